@@ -22,20 +22,18 @@ import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from checkers.conduct.load import Load
 from checkers.verdict.permitted import permit_of_rule, permitted_result
 from checkers.verdict.sentences import seconds
+from harness.case import Case
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict, error_code
 from harness.permits import permits_of
 from harness.plugins import Checker
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
-
-if TYPE_CHECKING:
-    from harness.case import Case
 
 OK_MIN: Final = 10
 """A run with fewer successful operations proves nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,9 @@ from harness.errors import HistoryError
 from harness.ops import History, OpType, error_code
 from harness.store.buckets import lat_buckets
 from harness.vocabularies.kinds import kind_of
+from results.facts.intervals import Flags, Ints
 
-if TYPE_CHECKING:
-    from results.facts.intervals import Flags, Ints
-
-    Codes = npt.NDArray[np.int32]
+Codes = npt.NDArray[np.int32]
 
 TYPES: Final = ("ok", "fail", "info")
 _INVOKE: Final = len(TYPES)

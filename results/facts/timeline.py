@@ -10,17 +10,14 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from harness.ops import NEMESIS, History, Op
 from harness.timeline import Fault, faults_of
-from results.facts.intervals import Interval, union
+from results.facts.intervals import Interval, Ints, union
 from results.facts.schema import LIST_SEPARATOR
-
-if TYPE_CHECKING:
-    from results.facts.intervals import Ints
 
 T = TypeVar("T", bound=Hashable)
 

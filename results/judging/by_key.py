@@ -10,7 +10,6 @@ verdict, but they appear in the explanation of an invalid key.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -18,12 +17,10 @@ from harness.case import imported_case
 from harness.errors import HistoryError, counted
 from harness.independent import VACUOUS
 from harness.ops import History, Verdict
+from results.judging.budgets import Budget
+from results.judging.staged_results import RunOfLake
 from results.judging.verdict_rows import Row, judge_history
 from results.lake.tables.rebuild import histories_by_key, history_of
-
-if TYPE_CHECKING:
-    from results.judging.budgets import Budget
-    from results.judging.staged_results import RunOfLake
 
 
 def notes_of(rows: Mapping[str, pa.Table]) -> History:

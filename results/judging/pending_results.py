@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -35,10 +35,8 @@ from results.judging.required_results import Kind, Wants
 from results.judging.result_ids import range_of
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN
+from results.lake.log.snapshot import Snapshot
 from results.lake.tables.sealed_run import TROUBLES
-
-if TYPE_CHECKING:
-    from results.lake.log.snapshot import Snapshot
 
 FACTS: Final = -1
 """The `place` of facts in the list of required results of a run; checkers count from 0."""

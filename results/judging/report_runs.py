@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -31,10 +31,8 @@ from results.judging.verdict_rows import no_verdict, table_of
 from results.judging.work_units import RoundConfig, Unit
 from results.lake.log.duckdb_views import at_hand, readable
 from results.lake.log.files import MAIN, FileRef, Partition
+from results.lake.log.snapshot import Snapshot
 from results.lake.tables.rebuild import HISTORY_TABLES
-
-if TYPE_CHECKING:
-    from results.lake.log.snapshot import Snapshot
 
 LOST: Final = "the executor lost it: its results are missing, try again"
 UNITS_A_SLOT: Final = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,8 @@ import pyarrow as pa
 from harness.errors import InternalError, UsageError, shown
 from results.lake.log.delta import Addition
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, Partition
+from results.lake.log.location import Place
 from results.lake.log.parquet_encoder import Encoded, Encoder
-
-if TYPE_CHECKING:
-    from results.lake.log.location import Place
 
 
 def new_id() -> str:

@@ -12,17 +12,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results.lake.log.files import KEY, KEY_RANGE
+from results.lake.log.location import Place
 from results.lake.log.storage_errors import troubles
-
-if TYPE_CHECKING:
-    from results.lake.log.location import Place
 
 ROWS_AT_ONCE: Final = 8_192
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,10 +14,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, FileRef, Partition
+from results.lake.log.location import Place
 from results.lake.log.storage_errors import troubles
-
-if TYPE_CHECKING:
-    from results.lake.log.location import Place
 
 
 class RunIndex:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -11,9 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from harness.errors import HistoryError
-
-if TYPE_CHECKING:
-    from results.facts.intervals import Ints
+from results.facts.intervals import Ints
 
 KEY_RANGE_OPS: Final = 1 << 15
 """Approximate number of operations in a range of keys: one or two seconds of work."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -19,15 +19,13 @@ from harness.errors import HistoryError
 from harness.store.parquet import schema_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
+from results.facts.intervals import Flags, Ints
 from results.facts.operations import TYPES, is_no, turns, type_codes
 from results.lake.tables.key_ranges import cut_keys, pairs_of
 from results.lake.tables.run_notes import RunNotes, notes_of, situations
 from results.lake.tables.schema import schema
 from results.lake.tables.sealed_run import Source
 from results.lake.tables.values import ANSWERS, ASKS, EVENT_KINDS, EVENTS, outcome_of
-
-if TYPE_CHECKING:
-    from results.facts.intervals import Flags, Ints
 
 _SEALED: Final = (*("index", "time", "process", "type", "f", "value", "error", "node", "attempts"),)
 _encode: Final = msgspec.json.Encoder(order="sorted").encode

@@ -23,7 +23,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -35,6 +35,7 @@ from harness.plugins import SoakSink
 from harness.soak.result import CheckerVerdict, SeedResult, shortened
 from harness.store import RunRecord
 from results.facts.problems import Problems, problem_lines
+from results.lake.log.append_buffer import AppendBuffer
 from results.lake.log.files import KEY, MAIN, Partition
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import troubles
@@ -42,9 +43,6 @@ from results.lake.tables.sealed_run import read_about
 from results.lake.transfer.folders import folder_of, writer_to
 from results.lake.transfer.ingest import ingest_folders
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
-
-if TYPE_CHECKING:
-    from results.lake.log.append_buffer import AppendBuffer
 
 RUNS_MAX: Final = 256
 WAIT_S: Final = 60.0
