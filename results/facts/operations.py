@@ -170,10 +170,6 @@ def of_rows(table: pa.Table) -> Operations:
     )
 
 
-def _mask(flags: Flags) -> pa.Array:
-    return pa.array(flags)
-
-
 def of_table(what: str, table: pa.Table) -> Operations:
     """The operations of a history from its columns index, time, process, type and f only.
 
@@ -183,7 +179,7 @@ def of_table(what: str, table: pa.Table) -> Operations:
     if table.column("type").null_count or table.column("f").null_count:
         raise HistoryError(f"{what} has lines without a type or a kind")
     names = (_Names(), _Names(), _Names())
-    table = table.filter(_mask(np.asarray(table.column("process").to_numpy()) >= 0))
+    table = table.filter(pa.array(np.asarray(table.column("process").to_numpy()) >= 0))
     lines: list[Any] = [*_begin_of_lines(table, names[0])]
     nothing = np.full(len(table), -1, np.int32)
     return _paired(what, [*lines, nothing > 0, nothing, nothing], names)
