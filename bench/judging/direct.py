@@ -156,7 +156,6 @@ class Slow(Register):
     """A register whose steps take 0.3 s."""
 
     def step(self, state: Any, input_: Any, output: Any, /) -> tuple[bool, Any]:
-        """Step as the register does, later."""
         time.sleep(0.3)
         return super().step(state, input_, output)
 

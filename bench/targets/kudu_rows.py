@@ -63,7 +63,6 @@ class Load:
         self.start = time.monotonic()
 
     def batch(self, size: int) -> dict[str, Any]:
-        """Rows under keys of their own."""
         number = next(self._numbers)
         rows = [["insert", f"k{number:08}.{i:02}", {"v": VALUE}] for i in range(size)]
         return {"table": TABLE, "nonce": f"w{number}", "rows": rows}

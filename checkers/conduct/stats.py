@@ -70,7 +70,6 @@ class _InFlight:
 
 
 def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
-    """Quantiles by nearest rank, in milliseconds."""
     ordered = sorted(latencies_ns)
     return {f"p{q * 100:g}_ms": round(_ranked(ordered, q) / NS_PER_MS, 3) for q in QUANTILES}
 

@@ -222,7 +222,6 @@ def wildcard_note(count: int) -> str:
 
 
 def _labelled(picture: Counterexample | None, key: Hashable) -> Counterexample | None:
-    """The drawing of one key among others."""
     if picture is None:
         return None
     labels = {index: f"{key!r}: {label}" for index, label in picture.labels.items()}

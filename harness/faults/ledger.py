@@ -121,7 +121,6 @@ class Ledger:
         return next(each for each in ids if each not in self._planned | self._entries.keys())
 
     def expect(self, planned: Iterable[str]) -> None:
-        """Reserve the ids of planned faults."""
         self._planned |= set(planned)
 
     @property

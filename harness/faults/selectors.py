@@ -86,7 +86,6 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names_it(self) -> bool:
-        """Whether the selector means the node of an event."""
         return self.word == IT
 
 
@@ -119,7 +118,6 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names_it(self) -> bool:
-        """Whether one end is the node of an event."""
         return any(end.names_it for end in self.ends)
 
     @property

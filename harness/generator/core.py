@@ -212,7 +212,6 @@ class Around(Node, frozen=True):
         return self if inner is self.generator else self.around(inner)
 
     def around(self, generator: Generator) -> Generator:
-        """The same wrapper around another generator."""
         return replace(self, generator=generator)
 
 

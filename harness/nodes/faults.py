@@ -119,7 +119,6 @@ class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities for an offset, a drift, or both."""
         return required(self, self.EFFECTS)
 
 

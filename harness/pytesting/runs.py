@@ -170,7 +170,6 @@ class RunsOfTest:
         return judgement
 
     def test_again(self, environment: str) -> str:
-        """The command that repeats this test with its seeds."""
         words = ["pytest", self.settings.test]
         marked = settings_of_markers(self._markers).get("seed")
         if self.settings.seed_given or not isinstance(marked, int):

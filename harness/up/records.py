@@ -175,7 +175,6 @@ class Place:
         return self._read("order.json", Order)
 
     def write_standing(self, standing: Standing) -> None:
-        """Record that the cluster serves."""
         text = msgspec.json.format(msgspec.json.encode(standing), indent=1)
         self.write("cluster.json", text + b"\n")
 

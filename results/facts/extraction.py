@@ -221,7 +221,6 @@ class _Facts:
         return rows
 
     def unavailability_rows(self) -> list[Row]:
-        """Outages of mutations and of reads."""
         look = self.timeline
         return [
             (

@@ -51,7 +51,6 @@ class Operations:
         return len(self.f)
 
     def latency_buckets(self) -> Codes:
-        """`lat_bucket` of each operation; -1 for operations that never completed."""
         took = lat_buckets(np.where(self.done, self.end - self.start, 0))
         return np.where(self.done, took, -1).astype(np.int32)
 

@@ -44,7 +44,6 @@ class Timeline:
         )
 
     def phase(self, time_ns: int) -> str:
-        """The name of the last phase that began by this time."""
         return self.phase_name(bisect.bisect_right(self._phase_starts, time_ns) - 1)
 
     def phase_name(self, number: int) -> str:

@@ -98,7 +98,6 @@ class PendingResults:
     # Stored results ------------------------------------------------------------------------------
 
     def read_runs(self) -> None:
-        """Create the table `these` from all runs."""
         batches = [file.batch for file in self._snapshot.files("operations") if file.batch]
         self.table("alone", {"batch": ("string", batches)})
         base = cost_of(1, 0)
@@ -308,7 +307,6 @@ class PendingResults:
         )
 
     def cost_left(self) -> int:
-        """The estimated cost of pending work, in ns."""
         return self.number(
             "SELECT CAST(sum(cost) AS BIGINT) FROM these WHERE n IN (SELECT n FROM todo)"
         )
@@ -387,5 +385,4 @@ class PendingResults:
             self.rows(f'DROP TABLE IF EXISTS "{name}"')
 
     def close(self) -> None:
-        """Close the database and lose all tables."""
         self.connection.close()

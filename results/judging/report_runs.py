@@ -114,7 +114,6 @@ class ReportRuns:
         return self._pending.number("SELECT count(*) FROM these")
 
     def read_known(self) -> None:
-        """Read the results that the lake has now."""
         if not self._given:
             results = ResultLake.beside(self.place.uri, self.place.options)
             self._found = None if results is None else results.snapshot().of_label(self._label)
@@ -182,7 +181,6 @@ class ReportRuns:
         )
 
     def begin(self, *, limit_memory: bool) -> RoundConfig:
-        """Begin a round; return the configuration of its workers."""
         self._result_lake()
         return RoundConfig(
             uri=self.place.uri,
@@ -267,7 +265,6 @@ class ReportRuns:
         return self._scratch / "spilled-by-questions"
 
     def close(self) -> None:
-        """Remove the folder and close the database."""
         self._pending.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 

@@ -188,7 +188,6 @@ class DuckEngine:
         self.run(f'COPY "{table}" TO {quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)')
 
     def keep(self, table: str, text: str) -> None:
-        """Keep the answer of a query as a table in memory."""
         self.run(f'CREATE OR REPLACE TABLE "{table}" AS {text}')
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:

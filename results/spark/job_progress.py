@@ -31,7 +31,6 @@ class Watch:
     def __init__(
         self, results: Lake, todo: Todo, progress: Callable[[Progress], None] | None, *, slots: int
     ) -> None:
-        """`slots` is the number of concurrent tasks."""
         self._log = Log(results.place, MAIN)  # a separate log, since a log must stay in one thread
         self._before = {file.name for file in results.files(MAIN)}
         self._todo = todo

@@ -116,7 +116,6 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def step(
         self, state: State, input_: CatalogInput, output: Answer | Unknown, /
     ) -> tuple[bool, State]:
-        """See the module docstring and the inputs."""
         if isinstance(input_, ListTables):
             return (True, state) if output is UNKNOWN else self._step_list(state, output)
         present = state[self._index[input_.name]] != ABSENT

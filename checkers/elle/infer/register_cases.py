@@ -172,7 +172,6 @@ class RegisterTexts:
         return Case("future-read", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def internal(self, mop: int) -> Case:
-        """A read that contradicts its own transaction."""
         key, _, read = self._read(mop)
         columns = self._columns
         earlier = [

@@ -85,7 +85,6 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         return isinstance(input_, Read) or (isinstance(input_, Cas) and output is False)
 
     def observes(self, input_: RegisterInput, output: Scalar | Unknown, /) -> bool:
-        """All operations but writes."""
         del output
         return not isinstance(input_, Write)
 
@@ -217,7 +216,6 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
         self._initial = _sorted(initial)
 
     def init(self) -> tuple[tuple[Key, Scalar], ...]:
-        """The initial values, sorted by key."""
         return self._initial
 
     def step(

@@ -79,7 +79,6 @@ class Set(Model[int, SetInput, SetOutput]):
         return 1 << self._numbers.setdefault(element, len(self._numbers))
 
     def _state_of(self, elements: frozenset[Element]) -> int:
-        """The state in which the set holds exactly these elements."""
         bits_of = self._states.get(elements)
         if bits_of is None:
             numbers = [self._numbers.setdefault(e, len(self._numbers)) for e in elements]

@@ -91,7 +91,6 @@ class DockerCluster(RealCluster[DockerNode]):
         return {what: how for what, how in CAPABILITIES.items() if what not in self._missing}
 
     def idle(self) -> set[Watched]:
-        """The nodes that no verb is working on."""
         return {
             Watched(name, node.container, node.state, node.pid)
             for name, node in self._nodes.items()

@@ -58,7 +58,6 @@ class Piece:
         return located(self.source, *self.position(number), what)
 
     def position(self, number: int) -> tuple[int, int]:
-        """Line and column of form `number`."""
         text = self.data.decode()
         reader = ExactReader(text, final=True)
         form = reader.next_form(self.closer)

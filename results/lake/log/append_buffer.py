@@ -124,7 +124,6 @@ class AppendBuffer:
         return self._closed
 
     def new_name(self) -> str:
-        """A new, unique name for an upload of one of the files."""
         self._number += 1
         return batch_name(self.batch, self._number)
 

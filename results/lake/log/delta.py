@@ -91,7 +91,6 @@ class Log:
         return pa.schema(self._delta.schema().to_arrow())
 
     def settings(self) -> Mapping[str, str]:
-        """The settings, as of the last state read."""
         settings: Mapping[str, str] = self._delta.metadata().configuration
         return settings
 

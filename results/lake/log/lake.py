@@ -342,7 +342,6 @@ class Lake:
         return tuple(file for file in files if file.batch is None or file.batch in visible)
 
     def visible_batches(self, main: State, wanted: set[str]) -> set[str]:
-        """The subset of these batches that are visible at this state of `runs`."""
         named = {file.batch for file in main.files.values() if file.batch}
         if wanted - named:
             merged = [file for file in main.files.values() if file.batch is None]

@@ -181,7 +181,6 @@ class Place:
             self.files.delete_file(f"{table}/{name}")
 
     def now_ms(self) -> int:
-        """The current time, in ms since 1970."""
         return time.time_ns() // 1_000_000
 
 

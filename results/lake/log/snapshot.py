@@ -44,7 +44,6 @@ class RunIndex:
         return batches
 
     def forget_all_but(self, files: Mapping[str, FileRef]) -> None:
-        """Drop all other files from the cache."""
         for read in (self._read, self._batches):
             for name in [name for name in read if name not in files]:
                 del read[name]

@@ -47,7 +47,6 @@ def remove(lake: Lake, pairs: Collection[Pair]) -> None:
 
 
 def _remove(lake: Lake, table: str, pairs: frozenset[Pair]) -> None:
-    """Rewrite the files of one table that have any of the runs."""
     first, last = min(pairs)[0], max(pairs)[0]
     version = lake.main.refresh().version
     for file in [*lake.logs[table].refresh().files.values()]:

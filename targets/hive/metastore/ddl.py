@@ -73,7 +73,6 @@ class Ddl:
         return None
 
     async def check_free(self, session: Session, table: MetaTable) -> None:
-        """Refuse to create a table that exists."""
         if await read_table(session, table.database, table.name) is not None:
             raise MetastoreError(ALREADY_EXISTS, f"Table {table.full_name} already exists")
 

@@ -59,7 +59,6 @@ class _Part:
     again: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def results(self) -> list[str | None]:
-        """The result of each row, in terms of the vocabulary."""
         if self.answer is not None:
             return _row_results(self.answer, len(self.positions))
         return [None if self.maybe_done else "failed"] * len(self.positions)

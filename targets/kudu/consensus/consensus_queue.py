@@ -152,7 +152,6 @@ class Leader:
         return {peer.uuid: peer.health(now_ns, failed_ns) for peer in self.peers.values()}
 
     def _tell_health(self) -> None:
-        """Announce changes of the peers' health."""
         now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
         changed = False
         for peer in self.peers.values():

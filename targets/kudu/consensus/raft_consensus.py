@@ -182,7 +182,6 @@ class Replica:
 
     @property
     def leader_uuid(self) -> str | None:
-        """The leader of the current term, if known."""
         return None if self._core is None else self._core.leader_uuid
 
     @property
@@ -219,7 +218,6 @@ class Replica:
 
     @property
     def applied_index(self) -> int:
-        """The last index applied to the state machine."""
         return self._applier.journal.index
 
     # --- life -------------------------------------------------------------------------------

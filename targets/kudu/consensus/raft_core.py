@@ -161,7 +161,6 @@ class RaftCore:
 
     @property
     def commit_index(self) -> int:
-        """The highest index known to be committed."""
         return self.log.commit_index
 
     @property

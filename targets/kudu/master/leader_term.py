@@ -96,7 +96,6 @@ class Epoch:
             raise not_the_leader()
 
     def adopt(self, task: asyncio.Task[None]) -> None:
-        """Cancel `task` when the leadership ends."""
         self._background.append(task)
 
     def counters(self) -> dict[str, int]:

@@ -113,7 +113,6 @@ class Tablet:
 
     @property
     def tablet_id(self) -> str:
-        """The tablet's id, the same on all replicas."""
         return self.superblock.tablet_id
 
     @property

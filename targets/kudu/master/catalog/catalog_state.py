@@ -232,7 +232,6 @@ class Catalog:
         del self.reserved[name]
 
     def publish(self, batch: Batch, index: int) -> None:
-        """Apply a committed batch in one step."""
         assert index > self.revision, f"operation {index} after {self.revision} was published"
         self._put(batch.tables, batch.tablets)
         if batch.tservers:

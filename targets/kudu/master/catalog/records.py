@@ -178,7 +178,6 @@ class Reply(_Record, frozen=True):
 
     @property
     def key(self) -> tuple[str, int]:
-        """The key of the request: its client and its number."""
         return self.client_id, self.seq_no
 
 

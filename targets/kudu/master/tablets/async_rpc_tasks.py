@@ -116,7 +116,6 @@ class Tasks:
         return len(self._pending)
 
     def submit(self, calls: Iterable[Call]) -> None:
-        """Start the calls that are not pending yet."""
         for call in calls:
             if self._closed or call.key in self._pending:
                 continue
