@@ -10,8 +10,6 @@ from harness.cluster import Capability
 from harness.nodes.faults import Aim
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, override
 
-__all__ = ["NoNemesis"]
-
 
 class NoNemesis(Nemesis):
     """Breaks nothing."""

@@ -39,25 +39,6 @@ from msgspec.structs import replace
 from harness.errors import UsageError
 from harness.ops import NS_PER_S, Op, OpType, Process, Request
 
-__all__ = [
-    "NS_PER_S",
-    "SLEEP",
-    "Around",
-    "Context",
-    "Draft",
-    "Emit",
-    "Generator",
-    "GeneratorLike",
-    "Pending",
-    "Step",
-    "complete",
-    "due_ns",
-    "indices",
-    "nanoseconds",
-    "new_context",
-    "sooner",
-]
-
 SLEEP: Final = "sleep"
 """The `f` of a draft of type `info` that keeps its thread idle for `value` seconds."""
 

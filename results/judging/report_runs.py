@@ -26,11 +26,11 @@ from results.judging.pending_results import PendingResults, Place
 from results.judging.report_tables import write_tables
 from results.judging.required_results import Kind, Wants, wants_of
 from results.judging.result_ids import Check, Registry
-from results.judging.result_lake import RESULTS, ResultLake
+from results.judging.result_lake import ResultLake
 from results.judging.verdict_rows import no_verdict, table_of
 from results.judging.work_units import RoundConfig, Unit
 from results.lake.log.duckdb_views import at_hand, readable
-from results.lake.log.files import MAIN, FileRef, Partition
+from results.lake.log.files import MAIN, RESULTS, FileRef, Partition
 from results.lake.log.snapshot import Snapshot
 from results.lake.tables.rebuild import HISTORY_TABLES
 

@@ -30,8 +30,6 @@ from harness.environments.host.logs import EventBus, Logs
 from harness.environments.warden import Warden
 from harness.nodes.deployment import start_in_order
 
-__all__ = ["ENVIRONMENT", "DockerCluster"]
-
 _THREADS_MAX: Final = 16
 
 _log = logging.getLogger(__name__)

@@ -417,17 +417,18 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit the entries that are durable on a majority of voters, if they are of this term.
-
-        Only entries of the leader's own term count (Raft 5.4.2, figure 8).
-        """
+        """Commit the entries that are durable on a majority of voters, if they are of this term."""
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
-        if index <= self._log.commit_index or self._log.term_at(index) != self._state.term:
+        if index <= self._log.commit_index or not self._may_commit(index):
             return
         self._state.commit_to(index)
         if not self._configs.may_run(self._state.uuid):
             self.end()  # the change that demoted it has committed
         self._resolve_reads()
+
+    def _may_commit(self, index: int) -> bool:
+        """Count only entries of the leader's own term towards commit (Raft 5.4.2, figure 8)."""
+        return self._log.term_at(index) == self._state.term
 
     def read(self, event: ev.ReadRequested) -> None:
         """Confirm leadership for a read with a round of requests that starts now."""

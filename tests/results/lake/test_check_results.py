@@ -9,7 +9,8 @@ import pytest
 from harness.errors import InfrastructureError
 from harness.ops import HARNESS, History, Op, OpType
 from results.judging.budgets import Budget
-from results.judging.result_lake import RESULTS, ResultLake
+from results.judging.result_lake import ResultLake
+from results.lake.log.files import RESULTS
 from results.lake.log.lake import Lake
 from results.lake.log.row_files import ParquetFile
 from results.lake.verb import main as lake_verb
