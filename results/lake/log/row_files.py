@@ -112,20 +112,17 @@ def in_order(table: pa.Table) -> pa.Table:
     return table.take(pa.array(np.argsort(ranks, kind="stable")))
 
 
-class ParquetFile:
-    """A Parquet file of the lake, written one row group after another."""
-
-    def __init__(self, place: Place, table: str, name: str, schema: pa.Schema) -> None:
-        self._place, self._table, self._name, self._schema = place, table, name, schema
-
-    def write(self, parts: Iterator[pa.Table], partition: Partition) -> Addition:
-        """Write all parts; returns the entry for the log."""
-        with self._place.writing(self._table, self._name) as sink:
-            with Encoder(sink, self._schema) as encoder:
-                for part in parts:
-                    encoder.write(part)
-            size_bytes = sink.tell()
-        return Addition(self._name, size_bytes, *encoder.written(), partition)
+def write_parts(
+    place: Place, table: str, name: str, schema: pa.Schema, parts: Iterator[pa.Table],
+    partition: Partition,
+) -> Addition:  # fmt: skip
+    """Write a file, one row group after another; returns the entry for the log."""
+    with place.writing(table, name) as sink:
+        with Encoder(sink, schema) as encoder:
+            for part in parts:
+                encoder.write(part)
+        size_bytes = sink.tell()
+    return Addition(name, size_bytes, *encoder.written(), partition)
 
 
 def upload(place: Place, table: str, name: str, file: Encoded, partition: Partition) -> Addition:

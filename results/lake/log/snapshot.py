@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, FileRef, Partition
 from results.lake.log.location import Place
@@ -54,12 +53,7 @@ class RunIndex:
 
     def _columns(self, file: FileRef, names: list[str]) -> pa.Table:
         with troubles(file.uri):
-            return pq.read_table(
-                f"{MAIN}/{file.name}",
-                columns=names,
-                filesystem=self._place.files,
-                partitioning=None,
-            )
+            return self._place.read(MAIN, file.name, names)
 
 
 @dataclass(frozen=True)
