@@ -14,7 +14,7 @@ from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, Targ
 from targets.hive import members
 from targets.hive.bugs import BUGS, PROFILES
 from targets.hive.permits import permits_of_profile
-from targets.hive.sql.databases import DatabaseKind
+from targets.hive.sql.remote import DatabaseKind
 from targets.hive.system import (
     DATABASE,
     DATABASE_NODE,
