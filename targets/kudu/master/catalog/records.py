@@ -181,12 +181,7 @@ class Reply(_Record, frozen=True):
         return self.client_id, self.seq_no
 
 
-_replies: Final = msgspec.msgpack.Decoder(Reply)
-
-
-def decode_reply(raw: msgspec.Raw) -> Reply:
-    """Encode a reply for storage."""
-    return _replies.decode(raw)
+decode_reply: Final = msgspec.msgpack.Decoder(Reply).decode
 
 
 class Batch(_Record, frozen=True):
