@@ -72,7 +72,6 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     nth: int = 1
 
     def matches(self, kind: str, data: Mapping[str, Any]) -> bool:
-        """Whether this event has the right kind and fields."""
         return kind == self.event and all(
             name in data and value in (data[name], msgspec.json.encode(data[name]).decode())
             for name, value in self.where.items()

@@ -11,8 +11,6 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Exact", "exact", "is_scalar"]
-
 _PLAIN: Final = frozenset({int, str, type(None)})
 
 

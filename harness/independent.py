@@ -23,8 +23,6 @@ from harness.errors import HistoryError, clipped
 from harness.exact import exact, is_scalar
 from harness.ops import History, Op, OpType, Pair
 
-__all__ = ["VACUOUS", "Shape", "shape_of", "split", "without_keys"]
-
 VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
 """Rules of verdicts on histories that contain no answer to check; such a key does not spoil the
 verdict on other keys."""

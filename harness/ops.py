@@ -287,7 +287,6 @@ class History(Sequence[Op]):
     """
 
     def __init__(self, ops: Iterable[Op], *, foreign: bool = False) -> None:
-        """Validate and keep `ops`."""
         self._ops: tuple[Op, ...] = tuple(ops)
         self._pairs: tuple[Pair, ...] | None = None
         pairing = Pairing(foreign=foreign)

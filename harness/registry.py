@@ -130,12 +130,10 @@ class PlugInPoint(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The dotted name of the plug-in's module."""
         return self.value.partition(":")[0]
 
     @property
     def owner(self) -> str:
-        """The name of the package that provides the plug-in."""
         return self.dist.name if self.dist is not None else "?"
 
 

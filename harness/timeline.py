@@ -101,12 +101,10 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The fault's id in the run."""
         return _field(self.begin.value, "fault")
 
     @property
     def nemesis(self) -> str:
-        """The nemesis that injected the fault."""
         return self.begin.f
 
     @property
@@ -148,7 +146,6 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """The nemesis's own description."""
         return _field(self.begin.value, "note")
 
     @property
@@ -177,7 +174,6 @@ class Fault(msgspec.Struct, frozen=True):
         return self.heal is not None and _get(self.heal.value, "undone") is True
 
     def is_on(self, start: int, end: int) -> bool:
-        """Whether the fault hit a node at any time from `start` to `end`."""
         begun = bool(self.targets) and self.start <= end
         return begun and (self.end is None or self.end >= start)
 
@@ -306,7 +302,6 @@ def _times_by_node(ops: Iterable[Op]) -> dict[str, list[int]]:
 
 
 def _next(times: Sequence[int], time_ns: int) -> Sequence[int]:
-    """The first of the sorted `times` after `time_ns`, if there is one."""
     at = bisect.bisect_right(times, time_ns)
     return times[at : at + 1]
 

@@ -105,7 +105,6 @@ class Web:
         return json.loads(response.body) if response.body else None
 
     async def close(self) -> None:
-        """Drop the connection."""
         if self._streams is not None:
             (_, writer), self._streams = self._streams, None
             await hang_up(writer)
@@ -159,7 +158,6 @@ class WebClient:
         return Completion(kind, value, error, node, tuple(web.attempts))
 
     async def close(self) -> None:
-        """Drop the connection."""
         await self._web.close()
 
 

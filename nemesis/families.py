@@ -11,8 +11,6 @@ from __future__ import annotations
 from harness.faults.nemesis_from_text import AimedNemesis
 from harness.faults.schedules import Schedule
 
-__all__: list[str] = []  # an entry point names this module: all its public nemeses are plug-ins
-
 FLAPPING = Schedule(times=4)
 ONE_BY_ONE = Schedule(nodes=3)
 

@@ -10,8 +10,6 @@ from harness.cluster import Capability
 from harness.nodes.faults import Aim
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, override
 
-__all__ = ["NoNemesis"]
-
 
 class NoNemesis(Nemesis):
     """Breaks nothing."""
@@ -24,7 +22,6 @@ class NoNemesis(Nemesis):
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Sequence[Fault]:
-        """An empty schedule."""
         del rng, horizon_ns, interval_ns, duration_ns
         return ()
 

@@ -107,7 +107,6 @@ LARGE = {
         420,
         "one refusal after another, each with its proof",
     ),
-    "checkers/conduct/stats.py": (420, "one count after another, and the text of each"),
     "checkers/conduct/bounds.py": (440, "one measure after another, each against its limit"),
     "checkers/catalog/history.py": (460, "one conversion, from a history to operations"),
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),

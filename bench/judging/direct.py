@@ -14,6 +14,7 @@ import random
 import resource
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from checkers.linearizability import (
@@ -89,19 +90,8 @@ def _register(total: int, *, stale: bool, lost: float = 0.0) -> Ops:
         )
         old = operations[at - 200 : at - 100]
         value = next(o.input.value for o in old if isinstance(o.input, Write) and not o.is_unknown)
-        operations[at] = _said(operations[at], value)
+        operations[at] = replace(operations[at], output=value)
     return operations
-
-
-def _said(operation: Operation[Any, Any], output: Any) -> Operation[Any, Any]:
-    return Operation(
-        operation.client_id,
-        operation.input,
-        operation.call,
-        output,
-        operation.return_time,
-        operation.id,
-    )
 
 
 def _set(total: int, *, lose: bool) -> Ops:
@@ -156,9 +146,9 @@ def _queue(total: int, *, bad: bool, lost: float = 0.0, fifo: bool = True) -> Op
         ]
         here, there = taken[len(taken) // 2], taken[len(taken) // 2 + 25]
         first, second = operations[here], operations[there]
-        operations[there] = _said(second, first.output)
+        operations[there] = replace(second, output=first.output)
         if fifo:
-            operations[here] = _said(first, second.output)
+            operations[here] = replace(first, output=second.output)
     return operations
 
 
@@ -166,7 +156,6 @@ class Slow(Register):
     """A register whose steps take 0.3 s."""
 
     def step(self, state: Any, input_: Any, output: Any, /) -> tuple[bool, Any]:
-        """Step as the register does, later."""
         time.sleep(0.3)
         return super().step(state, input_, output)
 
@@ -175,13 +164,11 @@ class Exploding(NondeterministicModel[tuple[int, ...], Write, None]):
     """Six states follow each state."""
 
     def init(self) -> Iterable[tuple[int, ...]]:
-        """Nothing has happened."""
         return [()]
 
     def step(
         self, state: tuple[int, ...], input_: Write, output: Unknown | None, /
     ) -> Iterable[tuple[int, ...]]:
-        """One of six."""
         del input_, output
         return [(*state, n) for n in range(6)]
 

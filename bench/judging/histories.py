@@ -41,7 +41,6 @@ class Case:
 
     @property
     def operations(self) -> int:
-        """The number of operations."""
         return sum(len(history.operations) for history in self.histories)
 
 

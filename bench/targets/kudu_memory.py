@@ -88,7 +88,6 @@ class Samples:
         """Nodes that are not flat, once `lines` has told."""
 
     def take(self, session: Session, minute: int) -> None:
-        """Look at every node."""
         machines = session.cluster._machines  # type: ignore[attr-defined]
         for name, host in machines.items():
             tasks = sorted(asyncio.all_tasks(host.incarnation.loop), key=asyncio.Task.get_name)

@@ -57,20 +57,17 @@ class Load:
         self.reset()
 
     def reset(self) -> None:
-        """Begin a phase."""
         self.rows = 0
         self.failed = 0
         self.latencies: list[float] = []
         self.start = time.monotonic()
 
     def batch(self, size: int) -> dict[str, Any]:
-        """Rows under keys of their own."""
         number = next(self._numbers)
         rows = [["insert", f"k{number:08}.{i:02}", {"v": VALUE}] for i in range(size)]
         return {"table": TABLE, "nonce": f"w{number}", "rows": rows}
 
     async def write(self, client: Any, size: int) -> None:
-        """One write, timed."""
         begin = time.monotonic()
         done = await client.invoke(Request("write", self.batch(size)), timeout_s=30.0)
         self.latencies.append(time.monotonic() - begin)

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest import mock
 
-from bench.measure import machine, profiled
-from bench.simulation import rpc_s
+from bench.measure import best_s, machine, profiled
+from harness.cluster import NodeSpec
+from harness.env import Address, Conn, Env
 from harness.ops import OpType
 from harness.plugins import Deployment, DeploymentPlan, Request, Session, System, TargetSettings
 from harness.registry import load_plugin
@@ -31,6 +32,8 @@ from targets.kudu.rpc import client as rpc_client
 
 GOAL: Final = 200
 KEYS: Final = 1000
+ECHO_PORT: Final = 7000
+ECHO_CALLS: Final = 50_000
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,35 @@ async def _load(system: System, load: Load, measured: Measured) -> None:
     async with asyncio.TaskGroup() as group:
         for number, client in enumerate(clients):
             group.create_task(work(client, number))
+
+
+async def echo(env: Env, config: dict[str, Any]) -> None:
+    """Answer every frame with itself."""
+    del config
+
+    async def serve(conn: Conn) -> None:
+        while (frame := await conn.recv()) is not None:
+            await conn.send(frame)
+
+    await env.net.listen(ECHO_PORT, serve)
+    await asyncio.get_running_loop().create_future()
+
+
+def rpc_s() -> float:
+    """CPU seconds of one bare RPC of the simulation's kernel: the best of three runs."""
+    spec = NodeSpec(
+        name="n0", role="node", ports=(ECHO_PORT,), entry="bench.targets.kudu_simulation:echo"
+    )
+    plan = DeploymentPlan(run_id="bench", nodes=(spec,), seed=1, knobs={}, folder=None)
+    environment = load_plugin("environments", "sim")
+
+    async def call(session: Session) -> None:
+        conn = await session.env.net.connect(Address("n0", ECHO_PORT))
+        for _ in range(ECHO_CALLS):
+            await conn.send(b"x" * 100)
+            await conn.recv()
+
+    return best_s(lambda: environment.execute(plan, call), 3) / ECHO_CALLS
 
 
 def run(load: Load, seed: int, body: Callable[[Session, Measured], Awaitable[None]]) -> Measured:

@@ -11,13 +11,11 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from checkers.verdict.disturbances import disturbances_of, starved_ns
+from harness.case import Case
 from harness.ops import NS_PER_S, History, OpType, Pair
-
-if TYPE_CHECKING:
-    from harness.case import Case
 
 RATE_SHARE_MIN: Final = 0.1
 """The smallest accepted share of the requested rate, over the whole chaos. All nemeses of the

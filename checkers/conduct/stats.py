@@ -22,20 +22,18 @@ import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from checkers.conduct.load import Load
 from checkers.verdict.permitted import permit_of_rule, permitted_result
 from checkers.verdict.sentences import seconds
+from harness.case import Case
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict, error_code
 from harness.permits import permits_of
 from harness.plugins import Checker
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
-
-if TYPE_CHECKING:
-    from harness.case import Case
 
 OK_MIN: Final = 10
 """A run with fewer successful operations proves nothing."""
@@ -72,7 +70,6 @@ class _InFlight:
 
 
 def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
-    """Quantiles by nearest rank, in milliseconds."""
     ordered = sorted(latencies_ns)
     return {f"p{q * 100:g}_ms": round(_ranked(ordered, q) / NS_PER_MS, 3) for q in QUANTILES}
 

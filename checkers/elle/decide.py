@@ -124,7 +124,6 @@ class _Decision:
     wanted: Request
 
     def run(self) -> ElleResult:
-        """The verdict on all models together."""
         named = {
             friendly(MEANS[canonical(model)]) if canonical(model) in MEANS else model: None
             for model in self.wanted.models
@@ -176,7 +175,6 @@ class _Decision:
         return self._by_rule(model, rule, result)
 
     def _by_rule(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
-        """The verdict on a model that has a rule, if no anomaly refutes the model."""
         odd = MALFORMED & result.present
         if odd and (
             rule.kind not in BLIND_TO_OWN

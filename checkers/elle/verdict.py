@@ -34,8 +34,9 @@ def certified(
     `kind` is one of `KINDS`; `promised` are the version orders that the check assumed.
     """
     from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
+    from checkers.elle.recorded import CaseError, NotVerified, transactions
     from checkers.elle.verify.predicates import PredicateVerifier, declared
-    from checkers.elle.verify.verify import CaseError, NotVerified, Verifier, transactions
+    from checkers.elle.verify.verify import Verifier
 
     if result.verdict is not Verdict.INVALID or kind not in KINDS:
         return result, None

@@ -117,7 +117,6 @@ class _Tally:
             self.counts.setdefault(name, Counter()).update(details.get(name, {}))
 
     def results(self, verdict: Verdict) -> list[tuple[Hashable, CheckResult]]:
-        """The kept results with this verdict, with their keys."""
         return [(key, result) for key, result in self.shown.items() if result.verdict is verdict]
 
 
@@ -223,7 +222,6 @@ def wildcard_note(count: int) -> str:
 
 
 def _labelled(picture: Counterexample | None, key: Hashable) -> Counterexample | None:
-    """The drawing of one key among others."""
     if picture is None:
         return None
     labels = {index: f"{key!r}: {label}" for index, label in picture.labels.items()}

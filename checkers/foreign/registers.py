@@ -88,7 +88,6 @@ def _read_value(op: Op, model: str) -> Any:
 
 
 def _is_ours(pairs: Iterable[Pair]) -> bool:
-    """Whether the values belong to our own vocabulary."""
     return any(isinstance(value, dict) for value in _values(pairs))
 
 
@@ -169,7 +168,6 @@ class CasRegister(_Register):
     initials: ClassVar[tuple[Any, ...]] = (0, None)
 
     def __init__(self, initial: Any = UNSET, *, ours: bool = False) -> None:
-        """With `ours`, values belong to our own vocabulary."""
         super().__init__(initial)
         self._ours = ours
 
@@ -221,7 +219,6 @@ class CasRegister(_Register):
         return request_of(pair)
 
     def _unknown(self, pair: Pair) -> bool:
-        """Whether the outcome of the operation is unknown."""
         return pair.type is OpType.INFO
 
     def _did_nothing(self, pair: Pair) -> bool:
@@ -229,14 +226,12 @@ class CasRegister(_Register):
         return failed(pair) and not self._unknown(pair)
 
     def _observed(self, pair: Pair, request: RegisterInput) -> bool:
-        """Whether a failed operation is an observation of the register."""
         done = pair.completion
         if not self._ours or done is None or not isinstance(request, Cas):
             return False
         return isinstance(done.value, dict) and done.value.get("result") == "mismatch"
 
     def _matches_anything(self, value: Any) -> bool:
-        """Whether an answered read of `value` is a wildcard."""
         return value is None and not self._ours
 
     def operation(self, pair: Pair) -> AnyOperation | None:

@@ -165,7 +165,6 @@ def _changes(history: History) -> dict[str, Pair]:
 def _check_changes(
     findings: Findings, changes: dict[str, Pair], events: list[_Event], log: _Log
 ) -> None:
-    """Compare changes with their events, by nonces."""
     idents: dict[str, list[int]] = {}
     for event in events:
         if event.nonce_after is not None:

@@ -249,11 +249,6 @@ def _new_names(given: MetastoreInput, renames: Sequence[MetastoreOperation]) -> 
     return tuple(names[1:])
 
 
-def _is_done(operation: MetastoreOperation) -> bool:
-    """Whether the operation was acknowledged."""
-    return operation.said is not UNKNOWN and operation.said.result == "ok"
-
-
 def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> dict[str, int]:
     """How often the order needed each permit, at least once."""
     by_id = {operation.id: operation for operation in _relaxed(converted, each)}
@@ -269,11 +264,14 @@ def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> d
             counts[DDL_TWICE] += 1
         elif call.f == "get":
             answer = seen[number]
-            if answer is not UNKNOWN and answer.nonce != _said_nonce(operation):
+            if answer is not UNKNOWN and answer.nonce != (
+                None if operation.said is UNKNOWN else operation.said.nonce
+            ):
                 counts[TORN_GET] += all(table.get(call.name) != answer.nonce for table in tables)
         elif (
             call.f in {"drop", "alter", "rename"}
-            and _is_done(operation)
+            and operation.said is not UNKNOWN
+            and operation.said.result == "ok"
             and not any(call.name in table for table in tables)
         ):
             moved = any(other in table for table in tables for other in call.others)
@@ -283,10 +281,6 @@ def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> d
             counts[next(name for name in able if name in allowed)] += 1
         _, states = model.step(states, call, operation.said)
     return {name: max(1, counts[name]) for name in allowed}
-
-
-def _said_nonce(operation: MetastoreOperation) -> str | None:
-    return None if operation.said is UNKNOWN else operation.said.nonce
 
 
 # --- words -----------------------------------------------------------------------------------

@@ -120,7 +120,6 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
     def projections(
         self, operations: Sequence[MetastoreOperation], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Each name separately."""
         names = sorted({name for operation in operations for name in _names(operation)})
         by_name: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
         for operation in operations:
@@ -158,7 +157,6 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
     def step(
         self, state: State, input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> Iterator[State]:
-        """All states that may follow."""
         legal, after = self._strict.step(state, input_, output)
         if legal:
             yield after

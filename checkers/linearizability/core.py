@@ -48,7 +48,6 @@ class Recorded(Model[Any, Any, Any]):
     """
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
-        """The same specification as `model`."""
         self._model = model
 
     def init(self) -> Any:

@@ -229,7 +229,6 @@ class _NativeSearch:
         self.configurations = search.configurations
 
     def run(self, budget: int) -> Status:
-        """Search for about `budget` more steps."""
         self._search.run(budget)
         self._look()
         return self.status
@@ -239,7 +238,6 @@ class NativeDepthFirst(_NativeSearch, DepthFirst):
     """A depth-first search in the core."""
 
     def __init__(self, problem: NativeProblem, *, lean: bool, configurations_max: int) -> None:
-        """Start at the beginning of the history."""
         self._search = _EXTENSION.Search(problem.core, False, lean, configurations_max)
         self._look()
 
@@ -251,7 +249,6 @@ class NativeFrontier(_NativeSearch, Frontier):
     """A breadth-first search in the core."""
 
     def __init__(self, problem: NativeProblem, *, configurations_max: int) -> None:
-        """Start at the beginning of the history."""
         self._search = _EXTENSION.Search(problem.core, True, False, configurations_max)
         self.winner = None
         self._look()

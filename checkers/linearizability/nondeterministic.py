@@ -49,7 +49,6 @@ class PowerSet(Model[frozenset[S], I, O]):
     """All states that are possible. Nothing is read-only: even a read may narrow the set."""
 
     def __init__(self, inner: NondeterministicModel[S, I, O]) -> None:
-        """Wrap the specification `inner`."""
         self._inner = inner
         self.direct_first = inner.direct_first
 
@@ -88,5 +87,4 @@ class PowerSet(Model[frozenset[S], I, O]):
         return self._inner.describe_operation(input_, output)
 
     def describe_state(self, state: frozenset[S], /) -> str:
-        """The descriptions of all states, joined."""
         return " or ".join(sorted(map(self._inner.describe_state, state)))

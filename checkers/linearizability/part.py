@@ -49,7 +49,6 @@ class Part:
 
     @cached_property
     def problem(self) -> Problem:
-        """The operations, prepared for searching."""
         return problem_of(self.model, self.operations)
 
     @cached_property
@@ -119,7 +118,6 @@ class Part:
 
     @property
     def stuck(self) -> bool:
-        """Whether no search can go on."""
         return self._started and Status.RUNNING not in {self.depth.status, self.breadth.status}
 
     def _start(self) -> None:

@@ -194,7 +194,6 @@ class Search:
         return self._hints.get(at, _UNHINTED)
 
     def _number(self, state: Any) -> int:
-        """The number of a state, by first occurrence."""
         return self._numbers.setdefault(state, len(self._numbers))
 
     def _step(self, at: int, state: Any) -> tuple[bool, Any]:

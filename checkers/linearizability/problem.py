@@ -31,7 +31,6 @@ class Stepper:
     def __init__(
         self, model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
     ) -> None:
-        """Number the classes of `operations`."""
         self._model = model
         self._operations = operations
         self.states: list[Any] = []

@@ -24,7 +24,7 @@ from typing import Any, Final
 from checkers.rows.permits import RowFindings
 from checkers.rows.places import check_places
 from checkers.rows.problem import Cell, Writers, cells_of
-from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
+from checkers.rows.reading import Look, Part, RowsHistory, rows_history
 from checkers.rows.words import looked, place_words, wrote
 from checkers.verdict.sentences import seconds
 from harness.ops import CheckResult, History
@@ -163,7 +163,7 @@ def _tell_return(
     last, missing, back = looks
     if not (last.timestamp or 0) < (missing.timestamp or 0) < (back.timestamp or 0):
         return  # the looks contradict each other, but do not show that a value came back
-    effective = [writer for writer in writers.of(cell, value) if _may_have(writer)]
+    effective = [writer for writer in writers.of(cell, value) if writer[1].result not in _REFUSALS]
     if len(effective) != 1:
         return
     part = effective[0][0]
@@ -176,10 +176,6 @@ def _tell_return(
         *(look.pair.invoke.index for look in looks),
         part.pair.invoke.index,
     )
-
-
-def _may_have(writer: tuple[Part, Written]) -> bool:
-    return writer[1].result not in _REFUSALS
 
 
 class ExactlyOnce(Checker):

@@ -161,7 +161,6 @@ class RowFindings(Findings):
         self.permit(LOST_AFTER_POWER_CUT, *operations)
 
     def conclude(self) -> CheckResult:
-        """The result; `unknown` if nothing was judged."""
         total = self.looked.total()
         if not total and not self.permitted:
             self.gap("there was nothing to judge", rule="nothing-observed")

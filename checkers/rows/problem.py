@@ -47,7 +47,6 @@ class RowProblem:
         return sorted(row, key=lambda o: (o.call, o.id))
 
     def without(self, place: tuple[str, str]) -> RowProblem:
-        """The operations on all other rows."""
         left = RowProblem([], [], [])
         for operation, pair, fact in zip(self.operations, self.pairs, self.facts, strict=True):
             if operation.input.place != place:

@@ -68,7 +68,6 @@ class Part:
 
     @property
     def is_known(self) -> bool:
-        """Whether the part was answered."""
         return bool(self.results)
 
 
@@ -122,7 +121,6 @@ class RowsHistory:
     names: Mapping[str, str]
 
     def name_of(self, table: str) -> str:
-        """The name of the table with this id, for messages."""
         return self.names.get(table, table)
 
     def seen_by(self, look: Look) -> Iterator[tuple[str, Row]]:

@@ -280,7 +280,6 @@ class SnapshotScans(_RowsChecker):
         return look.timestamp is not None
 
     def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[tuple[Place, Told]]:
-        """Two looks at one timestamp that differ."""
         first: dict[tuple[str, str, int | None], tuple[Look, Row]] = {}
         for look, seen in looks:
             for key, row in seen:

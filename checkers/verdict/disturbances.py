@@ -62,7 +62,6 @@ class Disturbance(msgspec.Struct, frozen=True):
         return self.begin_ns <= end_ns and begin_ns <= self.end_ns
 
     def concerns(self, node: str) -> bool:
-        """Whether the disturbance may have affected this node."""
         return self.node is None or self.node == node
 
 

@@ -40,7 +40,6 @@ class SearchChecker(Checker):
         self._limits = limits or Limits()
 
     def bounded(self, *, steps: int, configurations: int) -> Self:
-        """The same checker with other bounds of its search."""
         return type(self)(limits=replace(self._limits, steps=steps, configurations=configurations))
 
 

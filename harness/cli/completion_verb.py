@@ -62,7 +62,6 @@ def _whole_parser() -> argparse.ArgumentParser:
 
 
 def _bugs() -> list[str]:
-    """The bugs of all targets that can be loaded."""
     targets = [target for _, target in load_all("targets") if not isinstance(target, UsageError)]
     return [bug for target in targets for bug in target.bugs]
 

@@ -55,7 +55,6 @@ class StatusLine:
 
     @property
     def width(self) -> int:
-        """The number of characters in one line of the terminal."""
         return width_of(self._stream)
 
     def show(self, text: str) -> None:
@@ -79,7 +78,6 @@ class StatusLine:
             _Sturdy(self._stream).write(f"{harmless(text)}\n")
 
     def finish(self) -> None:
-        """Remove the redrawn part."""
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -49,7 +49,6 @@ class Links:
     """The links of one run, with the faults on them."""
 
     def __init__(self, controls: Controls) -> None:
-        """Start with no fault on any link."""
         self._controls = controls
         self._laid: dict[str, _OnLinks] = {}
 
@@ -75,7 +74,6 @@ class Links:
             raise
 
     async def lift(self, fault_id: str) -> Bite:
-        """Remove one fault from its links and return its effect."""
         laid = self._laid[fault_id]
         await self._take_off(laid, laid.links)
         del self._laid[fault_id]
@@ -134,7 +132,6 @@ class Conditions:
         self._turn = asyncio.Lock()
 
     async def lay(self, fault_id: str, what: Condition, nodes: Sequence[str]) -> None:
-        """Apply the degradation to these nodes."""
         laid = self._laid[fault_id] = _Laid(what, nodes, self._env.clock.monotonic_ns())
         try:
             await self._settle(laid, nodes)
@@ -148,7 +145,6 @@ class Conditions:
             laid.strobe = self._env.spawn(flashes, name=f"strobe-{fault_id}")
 
     async def lift(self, fault_id: str) -> Bite:
-        """Remove one fault and return its effect."""
         laid = self._laid.pop(fault_id)
         if laid.strobe is not None:
             async with self._turn:  # wait for a change that is under way

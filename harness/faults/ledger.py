@@ -93,7 +93,6 @@ class _Entry:
         self.relieved: set[str] = set()
 
     def is_on(self, node: str) -> bool:
-        """Whether the fault is active on this node."""
         return self.on and node in self.injection.targets and node not in self.relieved
 
 
@@ -122,7 +121,6 @@ class Ledger:
         return next(each for each in ids if each not in self._planned | self._entries.keys())
 
     def expect(self, planned: Iterable[str]) -> None:
-        """Reserve the ids of planned faults."""
         self._planned |= set(planned)
 
     @property

@@ -56,7 +56,6 @@ class AimedNemesis(Nemesis):
 
     @classmethod
     def of_text(cls, text: str) -> AimedNemesis:
-        """The nemesis of a fault in words; the text is its name."""
         return cls(text, "what its name says", text)
 
     def plan(

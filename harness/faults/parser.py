@@ -115,7 +115,6 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities that the fault needs from an environment."""
         more = {Capability.AIM_AT_EVENTS} if self.trigger is not None else set()
         more |= {Capability.SINGLE_CLIENTS} if self.whom.single_clients else set()
         return self.kind.requires | more

@@ -73,12 +73,10 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_leader(self) -> bool:
-        """Whether the selection depends on the leader."""
         return self.word in _NEED_LEADER
 
     @property
     def draws(self) -> bool:
-        """Whether the selection depends on a draw."""
         return self.word in _DRAW
 
     @property
@@ -88,7 +86,6 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names_it(self) -> bool:
-        """Whether the selector means the node of an event."""
         return self.word == IT
 
 
@@ -108,12 +105,10 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_leader(self) -> bool:
-        """Whether the selection depends on the leader."""
         return any(end.needs_leader for end in self.ends)
 
     @property
     def draws(self) -> bool:
-        """Whether the selection depends on a draw."""
         return bool(self.shape) or any(end.draws for end in self.ends)
 
     @property
@@ -123,7 +118,6 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names_it(self) -> bool:
-        """Whether one end is the node of an event."""
         return any(end.names_it for end in self.ends)
 
     @property

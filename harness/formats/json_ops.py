@@ -68,7 +68,6 @@ class JsonOps:
             yield op
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """Line and column of the op with this index."""
         for position, (form, line, column) in enumerate(self._objects()):
             if _op(form, position).index == index:
                 return line, column

@@ -106,7 +106,6 @@ class OpLines:
             yield op
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """The line and column of the op with this index."""
         if index >= len(self._lines):
             return None
         return self._lines[index], self._columns[index]

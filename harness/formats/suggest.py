@@ -61,7 +61,6 @@ class _Words:
         return shape is Shape.SURE or (shape is Shape.MAYBE and registers)
 
     def asked(self, *names: str) -> list[Any]:
-        """The values of the invocations with these names."""
         return [op.value for op in self.ops if op.f in names and op.type is OpType.INVOKE]
 
     def answers(self, f: str) -> list[Any]:

@@ -39,25 +39,6 @@ from msgspec.structs import replace
 from harness.errors import UsageError
 from harness.ops import NS_PER_S, Op, OpType, Process, Request
 
-__all__ = [
-    "NS_PER_S",
-    "SLEEP",
-    "Around",
-    "Context",
-    "Draft",
-    "Emit",
-    "Generator",
-    "GeneratorLike",
-    "Pending",
-    "Step",
-    "complete",
-    "due_ns",
-    "indices",
-    "nanoseconds",
-    "new_context",
-    "sooner",
-]
-
 SLEEP: Final = "sleep"
 """The `f` of a draft of type `info` that keeps its thread idle for `value` seconds."""
 
@@ -98,7 +79,6 @@ class Context(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """The numbers of all threads in this context."""
         return tuple(indices(self.all_mask))
 
     def index_of(self, process: Process) -> int:
@@ -130,7 +110,6 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return replace(self, all_mask=self.all_mask & mask, free_mask=self.free_mask & mask)
 
     def at(self, time_ns: int) -> Context:
-        """This context at another time."""
         return replace(self, time_ns=time_ns)
 
     def busy(self, index: int, time_ns: int) -> Context:
@@ -214,7 +193,6 @@ class Around(Node, frozen=True):
         return self if inner is self.generator else self.around(inner)
 
     def around(self, generator: Generator) -> Generator:
-        """The same wrapper around another generator."""
         return replace(self, generator=generator)
 
 

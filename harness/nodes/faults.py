@@ -119,7 +119,6 @@ class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities for an offset, a drift, or both."""
         return required(self, self.EFFECTS)
 
 
@@ -171,7 +170,6 @@ class Cut(_Kind, frozen=True, tag="cut"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capability for a partition, one-way or not."""
         return frozenset({Capability.PARTITION_ONE_WAY if self.one_way else Capability.PARTITION})
 
 
@@ -183,7 +181,6 @@ class Shape(_Kind, frozen=True, tag="shape"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities for its quality."""
         return self.quality.requires
 
 
@@ -195,7 +192,6 @@ class Stream(_Kind, frozen=True, tag="stream"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities for its quality."""
         return self.quality.requires
 
 

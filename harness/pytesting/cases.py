@@ -16,7 +16,7 @@ from harness.pytesting.markers import case_from_settings, stored_case
 from harness.pytesting.runs import Fixture, JudgedRun, LastRun
 from harness.registry import load_plugin
 from harness.run.keep import run_and_keep
-from harness.verdict.judge import CHECK_TIME_LIMIT_S
+from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 
 class RunCase(Fixture):

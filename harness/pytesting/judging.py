@@ -17,7 +17,8 @@ from harness.ops import History, Verdict
 from harness.pytesting.runs import Fixture, JudgedRun, RunsOfTest
 from harness.registry import load_plugin, plugin_names
 from harness.store import load_run
-from harness.verdict.judge import CHECK_TIME_LIMIT_S, Judgement, judge
+from harness.verdict.judge import Judgement, judge
+from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 
 class HistoryOfTest(Fixture):

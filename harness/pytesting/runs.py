@@ -71,7 +71,6 @@ class LastRun(NamedTuple):
     record: RunRecord
 
     def with_verdict(self, judgement: Judgement, replay: str) -> JudgedRun:
-        """The run with its verdict, for the test."""
         return JudgedRun(
             verdict=judgement.verdict,
             results=judgement.results,
@@ -148,7 +147,6 @@ class RunsOfTest:
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
     def take(self, run: LastRun, results: Sequence[CheckResult] = ()) -> None:
-        """Make a finished run the last run."""
         self.interrupted = self.interrupted or run.record.interrupted
         self.last = run
         self._results = {}
@@ -172,7 +170,6 @@ class RunsOfTest:
         return judgement
 
     def test_again(self, environment: str) -> str:
-        """The command that repeats this test with its seeds."""
         words = ["pytest", self.settings.test]
         marked = settings_of_markers(self._markers).get("seed")
         if self.settings.seed_given or not isinstance(marked, int):

@@ -32,7 +32,6 @@ class Heartbeat:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to beat."""
         self._last_ns = self._recorder.now_ns()
         self._arm()
 

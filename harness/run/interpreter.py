@@ -30,7 +30,6 @@ from typing import Any, Final
 from harness.env import ClientEnv
 from harness.errors import InternalError, UsageError, described, shown
 from harness.generator.core import (
-    NS_PER_S,
     SLEEP,
     Context,
     Draft,
@@ -42,7 +41,7 @@ from harness.generator.core import (
 )
 from harness.generator.diagnosis import validate
 from harness.nodes.caller import call_as
-from harness.ops import Attempt, Op, OpType
+from harness.ops import NS_PER_S, Attempt, Op, OpType
 from harness.plugins import Client, Completion, Request
 from harness.run.recorder import Recorder
 from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming

@@ -28,7 +28,8 @@ from harness.plan.planning import Plan
 from harness.plugins import Checker, Environment
 from harness.run.phases import Outcome, conduct
 from harness.store import RunFolder, RunRecord
-from harness.verdict.judge import CHECK_TIME_LIMIT_S, Judgement, judge
+from harness.verdict.judge import Judgement, judge
+from harness.verdict.limits import CHECK_TIME_LIMIT_S
 from harness.verdict.signature import failure_of
 
 SIM: Final = "sim"

@@ -89,7 +89,6 @@ class Driver:
         self._client: tuple[int, Client] | None = None
 
     async def invoke(self, request: Request) -> Completion:
-        """Do one operation and record it."""
         if self._client is None:
             self._client = self._new_client()
         process, client = self._client

@@ -50,7 +50,6 @@ class Recorder:
         self._failure: Exception | None = None  # reason for a missing op; the run cannot be judged
 
     def listen(self, listener: Callable[[Op], None]) -> None:
-        """Call `listener` with each op from now on."""
         self._listeners.append(listener)
 
     def now_ns(self) -> int:

@@ -60,12 +60,10 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seeds(self) -> int:
-        """The number of seeds."""
         return self.last - self.first + 1
 
     @property
     def folder(self) -> Path:
-        """The folder of the runs."""
         return self.store / self.name
 
 
@@ -216,7 +214,6 @@ class Campaign:
                 yield seed
 
     def job(self, seed: int) -> SeedJob:
-        """The worker's job for `seed`."""
         spec = self.spec
         return SeedJob(
             case=msgspec.structs.replace(spec.case, seed=seed, faults=None),
@@ -306,7 +303,6 @@ class Campaign:
             raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
 
     def results(self) -> Iterator[SeedResult]:
-        """The recorded results, ordered by seed."""
         return self._journal.results()
 
     def close(self) -> None:

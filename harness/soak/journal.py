@@ -59,7 +59,6 @@ class Lock:
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Release the lock; safe to call twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -163,7 +162,6 @@ class Journal:
                         yield result
 
     def close(self) -> None:
-        """Close the journal; safe to call twice."""
         self._file.close()
 
     def _refusal(self, error: OSError) -> InfrastructureError:

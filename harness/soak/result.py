@@ -62,7 +62,6 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.run_prefix}{self.case.seed}"
 
     def of_seed(self, seed: int) -> SeedJob:
-        """The same job for another seed."""
         return msgspec.structs.replace(self, case=msgspec.structs.replace(self.case, seed=seed))
 
 
@@ -103,7 +102,6 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.verdict not in PASSING
 
     def folder(self, store: Path, name: str) -> Path | None:
-        """The folder of the run."""
         return None if self.run is None else store / name / self.run
 
 
@@ -177,7 +175,6 @@ class Tally(msgspec.Struct):
     permitted: dict[str, list[int]] = msgspec.field(default_factory=dict)  # -> [seeds, times]
 
     def take(self, result: SeedResult) -> None:
-        """Add one result."""
         self.verdicts[result.verdict] += 1
         self.ops += result.ops
         self.leader_changes += result.leader_changes
@@ -201,7 +198,6 @@ class Tally(msgspec.Struct):
 
     @property
     def seeds(self) -> int:
-        """The number of results."""
         return sum(self.verdicts.values())
 
     @property
@@ -211,7 +207,6 @@ class Tally(msgspec.Struct):
 
     @property
     def exit_code(self) -> int:
-        """The exit code for all results together."""
         return exit_code_of(name for name, count in self.verdicts.items() if count)
 
 

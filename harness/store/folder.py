@@ -152,12 +152,10 @@ class RunFolder:
         )
 
     def write_case(self, case: Case) -> None:
-        """Write `case.json`."""
         self._seed = case.seed
         self._replace("case.json", case.encode())
 
     def open_log(self) -> OpLog:
-        """Open `ops.log`."""
         return OpLog(self.path / "ops.log")
 
     def seal(self, history: History, *, label: str | None = None) -> None:
@@ -167,7 +165,6 @@ class RunFolder:
         (self.path / "ops.log").unlink(missing_ok=True)
 
     def write_results(self, results: list[CheckResult], extra: dict[str, Any]) -> None:
-        """Write `results.json`."""
         content = {"checkers": [msgspec.to_builtins(result) for result in results], **extra}
         self._replace(
             "results.json", msgspec.json.format(msgspec.json.encode(content, order="sorted"))

@@ -62,7 +62,6 @@ class OpLog:
             left = left[written:]
 
     def close(self) -> None:
-        """Close the log; safe to call twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -38,8 +38,6 @@ from harness.store.footer import COLUMNS, Footer, cost_of, first_line, footer_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "ops_of_table", "read_parquet", "schema_of", "table_of", "write_parquet"]
-
 _CODES: Final = {"int32": "i", "int64": "q"}
 _TEXT_BYTES_MAX: Final = 2**31 - 1
 ROWS_AT_ONCE: Final = 1 << 16
@@ -180,7 +178,6 @@ def table_of(history: History) -> tuple[pa.Table, int]:
 def _columns(
     rows: Sequence[tuple[Any, ...]], attempts: Sequence[Attempt], offsets: Sequence[int]
 ) -> pa.Table:
-    """Some rows as a table of `schema_of`."""
     import pyarrow as pa
 
     schema = schema_of()

@@ -88,11 +88,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: HarnessError) -> Failure:
-        """The failure that describes an error."""
         return cls(error=str(error), kind=type(error).__name__)
 
     def as_error(self) -> HarnessError:
-        """The failure as an exception."""
         kinds = {each.__name__: each for each in (UsageError, TargetError)}
         return kinds.get(self.kind, InfrastructureError)(self.error)
 
@@ -170,7 +168,6 @@ class Place:
             return None
 
     def write_order(self, order: Order) -> None:
-        """Record the order."""
         self.write("order.json", msgspec.json.encode(order))
 
     def order(self) -> Order | None:
@@ -178,7 +175,6 @@ class Place:
         return self._read("order.json", Order)
 
     def write_standing(self, standing: Standing) -> None:
-        """Record that the cluster serves."""
         text = msgspec.json.format(msgspec.json.encode(standing), indent=1)
         self.write("cluster.json", text + b"\n")
 

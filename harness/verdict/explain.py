@@ -82,7 +82,6 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """Compute the facts of `history`."""
         faults = faults_of(history)
         return cls(
             history,
@@ -93,7 +92,6 @@ class Timeline(msgspec.Struct, frozen=True):
         )
 
     def leader(self, time_ns: int) -> Reign | None:
-        """The last known leader."""
         seen = (r for r in reversed(self.reigns) if r.start <= time_ns and not r.contested)
         return next(seen, None)
 

@@ -34,25 +34,6 @@ from harness.verdict.limits import CHECK_TIME_LIMIT_S, Limits, SpentError, cpu_l
 from harness.verdict.signature import sign
 from harness.verdict.unsafe_change import temper
 
-__all__ = [
-    "CHECK_TIME_LIMIT_S",
-    "EXIT_CODES",
-    "RESULT_BYTES_MAX",
-    "Judgement",
-    "bounded",
-    "checked_result",
-    "checker_names",
-    "checkers_of",
-    "judge",
-    "judge_one",
-    "load_checker",
-    "load_model",
-    "model_names",
-    "result_of_check",
-    "traceback_of",
-    "was_limited",
-]
-
 _log = logging.getLogger(__name__)
 
 _LIMITED: Final = "limited"
@@ -76,12 +57,10 @@ class Judgement(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of all results."""
         return worst(result.verdict for result in self.results)
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the verdict."""
         return EXIT_CODES[self.verdict]
 
 

@@ -61,13 +61,11 @@ class ListCall(Call, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """All tables."""
         del call
         return "the tables"
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """The names of the tables."""
         del call
         return f"and saw {names_in_words(entry[0] for entry in answer.get('tables', ()))}"
 

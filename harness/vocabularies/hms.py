@@ -114,7 +114,6 @@ class List(Call, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """The names of the tables."""
         del call
         return f"and saw {', '.join(answer.get('tables', ())) or 'none'}"
 

@@ -25,7 +25,6 @@ class _OfToken(Call, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """The token."""
         del call
         return "a token"
 

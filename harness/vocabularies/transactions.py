@@ -28,7 +28,6 @@ class Txn(Call, frozen=True):
     mops: list[list[Any]]
 
     def asked(self) -> list[list[Any]]:
-        """The list."""
         return self.mops
 
 

@@ -166,7 +166,6 @@ class _Facts:
         return sorted(((*row, n) for row, n in sums.items()), key=_sortable)
 
     def fault_rows(self) -> list[Row]:
-        """Faults in the order of their injection."""
         rows: list[Row] = []
         for fault in self.timeline.faults:
             interval = self.timeline.interval(fault)
@@ -222,7 +221,6 @@ class _Facts:
         return rows
 
     def unavailability_rows(self) -> list[Row]:
-        """Outages of mutations and of reads."""
         look = self.timeline
         return [
             (

@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    Ints = npt.NDArray[np.int64]
-    Flags = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 BRIDGE_NS: Final = 1_000_000_000
 OUTAGE_NS_MIN: Final = 500_000_000

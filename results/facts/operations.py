@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,9 @@ from harness.errors import HistoryError
 from harness.ops import History, OpType, error_code
 from harness.store.buckets import lat_buckets
 from harness.vocabularies.kinds import kind_of
+from results.facts.intervals import Flags, Ints
 
-if TYPE_CHECKING:
-    from results.facts.intervals import Flags, Ints
-
-    Codes = npt.NDArray[np.int32]
+Codes = npt.NDArray[np.int32]
 
 TYPES: Final = ("ok", "fail", "info")
 _INVOKE: Final = len(TYPES)
@@ -53,7 +51,6 @@ class Operations:
         return len(self.f)
 
     def latency_buckets(self) -> Codes:
-        """`lat_bucket` of each operation; -1 for operations that never completed."""
         took = lat_buckets(np.where(self.done, self.end - self.start, 0))
         return np.where(self.done, took, -1).astype(np.int32)
 
@@ -85,7 +82,6 @@ class _Names:
         return -1 if name is None else self._numbers.setdefault(name, len(self._numbers))
 
     def list(self) -> list[str]:
-        """All names, ordered by number."""
         return [*self._numbers]
 
 
@@ -173,10 +169,6 @@ def of_rows(table: pa.Table) -> Operations:
     )
 
 
-def _mask(flags: Flags) -> pa.Array:
-    return pa.array(flags)
-
-
 def of_table(what: str, table: pa.Table) -> Operations:
     """The operations of a history from its columns index, time, process, type and f only.
 
@@ -186,7 +178,7 @@ def of_table(what: str, table: pa.Table) -> Operations:
     if table.column("type").null_count or table.column("f").null_count:
         raise HistoryError(f"{what} has lines without a type or a kind")
     names = (_Names(), _Names(), _Names())
-    table = table.filter(_mask(np.asarray(table.column("process").to_numpy()) >= 0))
+    table = table.filter(pa.array(np.asarray(table.column("process").to_numpy()) >= 0))
     lines: list[Any] = [*_begin_of_lines(table, names[0])]
     nothing = np.full(len(table), -1, np.int32)
     return _paired(what, [*lines, nothing > 0, nothing, nothing], names)
@@ -220,7 +212,6 @@ def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
 
 
 def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
-    """Pairs each invocation with its completion."""
     order = np.lexsort((lines[0], lines[2]))
     for number, column in enumerate(lines):
         lines[number] = column[order]

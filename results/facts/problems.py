@@ -47,7 +47,6 @@ class Problems:
 
     @property
     def kept(self) -> tuple[Problem, ...]:
-        """The kept problems, sorted."""
         return tuple(sorted(self._kept))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -24,12 +24,10 @@ from harness.errors import HistoryError
 from harness.ops import NEMESIS, NS_PER_S, Op, OpType
 from harness.store.footer import open_sealed
 from harness.timeline import faults_of
+from results.facts.intervals import Flags, Ints
 from results.facts.operations import TYPES, Operations, of_table
 from results.facts.timeline import field_of
 from results.statistics.estimates import quantiles
-
-if TYPE_CHECKING:
-    from results.facts.intervals import Flags, Ints
 
 ROWS_MAX: Final = 2_000_000
 """The largest number of lines read here; for a longer history, use `harness report`."""
@@ -57,7 +55,6 @@ class KindNumbers(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """The number of all operations of the kind."""
         return self.ok + self.fail + self.info + self.open
 
 

@@ -10,17 +10,14 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from harness.ops import NEMESIS, History, Op
 from harness.timeline import Fault, faults_of
-from results.facts.intervals import Interval, union
+from results.facts.intervals import Interval, Ints, union
 from results.facts.schema import LIST_SEPARATOR
-
-if TYPE_CHECKING:
-    from results.facts.intervals import Ints
 
 T = TypeVar("T", bound=Hashable)
 
@@ -47,16 +44,13 @@ class Timeline:
         )
 
     def phase(self, time_ns: int) -> str:
-        """The name of the last phase that began by this time."""
         return self.phase_name(bisect.bisect_right(self._phase_starts, time_ns) - 1)
 
     def phase_name(self, number: int) -> str:
-        """The name of a phase from its number in `phase_numbers`."""
         return self._phases[number] if number >= 0 else "before"
 
     @property
     def phases(self) -> int:
-        """The number of phases."""
         return len(self._phases)
 
     def phase_numbers(self, times_ns: Ints) -> Ints:

@@ -1,7 +1,7 @@
 """Runs over independent keys: judged key by key, one range of keys at a time.
 
 A lake keeps the operations of such a run sorted by key and cut into ranges
-(`results.lake.tables.key_ranges`). Each range has its own result, whose id ends in the number of
+(`results.lake.tables.line_batches`). Each range has its own result, whose id ends in the number of
 the range. So ranges are planned, judged, retried and looked up like runs, and a worker holds one
 range at a time. The notes of nemesis and harness concern all keys. They have no influence on a
 verdict, but they appear in the explanation of an invalid key.
@@ -10,7 +10,6 @@ verdict, but they appear in the explanation of an invalid key.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -18,12 +17,10 @@ from harness.case import imported_case
 from harness.errors import HistoryError, counted
 from harness.independent import VACUOUS
 from harness.ops import History, Verdict
+from results.judging.budgets import Budget
+from results.judging.staged_results import RunOfLake
 from results.judging.verdict_rows import Row, judge_history
 from results.lake.tables.rebuild import histories_by_key, history_of
-
-if TYPE_CHECKING:
-    from results.judging.budgets import Budget
-    from results.judging.staged_results import RunOfLake
 
 
 def notes_of(rows: Mapping[str, pa.Table]) -> History:

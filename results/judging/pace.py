@@ -16,10 +16,9 @@ import bisect
 import heapq
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from results.judging.pipeline import Progress
+from results.judging.pipeline import Progress
 
 SAID_FROM: Final = 0.05
 MINUTE_S: Final = 60.0

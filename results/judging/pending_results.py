@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -35,10 +35,8 @@ from results.judging.required_results import Kind, Wants
 from results.judging.result_ids import range_of
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN
+from results.lake.log.snapshot import Snapshot
 from results.lake.tables.sealed_run import TROUBLES
-
-if TYPE_CHECKING:
-    from results.lake.log.snapshot import Snapshot
 
 FACTS: Final = -1
 """The `place` of facts in the list of required results of a run; checkers count from 0."""
@@ -100,7 +98,6 @@ class PendingResults:
     # Stored results ------------------------------------------------------------------------------
 
     def read_runs(self) -> None:
-        """Create the table `these` from all runs."""
         batches = [file.batch for file in self._snapshot.files("operations") if file.batch]
         self.table("alone", {"batch": ("string", batches)})
         base = cost_of(1, 0)
@@ -310,7 +307,6 @@ class PendingResults:
         )
 
     def cost_left(self) -> int:
-        """The estimated cost of pending work, in ns."""
         return self.number(
             "SELECT CAST(sum(cost) AS BIGINT) FROM these WHERE n IN (SELECT n FROM todo)"
         )
@@ -389,5 +385,4 @@ class PendingResults:
             self.rows(f'DROP TABLE IF EXISTS "{name}"')
 
     def close(self) -> None:
-        """Close the database and lose all tables."""
         self.connection.close()

@@ -145,7 +145,9 @@ class _Job:
             if plan.units:
                 self._round(plan.units)
                 continue
-            self.progress(_step("gather", self.kept))
+            self.progress(
+                Progress(stage="gather", done=0, units=1, cost_done=0, cost=1, kept=self.kept)
+            )
             return self.source.gather()
         raise InfrastructureError(
             f"results below {self.source.results} were still missing after {ROUNDS_MAX} rounds; "
@@ -213,11 +215,6 @@ class _Job:
         )
 
 
-def _step(stage: str, kept: int) -> Progress:
-    """Report the begin of a stage without a count."""
-    return Progress(stage=stage, done=0, units=1, cost_done=0, cost=1, kept=kept)
-
-
 def _in_words(unit: Unit, memory_bytes: int) -> str:
     """The description of a unit: its runs, checkers, retry level and its worker's memory."""
     checkers = " and ".join(check.checker for check in unit.checks)
@@ -243,7 +240,7 @@ def in_workers(
         arguments=[msgspec.json.encode(config).decode()],
         answer=Done,
         timeout_s=_silence_max_s,
-        deaths_max=_deaths_max,
+        deaths_max=lambda unit: _DEATHS_A_STAGE * stages_of(unit) + 1,
         retry_hung=True,
         is_last=lambda done: done.part >= 1.0,
     )
@@ -253,11 +250,6 @@ def in_workers(
                 yield answer
             elif isinstance(answer, Busy):
                 yield Done(unit.unit_id, 0, (), part=0.0, memory_bytes=answer.memory_bytes)
-
-
-def _deaths_max(unit: Unit) -> int:
-    """The number of attempts: each stage (reading, each checker, facts) may kill two workers."""
-    return _DEATHS_A_STAGE * stages_of(unit) + 1
 
 
 def _silence_max_s(unit: Unit) -> float:

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -26,15 +26,13 @@ from results.judging.pending_results import PendingResults, Place
 from results.judging.report_tables import write_tables
 from results.judging.required_results import Kind, Wants, wants_of
 from results.judging.result_ids import Check, Registry
-from results.judging.result_lake import RESULTS, ResultLake
+from results.judging.result_lake import ResultLake
 from results.judging.verdict_rows import no_verdict, table_of
 from results.judging.work_units import RoundConfig, Unit
 from results.lake.log.duckdb_views import at_hand, readable
-from results.lake.log.files import MAIN, FileRef, Partition
+from results.lake.log.files import MAIN, RESULTS, FileRef, Partition
+from results.lake.log.snapshot import Snapshot
 from results.lake.tables.rebuild import HISTORY_TABLES
-
-if TYPE_CHECKING:
-    from results.lake.log.snapshot import Snapshot
 
 LOST: Final = "the executor lost it: its results are missing, try again"
 UNITS_A_SLOT: Final = 4
@@ -113,11 +111,9 @@ class ReportRuns:
 
     @property
     def runs(self) -> int:
-        """The number of runs."""
         return self._pending.number("SELECT count(*) FROM these")
 
     def read_known(self) -> None:
-        """Read the results that the lake has now."""
         if not self._given:
             results = ResultLake.beside(self.place.uri, self.place.options)
             self._found = None if results is None else results.snapshot().of_label(self._label)
@@ -148,7 +144,6 @@ class ReportRuns:
         self._pending.ignore_unsettled(before)
 
     def plan(self) -> Plan:
-        """Plan the pending work."""
         self.read_known()
         wanted, stored = self._pending.read_todo()
         share = self._pending.cost_left() // (self._slots * UNITS_A_SLOT)
@@ -186,7 +181,6 @@ class ReportRuns:
         )
 
     def begin(self, *, limit_memory: bool) -> RoundConfig:
-        """Begin a round; return the configuration of its workers."""
         self._result_lake()
         return RoundConfig(
             uri=self.place.uri,
@@ -271,7 +265,6 @@ class ReportRuns:
         return self._scratch / "spilled-by-questions"
 
     def close(self) -> None:
-        """Remove the folder and close the database."""
         self._pending.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 

@@ -7,18 +7,16 @@ results. Rows of `runs` and `traits` are computed from the lake's own `runs`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow.parquet as pq
 
 from results.facts.schema import COLUMNS, FACT_TABLES, OF_RUNS
+from results.judging.pending_results import PendingResults
 from results.lake.log.duckdb_views import CODE, STARTED, source_of
 from results.lake.log.files import MAIN
+from results.lake.log.snapshot import Snapshot
 from results.questions.engines import quoted
-
-if TYPE_CHECKING:
-    from results.judging.pending_results import PendingResults
-    from results.lake.log.snapshot import Snapshot
 
 _RUNS: Final = f"""
     SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses,

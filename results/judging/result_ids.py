@@ -61,7 +61,6 @@ FACTS_MODULES: Final = (
     "results.facts.fault_roles",
     "results.facts.timeline",
     "results.facts.schema",
-    "results.facts.setting",
 )
 """The modules that facts depend on: after a change, all facts are extracted again."""
 _ID_DIGITS: Final = 32
@@ -90,7 +89,6 @@ class Registry:
         self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 
     def checkers_of(self, case: Case) -> tuple[str, ...]:
-        """The checkers that judge a run of this case."""
         key = (case.workload, case.checkers)
         if key not in self._names:
             self._names[key] = checker_names(case)

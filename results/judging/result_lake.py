@@ -36,16 +36,6 @@ from results.lake.tables.schema import TABLES, TEXTS, Column, arrow_type
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
 from results.lake.upkeep.soundness import Finding, check, named
 
-__all__ = [
-    "RESULTS",
-    "RESULTS_VERSION",
-    "RESULT_TABLES",
-    "RUN_BATCH",
-    "ResultLake",
-    "check_results",
-    "result_schema",
-]
-
 RESULTS_VERSION: Final = 2
 RUN_BATCH: Final = "run_batch"
 SMALL_FILES_MAX: Final = 16

@@ -42,7 +42,6 @@ class Found:
     def add(
         self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
     ) -> None:
-        """Add one result."""
         self.runs[run.key] = run
         self.results.setdefault(run.key, []).append((result_id, mark))
         for name, table in tables.items():

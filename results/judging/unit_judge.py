@@ -181,7 +181,6 @@ class _UnitJudge:
         self._put()
 
     def _put(self) -> None:
-        """Store the results."""
         marker = self._marker(self.unit.unit_id, "append")
         if self.found.results and marker.spent:
             runs = counted(len(self.found.results), "run")
@@ -234,7 +233,6 @@ class _UnitJudge:
         return memory_limit(self.unit.budget.memory_mib)
 
     def _one(self, key: str, rows: dict[str, pa.Table], checks: list[Check]) -> None:
-        """Make all results of one run."""
         todo = [check for check in checks if (key, check.result_id) not in self.there]
         facts_id = self.unit.facts_id
         if facts_id is not None and (key, facts_id) in self.there:

@@ -94,7 +94,6 @@ def judge_history(
 
 
 def _row_of(name: str, result: CheckResult, history: History, key: str | None) -> Row:
-    """The row for the finding that a checker returned."""
     details = result.details
     configurations = details.get("configurations")
     row = Row(

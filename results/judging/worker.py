@@ -14,8 +14,6 @@ from harness.support.workers import serve
 from results.judging.unit_judge import do_units
 from results.judging.work_units import RoundConfig, Unit
 
-__all__: list[str] = []
-
 
 def outcomes(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Do units until there are no more."""

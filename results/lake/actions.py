@@ -10,8 +10,8 @@ from harness.cli.output import note, say
 from harness.cli.status_line import StatusLine
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, counted
 from results.facts.problems import problem_lines
-from results.judging.result_lake import RESULTS, ResultLake, check_results
-from results.lake.log.files import MAIN
+from results.judging.result_lake import ResultLake, check_results
+from results.lake.log.files import MAIN, RESULTS
 from results.lake.log.lake import Lake
 from results.lake.log.location import Place
 from results.lake.log.refusals import require_writable

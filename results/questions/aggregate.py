@@ -32,10 +32,8 @@ from results.questions.baseline import Comparison, Line, compare, rows_of
 from results.questions.engines import DuckEngine, Engine, Extent, answer_table, kind_of, query
 from results.questions.failures import changes, detection, signatures
 from results.questions.trends import Stored, costs, survival, trends
-from results.questions.uplift import OUTCOMES, by_role, ratios
+from results.questions.uplift import by_role, ratios
 from results.statistics.estimates import wilson, zero_bound
-
-__all__ = ["OUTCOMES", "Answers", "Rows", "aggregate"]
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -53,7 +51,6 @@ class Answers(msgspec.Struct, frozen=True):
     known_failures: KnownFailures = NONE_KNOWN
 
     def rows(self, name: str) -> Rows:
-        """The rows of an answer, as dictionaries."""
         rows: Rows = self.tables[name].to_pylist()
         return rows
 

@@ -99,7 +99,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worse(self) -> int:
-        """The number of lines that are worse."""
         return sum(line.verdict == WORSE for line in self.lines)
 
 

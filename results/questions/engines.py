@@ -51,7 +51,6 @@ class Extent(NamedTuple):
     compared: bool = False  # two labels, which needs rows of all runs
 
     def names(self) -> list[str]:
-        """The names of the queries of this report."""
         return [name for name in query_names() if self.compared or name not in COMPARED_ONLY]
 
     def limit(self, name: str) -> str:
@@ -180,23 +179,18 @@ class DuckEngine:
         self.connection.register(table, rows)
 
     def sql(self, text: str) -> pa.Table:
-        """The answer of an SQL query."""
         return _normal(self.connection.sql(text).to_arrow_table())
 
     def run(self, text: str) -> None:
-        """Execute a statement."""
         self.connection.execute(text)
 
     def write(self, table: str, path: Path) -> None:
-        """Write a table into a Parquet file."""
         self.run(f'COPY "{table}" TO {quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)')
 
     def keep(self, table: str, text: str) -> None:
-        """Keep the answer of a query as a table in memory."""
         self.run(f'CREATE OR REPLACE TABLE "{table}" AS {text}')
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
-        """See `Engine`."""
         if name in BASES:
             self.keep_base(name, extent)
         if name == "slowest":
@@ -211,7 +205,6 @@ class DuckEngine:
         self.keep(name, query(name) + limit if limit else unordered(name)[0])
 
     def close(self) -> None:
-        """Close the connection."""
         self.connection.close()
 
 

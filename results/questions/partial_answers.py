@@ -152,7 +152,6 @@ class Whole:
         return f"SELECT {', '.join(columns)} FROM ({NUMBERED.format(name=name)}) GROUP BY {grouped}"  # noqa: S608
 
     def close(self) -> None:
-        """Close the engine, which drops all rows."""
         self._engine.close()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from results.questions.aggregate import OUTCOMES, Answers, Rows
+from results.questions.aggregate import Answers, Rows
+from results.questions.uplift import OUTCOMES
 from results.report.addresses import Addresses
 from results.report.layouts import LAYOUTS
 from results.report.over_runs import AGAINST, baseline, costs, flakes, seeds, seen, trends

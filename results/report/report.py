@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import UsageError
-from harness.verdict.judge import CHECK_TIME_LIMIT_S
 from harness.verdict.known import NONE_KNOWN, KnownFailures
+from harness.verdict.limits import CHECK_TIME_LIMIT_S
 from results.facts.problems import NO_LOSS, Problems
 from results.facts.schema import COLUMNS
 from results.lake.log.files import LOG_FOLDER, MAIN

@@ -13,7 +13,7 @@ import functools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -28,6 +28,7 @@ from results.judging.result_lake import ResultLake
 from results.judging.work_units import RoundConfig
 from results.lake.log.lake import Lake
 from results.lake.log.refusals import raise_if_refused
+from results.lake.log.snapshot import Snapshot
 from results.questions.engines import Extent
 from results.spark.job_progress import Watch
 from results.spark.range_answers import RunsOfKind, Told, ToldEngine, kinds, tell
@@ -40,9 +41,6 @@ from results.spark.session import (
     raise_if_interrupted,
 )
 from results.spark.task_plan import Todo, todo_of
-
-if TYPE_CHECKING:
-    from results.lake.log.snapshot import Snapshot
 
 SUBMISSIONS_MAX: Final = 20
 EVERYTHING: Final = Extent()
@@ -221,7 +219,6 @@ class SparkLake:
     def _submit(
         self, todo: Todo, above: int, progress: Callable[[Progress], None] | None
     ) -> list[TaskDone]:
-        """Run all tasks in one Spark job."""
         config = RoundConfig(
             uri=self._lake.place.uri,
             scratch="",  # each executor chooses its own

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,10 +27,8 @@ from results.facts.schema import ddl
 from results.lake.log.files import FileRef
 from results.lake.log.location import Place
 from results.lake.log.run_streams import conforming
+from results.lake.log.snapshot import Snapshot
 from results.lake.log.storage_errors import troubles
-
-if TYPE_CHECKING:
-    from results.lake.log.snapshot import Snapshot
 
 TASKS_MAX: Final = 64
 BATCH_ROWS: Final = 8_192  # bounds the memory of a task: a row group may be a gigabyte

@@ -10,19 +10,16 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from harness.errors import HarnessError
 from results.judging.pace import Schedule
 from results.judging.pipeline import Progress
 from results.lake.log.delta import Log
-from results.lake.log.files import MAIN
+from results.lake.log.files import MAIN, FileRef
+from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import AgainError
-
-if TYPE_CHECKING:
-    from results.lake.log.files import FileRef
-    from results.lake.log.lake import Lake
-    from results.spark.task_plan import Todo
+from results.spark.task_plan import Todo
 
 EVERY_S: Final = 2.0
 END_S: Final = 30.0
@@ -34,7 +31,6 @@ class Watch:
     def __init__(
         self, results: Lake, todo: Todo, progress: Callable[[Progress], None] | None, *, slots: int
     ) -> None:
-        """`slots` is the number of concurrent tasks."""
         self._log = Log(results.place, MAIN)  # a separate log, since a log must stay in one thread
         self._before = {file.name for file in results.files(MAIN)}
         self._todo = todo

@@ -14,23 +14,21 @@ import functools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 from results.facts.problems import PROBLEMS_MAX, Problem
+from results.judging.report_runs import Gathered, ReportRuns
 from results.judging.required_results import Kind
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN
+from results.lake.log.snapshot import Snapshot
 from results.questions.engines import DuckEngine, Extent, quoted
 from results.questions.partial_answers import Whole, part_of
 from results.spark.ranges import Asking, in_ranges, ranges_of, sources
 from results.spark.task_plan import Lacking, range_cost
-
-if TYPE_CHECKING:
-    from results.judging.report_runs import Gathered, ReportRuns
-    from results.lake.log.snapshot import Snapshot
 
 DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
 ACCOUNT: Final = "account"
@@ -210,7 +208,6 @@ def kinds_of_parts(
 
 @contextlib.contextmanager
 def _gathered(lake: Snapshot, source: ReportRuns) -> Iterator[tuple[DuckEngine, Gathered]]:
-    """An engine with the tables of a range."""
     gathered = source.gather()
     with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
         for name, paths in gathered.tables.items():

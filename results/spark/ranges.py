@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,14 +18,11 @@ import pyarrow.parquet as pq
 from results.judging.budgets import Budget
 from results.judging.report_runs import ReportRuns
 from results.judging.required_results import Kind, Wants
-from results.lake.log.files import KEY
+from results.lake.log.files import KEY, FileRef
 from results.lake.log.location import Place
 from results.lake.log.snapshot import Snapshot
 from results.lake.log.storage_errors import troubles
 from results.questions.engines import Extent
-
-if TYPE_CHECKING:
-    from results.lake.log.files import FileRef
 
 Range = tuple[str, str | None]
 """The first run, and the first run of the next range; `None` for the last range."""
@@ -46,7 +43,6 @@ class Files(NamedTuple):
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Files:
-        """The files of a snapshot."""
         return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
 
     def snapshot(self, options: Mapping[str, str]) -> Snapshot:

@@ -115,7 +115,6 @@ def split(seeds: Sequence[int], tasks: int) -> list[tuple[int, int, int]]:
 def _run_wave(
     spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]], rights: Mapping[str, str]
 ) -> list[Any]:
-    """The result rows of the tasks of one wave."""
     from results.spark.session import cause_of, map_tasks, raise_if_interrupted
 
     tasks, firsts, lasts = zip(*ranges, strict=True)

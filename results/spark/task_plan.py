@@ -39,7 +39,6 @@ class Lacking(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def first(self) -> Place:
-        """The place at which the range begins."""
         return self.run, self.keys
 
 
@@ -51,7 +50,6 @@ class Between(NamedTuple):
 
     @property
     def runs(self) -> Range:
-        """The range of runs that contains the work."""
         if self.end is None or self.end[1] < 0:
             return self.first[0], self.end and self.end[0]
         return self.first[0], f"{self.end[0]} "  # includes the last run, since it needs a part

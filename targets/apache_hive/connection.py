@@ -96,7 +96,6 @@ class ThriftConnection:
                 return _read(come, exchange, self._count)
 
     async def _frame(self) -> bytes:
-        """The next frame; empty at the end."""
         try:
             size = int.from_bytes(await self._reader.readexactly(4))
             if size > ANSWER_BYTES_MAX:

@@ -161,7 +161,6 @@ class KerberosDoor:
         return KerberosConnection(self, address, await self.open(address, USERS[0], timeout_s))
 
     async def open(self, address: Address, user: str, timeout_s: float) -> ThriftConnection:
-        """A connection of this user; raises like `__call__`."""
         try:
             return await self._opened(address, timeout_s, user=user)
         except _RefusedError as error:

@@ -31,8 +31,8 @@ from targets.hive.members import ADD, REMOVE, START_S, Members
 from targets.hive.metastore.events import event_of
 from targets.hive.metastore.reads import read_tables
 from targets.hive.metastore.warehouse import read_directories
-from targets.hive.sql.databases import DatabaseKind, database_at
 from targets.hive.sql.protocol import Isolation, Row, Session, SqlError
+from targets.hive.sql.remote import DatabaseKind, database_at
 from targets.hive.sql.schema import LOG, PARAMETERS, SEQUENCE
 from targets.hive.tokens.manager import TokenTimes
 from targets.hive.tokens.token_stores import StoreKind

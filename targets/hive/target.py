@@ -14,7 +14,7 @@ from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, Targ
 from targets.hive import members
 from targets.hive.bugs import BUGS, PROFILES
 from targets.hive.permits import permits_of_profile
-from targets.hive.sql.databases import DatabaseKind
+from targets.hive.sql.remote import DatabaseKind
 from targets.hive.system import (
     DATABASE,
     DATABASE_NODE,
@@ -192,7 +192,6 @@ class HiveTarget(
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """The permits of the profile."""
         return permits_of_profile(settings.profile, Layout(settings).token_store)
 
     @override

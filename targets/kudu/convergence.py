@@ -52,7 +52,9 @@ def _find(masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
         yield from (f"{name} does not answer" for name in silent)
         return
     leaders = [
-        name for name, view in masters.items() if view.role is not None and _leads(view.role)
+        name
+        for name, view in masters.items()
+        if view.role is not None and view.role.role == "leader" and view.role.ready
     ]
     if len(leaders) != 1:
         yield f"{len(leaders)} masters lead and are ready: {', '.join(leaders) or 'none'}"
@@ -63,10 +65,6 @@ def _find(masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
     servers = {name: dump for name, dump in tservers.items() if dump is not None}
     yield from _open_work(leader, [dump["uuid"] for dump in servers.values()])
     yield from _unequal_replicas(leader, servers)
-
-
-def _leads(role: NodeRole) -> bool:
-    return role.role == "leader" and role.ready
 
 
 def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
@@ -83,7 +81,6 @@ def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
 
 
 def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
-    """The work that the leader still has to do."""
     for table in leader["tables"]:
         if table["state"] not in {"RUNNING", "REMOVED"}:
             yield f"table {table['name']} ({table['id']}) is {table['state']}"
@@ -102,7 +99,6 @@ def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
 
 
 def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
-    """The missing or surplus replicas of a tablet."""
     peers = tablet["consensus"]["peers"]
     voters = sum(peer["member_type"] == "VOTER" for peer in peers)
     if len(peers) > voters:

@@ -245,7 +245,6 @@ class KuduSystem(System):
         self._changing = () if same else tuple(n for n in nodes if nodes[n] in all_addresses)
 
     async def _role(self, address: str) -> tuple[NodeRole, m.GetMasterRegistrationResponse] | None:
-        """Ask a master for its role and its registration."""
         raft = await self._ask(address, m.GetMasterRegistrationRequest())
         if raft is None or raft.error is not None:
             return None

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.cli import main
-from harness.cli.soak.verb import parse_seeds
+from harness.cli.soak.options import parse_seeds
 from harness.errors import EXIT_USAGE, UsageError
 from tests.support.programs import python
 

@@ -9,13 +9,9 @@ import msgspec
 from harness.cluster import NodeSpec
 from harness.env import Env
 from targets.kudu.consensus import messages as msg
-from targets.kudu.consensus.raft_consensus import (
-    ConsensusService,
-    IndeterminateError,
-    NotAppendedError,
-    NotLeaderError,
-    Replica,
-)
+from targets.kudu.consensus.consensus_service import ConsensusService
+from targets.kudu.consensus.errors import IndeterminateError, NotAppendedError, NotLeaderError
+from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.consensus.tombstoned_voting import TombstonedVoter
 from targets.kudu.flags import Flags
 from targets.kudu.messages import PeerConfig, RaftConfig

@@ -20,7 +20,8 @@ from targets.kudu.consensus.messages import (
     PeerChange,
     StepDownMode,
 )
-from targets.kudu.consensus.raft_core import CoreOptions, RaftCore, Role
+from targets.kudu.consensus.raft_core import RaftCore, Role
+from targets.kudu.consensus.state import CoreOptions
 from targets.kudu.messages import PeerConfig, RaftConfig
 
 MESSAGES_MAX = 60

@@ -7,7 +7,8 @@ import pytest
 
 from targets.kudu.consensus import events as ev
 from targets.kudu.consensus import messages as msg
-from targets.kudu.consensus.raft_core import CoreOptions, RaftCore, Role
+from targets.kudu.consensus.raft_core import RaftCore, Role
+from targets.kudu.consensus.state import CoreOptions
 from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 from tests.consensus import mutants
 

@@ -10,9 +10,9 @@ import pytest
 from checkers.elle import Case, Reason, Step, Transaction, check_list_append
 from checkers.elle.infer.columns import NEVER, runs
 from checkers.elle.models import CYCLE_TYPES, UNKNOWN_TYPES
-from checkers.elle.recorded import fits
+from checkers.elle.recorded import CaseError, NotVerified, Txn, fits, transactions
 from checkers.elle.verdict import certified
-from checkers.elle.verify.verify import OF_DATA, CaseError, NotVerified, Txn, Verifier, transactions
+from checkers.elle.verify.verify import OF_DATA, Verifier
 from checkers.foreign.transactions import ElleListAppend, ElleRwRegister, ListAppend
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from tests.elle.histories import concurrent, placed, sequence

@@ -12,19 +12,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from harness.errors import InternalError, UsageError
-from harness.generator.core import (
-    NS_PER_S,
-    SLEEP,
-    Context,
-    Draft,
-    Emit,
-    GeneratorLike,
-    due_ns,
-    new_context,
-)
+from harness.generator.core import SLEEP, Context, Draft, Emit, GeneratorLike, due_ns, new_context
 from harness.generator.diagnosis import validate
 from harness.generator.plain import lift
-from harness.ops import Op, OpType
+from harness.ops import NS_PER_S, Op, OpType
 
 LATENCY_NS: Final = 10
 """How long operations take unless an outcome says so itself."""

@@ -7,8 +7,8 @@ from harness.cluster import NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan
 from harness.registry import load_plugin
-from targets.hive.sql.databases import DatabaseKind, database_at
 from targets.hive.sql.protocol import ConnectionLostError, Isolation
+from targets.hive.sql.remote import DatabaseKind, database_at
 from targets.hive.sql.server import postgres_node
 
 PORT = 5432

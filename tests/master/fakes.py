@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from harness.env import Address
 from targets.kudu import messages as m
 from targets.kudu.bugs import bugs_of
+from targets.kudu.consensus.errors import IndeterminateError, NotLeaderError
 from targets.kudu.consensus.messages import ConsensusError
-from targets.kudu.consensus.raft_consensus import IndeterminateError, NotLeaderError
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.master.admin import Admin

@@ -6,12 +6,8 @@ from typing import Any
 import pytest
 
 from targets.kudu import messages as m
+from targets.kudu.consensus.errors import ConfigRefusedError, IndeterminateError, OverloadedError
 from targets.kudu.consensus.messages import ChangeType, ConsensusErrorCode
-from targets.kudu.consensus.raft_consensus import (
-    ConfigRefusedError,
-    IndeterminateError,
-    OverloadedError,
-)
 from targets.kudu.flags import Flags
 from tests.master.fakes import FakeMaster, add, refusal, settle
 from tests.support.virtual import run

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from targets.kudu import messages as m
-from targets.kudu.consensus.raft_consensus import OverloadedError
+from targets.kudu.consensus.errors import OverloadedError
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog.batches import decode_batch
 from targets.kudu.master.catalog.catalog_state import Catalog

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from targets.kudu.pages.html import Html, join, link, tag
+from targets.kudu.pages.parts import Html, join, link, tag
 from tests.pages.samples import read
 
 # A parser drops NUL and makes one line end of three; everything else must come back.

@@ -8,8 +8,8 @@ import pytest
 from harness.env import PageRequest
 from targets.kudu.flags import Flags, parse_flags
 from targets.kudu.pages import LIST_MAX, tserver_data, tserver_views
-from targets.kudu.pages.html import tag
 from targets.kudu.pages.metrics import Family, master_metrics, metrics_page, tserver_metrics
+from targets.kudu.pages.parts import tag
 from targets.kudu.pages.shared import flags_page, health_page
 from targets.kudu.pages.site import Identity, Page, Plain, Route, Site, missing
 from tests.pages.samples import (

@@ -8,11 +8,7 @@ import pytest
 
 from harness.errors import TargetError
 from targets.kudu import messages as m
-from targets.kudu.consensus.raft_consensus import (
-    IndeterminateError,
-    NotLeaderError,
-    OverloadedError,
-)
+from targets.kudu.consensus.errors import IndeterminateError, NotLeaderError, OverloadedError
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.tserver import tablet_replica as _tablet

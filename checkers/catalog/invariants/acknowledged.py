@@ -50,7 +50,6 @@ class _Story:
         self.held[name] = max(self.held.get(name, -1), number)
 
     def take(self, pair: Pair, version: Any) -> None:
-        """An acknowledged change."""
         call, done = pair.invoke, pair.completion
         assert done is not None
         if call.f == "delete":

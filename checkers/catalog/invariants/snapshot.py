@@ -43,7 +43,6 @@ class Snapshot:
         self.tablets: dict[str, Json] = {tablet["id"]: tablet for tablet in rows["tablets"]}
 
     def words(self, table_id: str) -> str:
-        """A table in words, for messages."""
         return table_words(table_id, (self.tables.get(table_id) or {}).get("name"))
 
     @property

@@ -311,7 +311,6 @@ class _Renames:
     """The names that one column may have had: renames, completed or not, connect them."""
 
     def __init__(self, history: History) -> None:
-        """Add the rename steps of all alters."""
         self._parent: dict[str, str] = {}
         for pair in history.pairs:
             steps = fields_of(pair.invoke).get("steps") if pair.invoke.f == "alter" else ()

@@ -116,7 +116,6 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def step(
         self, state: State, input_: CatalogInput, output: Answer | Unknown, /
     ) -> tuple[bool, State]:
-        """See the module docstring and the inputs."""
         if isinstance(input_, ListTables):
             return (True, state) if output is UNKNOWN else self._step_list(state, output)
         present = state[self._index[input_.name]] != ABSENT
@@ -291,7 +290,6 @@ class Catalog(Model[State, CatalogInput, Answer]):
     # --- words -------------------------------------------------------------------------------
 
     def table(self, state: State, name: str) -> Table | None:
-        """The table under `name` in `state`."""
         return self._tables.things[state[self._index[name]]]
 
     def under(self, state: State, name: str) -> tuple[str | None, int, Columns] | None:
@@ -300,11 +298,9 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return table and (self.table_id(table), self.version(table), self.columns(table))
 
     def version(self, table: Table) -> int:
-        """The newest version of `table`."""
         return self._links.things[table.chain].version
 
     def columns(self, table: Table) -> Columns:
-        """The newest columns of `table`."""
         return self._links.things[table.chain].columns
 
     def table_id(self, table: Table) -> str | None:

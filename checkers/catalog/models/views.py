@@ -99,7 +99,6 @@ class NameView(Model[Slot, Said, bool]):
         return True, state
 
     def read_only(self, input_: Said, output: bool | Unknown, /) -> bool:
-        """Operations that only read."""
         del output
         return input_.f in {"see", "present", "absent", "never"}
 

@@ -97,7 +97,7 @@ def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[
             yield _about(table, level[-2:], f"table {table} cannot have been {made}")
         late = _soonest(level, after=earliest)
         if earliest is not None and late is not None:
-            version = _sight_of(sights, earliest)
+            version = next((sight.rank + 1) // 2 for sight in sights if sight.operation is earliest)
             if rank % 2:  # the change came late, so blame the operation that saw its effect
                 what = "it was created" if rank < 0 else f"the change to version {rank // 2 + 1}"
                 rule = f"table {table} was at version {version} before {what}"
@@ -115,11 +115,6 @@ def _about(table: str, operations: Iterable[CatalogOperation], rule: str) -> Con
         [(operation, versions_of(table, operation)) for operation in operations],
         rule,
     )
-
-
-def _sight_of(sights: Iterable[_Sight], operation: CatalogOperation) -> int:
-    """The version at which `operation` shows the table."""
-    return next((sight.rank + 1) // 2 for sight in sights if sight.operation is operation)
 
 
 def _deletions(

@@ -16,10 +16,10 @@ from __future__ import annotations
 import numpy as np
 
 from checkers.elle.findings import Inference
+from checkers.elle.infer.accesses import collisions, intermediate_writes
 from checkers.elle.infer.append_cases import AppendExplainer, AppendTexts
 from checkers.elle.infer.append_index import AppendIndex, index_appends
 from checkers.elle.infer.columns import FAIL, INFO, NIL, OK, Columns, IntArray, LongArray
-from checkers.elle.infer.writes import collisions, intermediate_writes
 from checkers.elle.search.graph import RW, WR, WW, GraphBuilder
 from checkers.elle.search.kernels import BoolArray, slices_equal
 

@@ -176,7 +176,6 @@ class AppendTexts:
         )  # fmt: skip
 
     def internal(self, row: int) -> Case:
-        """A read that contradicts its own transaction."""
         mop, key, read = self._read(row)
         columns = self._columns
         earlier: list[str] = []

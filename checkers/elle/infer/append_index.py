@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checkers.elle.infer.accesses import Writers
 from checkers.elle.infer.columns import FAIL, OK, Columns, IntArray, LongArray
-from checkers.elle.infer.writes import Writers
 from checkers.elle.search.kernels import BoolArray, expand, slices_equal
 
 

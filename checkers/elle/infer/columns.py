@@ -107,7 +107,6 @@ class Columns:
         return self.pool[start : start + int(self.list_length[mop])]
 
     def mops(self, txn: int) -> range:
-        """The micro-operations of transaction `txn`."""
         return range(int(self.offset[txn]), int(self.offset[txn + 1]))
 
     def by_key(self, mops: LongArray) -> tuple[LongArray, LongArray]:

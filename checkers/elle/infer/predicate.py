@@ -137,7 +137,6 @@ class _Index:
         return int(self.columns.index[txn])
 
     def failed(self, version: _Version) -> bool:
-        """Whether the version's transaction failed."""
         return version.txn >= 0 and bool(self.columns.type[version.txn] == FAIL)
 
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
@@ -348,7 +347,6 @@ class _Explainer:
         self._index = index
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """The reason why `source` precedes `target`."""
         access, key, version = self._index.edges[source, target, relation]
         columns = self._index.columns
         name, version_text = columns.render_key(key), version.told()

@@ -45,7 +45,6 @@ class Predicate:
     text: str = field(default="true", compare=False)
 
     def matches(self, value: Any) -> bool:
-        """Whether a version with `value` (`None` if there is no value) matches."""
         if value is None:
             return False
         if self.kind == "=":

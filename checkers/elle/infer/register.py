@@ -24,7 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.elle.findings import Inference
-from checkers.elle.infer.accesses import NOTHING, Accesses, Edges, accesses_of
+from checkers.elle.infer.accesses import (
+    NOTHING,
+    Accesses,
+    Edges,
+    Writers,
+    accesses_of,
+    collisions,
+    intermediate_writes,
+)
 from checkers.elle.infer.columns import FAIL, NIL, OK, Columns, IntArray, LongArray
 from checkers.elle.infer.register_cases import RegisterExplainer, RegisterTexts
 from checkers.elle.infer.versions import (
@@ -34,7 +42,6 @@ from checkers.elle.infer.versions import (
     sequential_edges,
     wfr_edges,
 )
-from checkers.elle.infer.writes import Writers, collisions, intermediate_writes
 from checkers.elle.search.graph import RW, WR, WW, GraphBuilder
 from checkers.elle.search.walk import never, walked_pairs
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from checkers.elle.findings import Case, Reason
-from checkers.elle.infer.accesses import NOTHING, Accesses
+from checkers.elle.infer.accesses import NOTHING, Accesses, Writers
 from checkers.elle.infer.columns import Columns, IntArray
 from checkers.elle.infer.versions import VersionOrder
-from checkers.elle.infer.writes import Writers
 from checkers.elle.search.graph import WR, WW
 
 _SHOWN_MAX = 8
@@ -172,7 +171,6 @@ class RegisterTexts:
         return Case("future-read", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def internal(self, mop: int) -> Case:
-        """A read that contradicts its own transaction."""
         key, _, read = self._read(mop)
         columns = self._columns
         earlier = [

@@ -90,7 +90,6 @@ def contradicting_keys(accesses: Accesses, time: RealTime) -> IntArray:
 
 
 def _running_maximum(group: IntArray, value: LongArray) -> LongArray:
-    """The running maximum within each group of a sorted array."""
     if not len(group):
         return value
     span = np.int64(int(value.max()) + 2)

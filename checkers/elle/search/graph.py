@@ -65,7 +65,6 @@ class Component:
 
     @property
     def members(self) -> int:
-        """The number of transactions."""
         return len(self.txns)
 
 
@@ -91,7 +90,6 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """The size of the edges in bytes."""
         return self.source.nbytes + self.target.nbytes + self.relation.nbytes
 
     def components(self) -> Iterator[Component]:
@@ -205,7 +203,6 @@ class GraphBuilder:
         self._loops = np.unique(txns).astype(np.int32)
 
     def add(self, source: IntArray, target: IntArray, relation: int) -> None:
-        """Add the edges source[i] -> target[i]."""
         keep = source != target
         if not keep.all():
             source, target = source[keep], target[keep]

@@ -115,7 +115,6 @@ class Search:
         self._preference = preference
 
     def kinds_left(self, refuted: Iterable[str]) -> list[str]:
-        """The result of the function `kinds_left` for this component."""
         predicates = bool((self._component.relation == RWP).any())
         return kinds_left(refuted, predicates=predicates)
 

@@ -184,7 +184,6 @@ class PredicateVerifier:
         return versions if len(versions) == 1 else []
 
     def candidates(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
-        """All versions that are consistent with the read."""
         others = [version for version in self.versions[key] if version.writer is not txn]
         if look.value is not None:
             return [v for v in others if identity(v.value) == identity(look.value)]

@@ -19,12 +19,9 @@ from checkers.elle.recorded import (
     Txn,
     require_cycle,
     require_operations,
-    transactions,
 )
 from checkers.elle.verify.single import SINGLE
 from checkers.elle.verify.versions import next_in_list, precedes
-
-__all__ = ["OF_DATA", "CaseError", "NotVerified", "Txn", "Verifier", "transactions"]
 
 OF_DATA = ("ww", "wr", "rw")
 

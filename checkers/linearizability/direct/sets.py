@@ -58,7 +58,7 @@ def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Deci
         if not isinstance(look.shown, frozenset):
             return _illegal([look], look.shown[:1])
         if not chain or chain[-1].shown != look.shown:
-            if chain and not _within(chain[-1], look):
+            if chain and not frozenset(chain[-1].shown) <= frozenset(look.shown):
                 return _apart(chain[-1], look)
             chain.append(look)
     level: dict[Hashable, int] = {}
@@ -89,11 +89,6 @@ def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decis
         if unadded:
             return _illegal([look], [_first(unadded)])
     return None
-
-
-def _within(smaller: Look, larger: Look) -> bool:
-    """Whether `smaller` shows no element that `larger` lacks."""
-    return frozenset(smaller.shown) <= frozenset(larger.shown)
 
 
 def _level_of(look: Look, chain: Sequence[Look]) -> int:

@@ -24,11 +24,6 @@ SOMETHING: Final = "(some value that is not looked at)"
 State = tuple[tuple[Hashable, str], ...]
 
 
-def _by_key(pair: tuple[Hashable, str]) -> str:
-    """A sort key for keys of several types."""
-    return repr(pair[0])
-
-
 class KeyValue(Model[State, KeyValueInput, str | None]):
     """`partitioned` checks every key separately: the specification is a product over the keys."""
 
@@ -54,7 +49,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
             return output is UNKNOWN or output == current, state
         value = input_.value if input_.f == "put" else current + input_.value
         rest = [pair for pair in state if pair[0] != input_.key]
-        return True, tuple(sorted([*rest, (input_.key, value)], key=_by_key))
+        return True, tuple(sorted([*rest, (input_.key, value)], key=lambda pair: repr(pair[0])))
 
     def _first(self, key: Hashable) -> str:
         initial = self._initial
@@ -65,7 +60,6 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         return input_.f == "get"
 
     def observes(self, input_: KeyValueInput, output: str | Unknown | None, /) -> bool:
-        """Gets."""
         return self.read_only(input_, output)
 
     def footprint(self, input_: KeyValueInput, /) -> frozenset[str]:

@@ -94,7 +94,6 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
     def step(
         self, state: Elements, input_: QueueInput, output: Element | Unknown | None, /
     ) -> tuple[bool, Elements]:
-        """The oldest element leaves first."""
         if isinstance(input_, Enqueue):
             return True, (*state, input_.element)
         if not state:
@@ -102,7 +101,6 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
         return output is UNKNOWN or output == state[0], state[1:]
 
     def decide(self, operations: Sequence[QueueOperation], /) -> Decision | None:
-        """Decide by the violations of a queue, if elements are unique."""
         return decide_fifo(_moves(operations))
 
     def read_only(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:

@@ -63,7 +63,6 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
     """One register, initially `initial`."""
 
     def __init__(self, initial: Scalar = None) -> None:
-        """A register that starts with `initial`."""
         self._initial = initial
 
     def init(self) -> Scalar:
@@ -72,7 +71,6 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
     def step(
         self, state: Scalar, input_: RegisterInput, output: Scalar | Unknown, /
     ) -> tuple[bool, Scalar]:
-        """See the inputs for their outputs."""
         if isinstance(input_, Write):
             return True, input_.value
         if isinstance(input_, Read):
@@ -87,7 +85,6 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         return isinstance(input_, Read) or (isinstance(input_, Cas) and output is False)
 
     def observes(self, input_: RegisterInput, output: Scalar | Unknown, /) -> bool:
-        """All operations but writes."""
         del output
         return not isinstance(input_, Write)
 
@@ -216,11 +213,9 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
     """Several registers that are read and written in transactions."""
 
     def __init__(self, initial: dict[Key, Scalar]) -> None:
-        """Registers that start with the values of `initial`."""
         self._initial = _sorted(initial)
 
     def init(self) -> tuple[tuple[Key, Scalar], ...]:
-        """The initial values, sorted by key."""
         return self._initial
 
     def step(

@@ -79,7 +79,6 @@ class Set(Model[int, SetInput, SetOutput]):
         return 1 << self._numbers.setdefault(element, len(self._numbers))
 
     def _state_of(self, elements: frozenset[Element]) -> int:
-        """The state in which the set holds exactly these elements."""
         bits_of = self._states.get(elements)
         if bits_of is None:
             numbers = [self._numbers.setdefault(e, len(self._numbers)) for e in elements]
@@ -95,7 +94,6 @@ class Set(Model[int, SetInput, SetOutput]):
     def step(
         self, state: int, input_: SetInput, output: SetOutput | Unknown, /
     ) -> tuple[bool, int]:
-        """See the inputs for their outputs."""
         if isinstance(input_, ReadAll):
             shows = isinstance(output, frozenset) and self._state_of(output) == state
             return output is UNKNOWN or shows, state

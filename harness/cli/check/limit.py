@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from harness.cli.parser import Parser
 from harness.errors import UsageError
-from harness.verdict.judge import CHECK_TIME_LIMIT_S
+from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 FLAG: Final = "--check-time-limit"
 MAX_STEPS_VARIABLE: Final = "HARNESS_CHECK_MAX_STEPS"

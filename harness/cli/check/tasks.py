@@ -177,7 +177,6 @@ def _reuse(path: Path, times: int) -> str:
 def _checked(
     prepared: Prepared, time_limit_s: float, *, draw: bool
 ) -> tuple[CheckResult, Counterexample | None]:
-    """The model's judgement, together with its drawing."""
     check: PreparedCheck = prepared.check
     drawn: list[Counterexample | None] = []
 

@@ -93,7 +93,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _all_in_all(verdicts: list[Verdict], failures: list[Failed]) -> Text:
-    """The worst verdict, and the number of histories with each verdict."""
     of_each = Counter(verdicts)
     counts = ", ".join(f"{of_each[each]} {each.value}" for each in Verdict if of_each[each])
     unread = f", {len(failures)} without a verdict" if failures else ""

@@ -92,5 +92,4 @@ class Progress:
         self._status.show(line)
 
     def finish(self) -> None:
-        """End the redrawn line."""
         self._status.finish()

@@ -215,7 +215,6 @@ class SoakOutput:
             note(line)
 
     def json(self) -> str:
-        """The JSON object of `--json`."""
         campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
         groups = self._groups()
         content: dict[str, Any] = {

@@ -132,7 +132,6 @@ class SoakProgress:
         return Group(bar(done, self._total, text), running)
 
     def finish(self) -> None:
-        """End the redrawn line."""
         if self._run is not None:
             self._run.finish()
             self._run = None

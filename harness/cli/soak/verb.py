@@ -15,7 +15,7 @@ from harness.cli.output import note, say
 from harness.cli.run.case_options import case_from
 from harness.cli.run.choose import choose_environment
 from harness.cli.run.verb import default_name
-from harness.cli.soak.options import SIM, check_writable, parse_seeds, parse_soak
+from harness.cli.soak.options import SIM, check_writable, parse_soak
 from harness.cli.soak.output import Replays, SinkArtefacts, SoakOutput
 from harness.cli.soak.progress import SoakProgress
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError, counted
@@ -30,8 +30,6 @@ from harness.soak.real import soak_one_by_one
 from harness.soak.result import SeedResult, exit_code_of
 from harness.support.interrupts import sigterm_interrupts
 from harness.verdict.known import KnownFailures
-
-__all__ = ["main", "parse_seeds"]
 
 TakeResult = Callable[[SeedResult], bool]
 SPARK: Final = "spark"

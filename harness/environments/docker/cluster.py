@@ -30,8 +30,6 @@ from harness.environments.host.logs import EventBus, Logs
 from harness.environments.warden import Warden
 from harness.nodes.deployment import start_in_order
 
-__all__ = ["ENVIRONMENT", "DockerCluster"]
-
 _THREADS_MAX: Final = 16
 
 _log = logging.getLogger(__name__)
@@ -91,7 +89,6 @@ class DockerCluster(RealCluster[DockerNode]):
         return {what: how for what, how in CAPABILITIES.items() if what not in self._missing}
 
     def idle(self) -> set[Watched]:
-        """The nodes that no verb is working on."""
         return {
             Watched(name, node.container, node.state, node.pid)
             for name, node in self._nodes.items()

@@ -283,7 +283,6 @@ class Blueprint:
         return command
 
     def container(self, node: str, variant: str = BASE) -> ContainerSpec:
-        """The container that runs the node's program."""
         spec, place = as_variant(self.specs[node], variant), self.places[node]
         if spec.entry is not None:
             command: tuple[str, ...] = ("python3", "-m", "harness.environments.host.node")

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.controller import this_controller
 from harness.environments.docker import deploy
-from harness.environments.docker.capabilities import CAPABILITIES
-from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
+from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT
+from harness.environments.docker.cluster import DockerCluster
 from harness.environments.docker.engine.engine import ContainerSpec, Engine
 from harness.environments.docker.engine.labels import CONTROLLER_LABEL, RUN_LABEL, container_name
 from harness.environments.docker.image.dockerfiles import provide_images

@@ -64,7 +64,6 @@ class FuseDisk:
     """One mounted disk."""
 
     def __init__(self, node: str, mount: Path, warden: Warden) -> None:
-        """Create the handle; `mounted` mounts the disk."""
         self.node = node
         self.mount = mount
         self._warden = warden

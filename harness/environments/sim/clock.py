@@ -4,13 +4,41 @@ Both clocks belong to the machine, so they keep running across restarts of the n
 the rate of both: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew moves
 only the wall clock. A skewed clock still reports the `max_error_ns` that the NTP daemon had set
 before, since the clock cannot know that it is wrong.
+
+Clocks, event loops and disks see the world as a `Scheduler`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
 
-from harness.environments.sim.scheduler import Scheduler
+Entry = tuple[int, int, Callable[[Any], None] | None, Any]
+"""An entry of the heap: time in ns, sequence, action, argument; see `world`."""
+
+
+class Scheduler(Protocol):
+    """Virtual time, the heap over it, and the queue of event loops with ready callbacks."""
+
+    now_ns: int
+    heap: list[Entry]
+    sequence: Iterator[int]
+    runnable: deque[Any]
+    current: Any
+
+    def schedule(self, at_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Call `action(argument)` at a present or future time, outside of all nodes."""
+
+    def timer_cancelled(self) -> None:
+        """Count a heap entry whose timer was cancelled."""
+
+    def note(self, node: str, what: str, data: bytes = b"") -> None:
+        """Add an occurrence on a node to the digest and to the trace."""
+
+    def log(self, node: str, line: str) -> None:
+        """Append a line to a node's log."""
+
 
 _MILLION: Final = 1_000_000
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from harness.environments.sim.clock import Scheduler
 from harness.environments.sim.loop import NodeLoop
-from harness.environments.sim.scheduler import Scheduler
 
 UNSYNCED_OPERATIONS_MAX: Final = 4096
 """Beyond this limit the oldest operations become durable, as by the kernel's write-back."""

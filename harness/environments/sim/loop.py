@@ -20,8 +20,7 @@ from heapq import heappush
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from harness.cluster import CLIENT
-from harness.environments.sim.clock import SimClock
-from harness.environments.sim.scheduler import Scheduler
+from harness.environments.sim.clock import Scheduler, SimClock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

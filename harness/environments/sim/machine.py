@@ -117,7 +117,6 @@ class Machine:
             self.emit(kind, data, by_driver=self.spec is None)
 
     def emit(self, kind: str, data: dict[str, Any], *, by_driver: bool) -> None:
-        """Record an event of this machine and deliver it to the driver."""
         # Encoded at once, so that later changes of the object do not change the event.
         encoded = msgspec.json.encode(data)
         self.world.note(self.name, kind, encoded)

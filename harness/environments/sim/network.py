@@ -84,7 +84,6 @@ class Fabric:
         return state
 
     def trace_frame(self, pipe: Pipe, frame: bytes, at_ns: int) -> None:
-        """Record a frame that was put on the wire."""
         assert self.world.trace is not None
         where = pipe.link.link
         self.world.trace.write(

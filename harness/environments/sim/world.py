@@ -28,9 +28,8 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
-from harness.environments.sim.clock import SimClock
+from harness.environments.sim.clock import Entry, SimClock
 from harness.environments.sim.loop import NodeLoop
-from harness.environments.sim.scheduler import Entry
 from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.tripwires import Tripwires
 from harness.errors import InfrastructureError, InternalError, TargetError

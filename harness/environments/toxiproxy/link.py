@@ -64,7 +64,6 @@ class Link:
         return stub
 
     async def add(self, entry: ToxicEntry) -> None:
-        """Add a toxic at the end of the chain."""
         async with self._change:
             if self._closed:
                 return

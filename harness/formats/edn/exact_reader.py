@@ -86,7 +86,6 @@ class ExactReader:
                 return start, form
 
     def skip(self) -> None:
-        """Skip blanks and comments."""
         match = _SKIP.match(self.text, self.position)
         if match is None:
             return

@@ -20,15 +20,12 @@ from typing import Any, BinaryIO, Final
 from harness.errors import HistoryError, located
 from harness.formats.edn.exact_reader import (
     CLOSERS,
-    DEPTH_MAX,
     ExactReader,
     MistakeError,
     StoppedError,
     UnfinishedError,
 )
 from harness.formats.edn.quick_reader import QuickReader, QuickRefusedError
-
-__all__ = ["DEPTH_MAX", "FORM_BYTES_MAX", "Piece", "parse_forms", "stream_pieces"]
 
 FORM_BYTES_MAX: Final = 16 << 20
 BLOCK_BYTES: Final = 1 << 18
@@ -58,7 +55,6 @@ class Piece:
         return located(self.source, *self.position(number), what)
 
     def position(self, number: int) -> tuple[int, int]:
-        """Line and column of form `number`."""
         text = self.data.decode()
         reader = ExactReader(text, final=True)
         form = reader.next_form(self.closer)

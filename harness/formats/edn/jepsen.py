@@ -59,7 +59,6 @@ class EdnOps:
                 position += 1
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """Line and column of the op with this index."""
         position = 0
         for piece in stream_pieces(self._path):
             for number, form in enumerate(piece.forms):

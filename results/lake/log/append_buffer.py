@@ -62,7 +62,6 @@ class _File:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory."""
         return int(self._sink.tell()) + self._bytes
 
     def close(self) -> Encoded | None:
@@ -115,7 +114,6 @@ class AppendBuffer:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory."""
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
@@ -126,7 +124,6 @@ class AppendBuffer:
         return self._closed
 
     def new_name(self) -> str:
-        """A new, unique name for an upload of one of the files."""
         self._number += 1
         return batch_name(self.batch, self._number)
 

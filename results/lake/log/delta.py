@@ -91,12 +91,10 @@ class Log:
         return pa.schema(self._delta.schema().to_arrow())
 
     def settings(self) -> Mapping[str, str]:
-        """The settings, as of the last state read."""
         settings: Mapping[str, str] = self._delta.metadata().configuration
         return settings
 
     def refresh(self) -> State:
-        """Read the newest state."""
         with troubles(self.uri):
             self._delta.update_incremental()
             version = self._delta.version()

@@ -8,18 +8,15 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.errors import InfrastructureError, clipped
-from results.lake.log.files import RESULTS
+from results.lake.log.files import RESULTS, FileRef
 from results.lake.log.location import Place
 from results.lake.log.refusals import RefusedError
+from results.lake.log.snapshot import Snapshot
 from results.lake.log.storage_errors import said_of, troubles
 from results.questions.engines import quoted
-
-if TYPE_CHECKING:
-    from results.lake.log.files import FileRef
-    from results.lake.log.snapshot import Snapshot
 
 BATCH_ROWS: Final = 1 << 14
 CHUNK: Final = 1 << 20

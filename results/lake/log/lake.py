@@ -127,7 +127,9 @@ class Lake:
         lake = cls(Place(uri, storage_options), schemas, version, patience or Patience())
         attempt = lake._create if create else lake._find_or_say
         doing = f"create a lake at {lake.place.uri}" if create else f"open {lake.place.uri}"
-        _opening(lake.patience).call(doing, attempt)
+        dataclasses.replace(lake.patience, total_s=min(lake.patience.total_s, OPENING_S)).call(
+            doing, attempt
+        )
         return lake
 
     # Opening -------------------------------------------------------------------------------------
@@ -340,7 +342,6 @@ class Lake:
         return tuple(file for file in files if file.batch is None or file.batch in visible)
 
     def visible_batches(self, main: State, wanted: set[str]) -> set[str]:
-        """The subset of these batches that are visible at this state of `runs`."""
         named = {file.batch for file in main.files.values() if file.batch}
         if wanted - named:
             merged = [file for file in main.files.values() if file.batch is None]
@@ -365,10 +366,6 @@ class Lake:
     def files(self, table: str) -> list[FileRef]:
         """The files of a table now, for readers such as DuckDB, or Spark without a jar."""
         return self.snapshot().files(table)
-
-
-def _opening(patience: Patience) -> Patience:
-    return dataclasses.replace(patience, total_s=min(patience.total_s, OPENING_S))
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:

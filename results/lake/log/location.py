@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 from pyarrow.fs import FileSystem
 
@@ -141,6 +143,11 @@ class Place:
                         self.files.delete_file(under)
                 raise
 
+    def read(self, table: str, name: str, columns: list[str]) -> pa.Table:
+        """Some columns of a file of a table."""
+        path = f"{table}/{name}"
+        return pq.read_table(path, columns=columns, filesystem=self.files, partitioning=None)
+
     def listed(self, table: str) -> list[Stored]:
         """All files in the folder of a table, except its log."""
         with troubles(self.uri):
@@ -181,7 +188,6 @@ class Place:
             self.files.delete_file(f"{table}/{name}")
 
     def now_ms(self) -> int:
-        """The current time, in ms since 1970."""
         return time.time_ns() // 1_000_000
 
 

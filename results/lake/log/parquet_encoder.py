@@ -57,7 +57,6 @@ class Encoder:
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
-        """Write the footer."""
         try:
             if failed is None:
                 self._writer.close()

@@ -6,12 +6,10 @@ import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import HarnessError, InfrastructureError, UsageError
-
-if TYPE_CHECKING:
-    from results.facts.problems import Problem
+from results.facts.problems import Problem
 
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 REFUSED: Final = "refused"

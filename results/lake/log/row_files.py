@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,8 @@ import pyarrow as pa
 from harness.errors import InternalError, UsageError, shown
 from results.lake.log.delta import Addition
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, Partition
+from results.lake.log.location import Place
 from results.lake.log.parquet_encoder import Encoded, Encoder
-
-if TYPE_CHECKING:
-    from results.lake.log.location import Place
 
 
 def new_id() -> str:
@@ -114,20 +112,17 @@ def in_order(table: pa.Table) -> pa.Table:
     return table.take(pa.array(np.argsort(ranks, kind="stable")))
 
 
-class ParquetFile:
-    """A Parquet file of the lake, written one row group after another."""
-
-    def __init__(self, place: Place, table: str, name: str, schema: pa.Schema) -> None:
-        self._place, self._table, self._name, self._schema = place, table, name, schema
-
-    def write(self, parts: Iterator[pa.Table], partition: Partition) -> Addition:
-        """Write all parts; returns the entry for the log."""
-        with self._place.writing(self._table, self._name) as sink:
-            with Encoder(sink, self._schema) as encoder:
-                for part in parts:
-                    encoder.write(part)
-            size_bytes = sink.tell()
-        return Addition(self._name, size_bytes, *encoder.written(), partition)
+def write_parts(
+    place: Place, table: str, name: str, schema: pa.Schema, parts: Iterator[pa.Table],
+    partition: Partition,
+) -> Addition:  # fmt: skip
+    """Write a file, one row group after another; returns the entry for the log."""
+    with place.writing(table, name) as sink:
+        with Encoder(sink, schema) as encoder:
+            for part in parts:
+                encoder.write(part)
+        size_bytes = sink.tell()
+    return Addition(name, size_bytes, *encoder.written(), partition)
 
 
 def upload(place: Place, table: str, name: str, file: Encoded, partition: Partition) -> Addition:

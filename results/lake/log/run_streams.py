@@ -12,17 +12,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results.lake.log.files import KEY, KEY_RANGE
+from results.lake.log.location import Place
 from results.lake.log.storage_errors import troubles
-
-if TYPE_CHECKING:
-    from results.lake.log.location import Place
 
 ROWS_AT_ONCE: Final = 8_192
 
@@ -43,23 +41,17 @@ def runs_in(
     table. With a `key_range`, tables that have ranges of keys yield only rows of that range. Raises
     the errors of the store.
     """
+
+    def runs_of(table: str, name: str) -> Iterator[Part]:
+        schema, first, last = schemas[table], runs[0], runs[-1]
+        number = key_range if KEY_RANGE in schema.names else None
+        return _runs_of(
+            batches_of(place, table, name, schema, first, last, key_range=number), first, last
+        )
+
     tables = {
         table: _Cursor(
-            heapq.merge(
-                *(
-                    runs_of_file(
-                        place,
-                        table,
-                        name,
-                        schemas[table],
-                        runs[0],
-                        runs[-1],
-                        key_range=key_range if KEY_RANGE in schemas[table].names else None,
-                    )
-                    for name in names
-                ),
-                key=itemgetter(0),
-            ),
+            heapq.merge(*(runs_of(table, name) for name in names), key=itemgetter(0)),
             schemas[table],
         )
         for table, names in files.items()
@@ -87,20 +79,11 @@ class _Cursor:
         return rows
 
 
-def runs_of_file(
-    place: Place,
-    table: str,
-    name: str,
-    schema: pa.Schema,
-    first: str,
-    last: str,
-    *,
-    key_range: int | None = None,
-) -> Iterator[Part]:
+def _runs_of(parts: Iterator[pa.Table], first: str, last: str) -> Iterator[Part]:
     """The runs of a file from `first` to `last`, in order, each with all its rows."""
     waiting: list[pa.Table] = []
     current: str | None = None
-    for rows in batches_of(place, table, name, schema, first, last, key_range=key_range):
+    for rows in parts:
         for run, begin, end in spans_of(rows[KEY]):
             if run != current:
                 if waiting and current is not None:

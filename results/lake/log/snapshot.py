@@ -6,18 +6,15 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, FileRef, Partition
+from results.lake.log.location import Place
 from results.lake.log.storage_errors import troubles
-
-if TYPE_CHECKING:
-    from results.lake.log.location import Place
 
 
 class RunIndex:
@@ -29,7 +26,6 @@ class RunIndex:
         self._batches: dict[str, frozenset[str]] = {}
 
     def of(self, files: Sequence[FileRef]) -> dict[str, str]:
-        """The batch of each run in these files."""
         batches: dict[str, str] = {}
         for file in files:
             if file.name not in self._read:
@@ -38,7 +34,6 @@ class RunIndex:
         return batches
 
     def batches(self, files: Sequence[FileRef]) -> set[str]:
-        """All batches in these files."""
         batches: set[str] = set()
         for file in files:
             if file.name not in self._batches:
@@ -48,7 +43,6 @@ class RunIndex:
         return batches
 
     def forget_all_but(self, files: Mapping[str, FileRef]) -> None:
-        """Drop all other files from the cache."""
         for read in (self._read, self._batches):
             for name in [name for name in read if name not in files]:
                 del read[name]
@@ -59,12 +53,7 @@ class RunIndex:
 
     def _columns(self, file: FileRef, names: list[str]) -> pa.Table:
         with troubles(file.uri):
-            return pq.read_table(
-                f"{MAIN}/{file.name}",
-                columns=names,
-                filesystem=self._place.files,
-                partitioning=None,
-            )
+            return self._place.read(MAIN, file.name, names)
 
 
 @dataclass(frozen=True)

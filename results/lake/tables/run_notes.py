@@ -7,7 +7,7 @@ as all others together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -16,10 +16,8 @@ import pyarrow.compute as pc
 
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType
 from harness.timeline import Fault
+from results.facts.intervals import Ints
 from results.facts.timeline import Timeline, whole_of
-
-if TYPE_CHECKING:
-    from results.facts.intervals import Ints
 
 _NEMESIS: Final = -1
 _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}

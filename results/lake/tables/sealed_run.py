@@ -87,7 +87,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """The run's key in the lake."""
         return run_key(self.about, self.digest)
 
 

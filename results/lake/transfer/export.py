@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,22 +14,16 @@ from pyarrow.fs import FileSystem
 from harness.errors import HarnessError, UsageError, listed
 from harness.store import RunFolder
 from results.facts.problems import Problem, Problems
+from results.lake.log.lake import Lake
+from results.lake.log.snapshot import Snapshot
 from results.lake.tables.rebuild import HISTORY_TABLES, case_of, history_of, record_of
 from results.lake.transfer.folders import fetch_folder
 
 RUNS_AT_ONCE: Final = 100
 
 
-class Readable(Protocol):
-    """A lake or a snapshot, reduced to what an export needs."""
-
-    def dataset(self, table: str) -> Dataset:
-        """The visible rows of a table."""
-        ...
-
-
 def chosen_runs(
-    lake: Readable, *, runs: Sequence[str] = (), labels: Sequence[str] = ()
+    lake: Lake | Snapshot, *, runs: Sequence[str] = (), labels: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """The rows of `runs` with these keys or labels, or all. Raises `UsageError` for absent ones."""
     wanted = None
@@ -49,7 +43,7 @@ def chosen_runs(
 
 
 def export(
-    lake: Readable,
+    lake: Lake | Snapshot,
     files: FileSystem,
     store: Path,
     rows: Sequence[Mapping[str, Any]],

@@ -18,16 +18,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyarrow import fs
 from pyarrow.fs import FileSystem
 
 from harness.errors import HistoryError
+from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import troubles
-
-if TYPE_CHECKING:
-    from results.lake.log.lake import Lake
 
 FOLDERS: Final = "folders"
 ARCHIVE: Final = "kept.zip"

@@ -257,7 +257,6 @@ class _Work:
             self._append(max(self._groups.values(), key=lambda each: each.held_bytes))
 
     def finish(self) -> None:
-        """Append all waiting runs."""
         for group in self._groups.values():
             self._append(group)
 

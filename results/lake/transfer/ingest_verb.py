@@ -79,7 +79,6 @@ class Status:
         self._begin_s = time.monotonic()
 
     def __call__(self, found: Ingested) -> None:
-        """Show the progress, if it is due."""
         if self._line.due_s() is not None:
             rate = found.looked / max(time.monotonic() - self._begin_s, 1e-9)
             self._line.show(
@@ -88,5 +87,4 @@ class Status:
             )
 
     def finish(self) -> None:
-        """Erase the progress line."""
         self._line.finish()

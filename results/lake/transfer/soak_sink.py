@@ -23,7 +23,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -35,6 +35,7 @@ from harness.plugins import SoakSink
 from harness.soak.result import CheckerVerdict, SeedResult, shortened
 from harness.store import RunRecord
 from results.facts.problems import Problems, problem_lines
+from results.lake.log.append_buffer import AppendBuffer
 from results.lake.log.files import KEY, MAIN, Partition
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import troubles
@@ -42,9 +43,6 @@ from results.lake.tables.sealed_run import read_about
 from results.lake.transfer.folders import folder_of, writer_to
 from results.lake.transfer.ingest import ingest_folders
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
-
-if TYPE_CHECKING:
-    from results.lake.log.append_buffer import AppendBuffer
 
 RUNS_MAX: Final = 256
 WAIT_S: Final = 60.0
@@ -93,7 +91,6 @@ class SoakedRuns:
         self.look()
 
     def look(self) -> None:
-        """Read which runs of the soak the lake has."""
         self._looked_on = dt.datetime.now(dt.UTC).date()
         rows = self._rows(MAIN, COLUMNS)
         for key, run, digest, verdict in zip(
@@ -103,7 +100,6 @@ class SoakedRuns:
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
-        """Rows of this soak's runs in the lake."""
         begin, run = f"{self._name}/{self._prefix}", pc.field(KEY)
         wanted = (run >= begin) & (run < f"{begin}{LAST_CHARACTER}")
 
@@ -158,7 +154,6 @@ class SoakedRuns:
         return self._there.get((run, digest)) == verdict
 
     def add(self, folder: Path) -> None:
-        """Add the folder of a finished run."""
         if not self._waiting:
             self._first_s = time.monotonic()
         self._waiting.append(folder)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from harness.errors import InternalError
 from results.lake.log.files import BATCH, KEY, FileRef, Partition, merged_name
 from results.lake.log.lake import Lake
-from results.lake.log.row_files import ParquetFile, new_id
+from results.lake.log.row_files import new_id, write_parts
 from results.lake.log.run_streams import batches_of
 
 MIB: Final = 1024 * 1024
@@ -130,8 +130,8 @@ def rewrite(
         parts = _parts(lake, group, without)
         first = next(parts, None)
         if first is not None:
-            file = ParquetFile(lake.place, table, name, schema)
-            additions = [file.write(itertools.chain([first], parts), group[0].partition)]
+            parts = itertools.chain([first], parts)
+            additions = [write_parts(lake.place, table, name, schema, parts, group[0].partition)]
         rows, before = sum(item.rows for item in additions), sum(file.rows for file in group)
         if rows > before or (rows < before and not without):
             raise InternalError(f"{table}: merged {rows} rows of {[file.name for file in group]}")
@@ -221,7 +221,6 @@ class _Rows:
 
     @property
     def ended(self) -> bool:
-        """Whether all rows were taken."""
         return self.last is None and not self._parts
 
     def take(self, bound: str | None) -> list[pa.Table]:

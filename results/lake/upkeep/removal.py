@@ -14,8 +14,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator
 
-import pyarrow.parquet as pq
-
 from results.lake.log.files import BATCH, KEY, MAIN, FileRef
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import AgainError, troubles
@@ -47,7 +45,6 @@ def remove(lake: Lake, pairs: Collection[Pair]) -> None:
 
 
 def _remove(lake: Lake, table: str, pairs: frozenset[Pair]) -> None:
-    """Rewrite the files of one table that have any of the runs."""
     first, last = min(pairs)[0], max(pairs)[0]
     version = lake.main.refresh().version
     for file in [*lake.logs[table].refresh().files.values()]:
@@ -66,14 +63,8 @@ def _remove(lake: Lake, table: str, pairs: frozenset[Pair]) -> None:
 
 
 def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
-    """The runs of a file with their batches."""
     with troubles(file.uri):
-        rows = pq.read_table(
-            f"{file.table}/{file.name}",
-            columns=[KEY, BATCH],
-            filesystem=lake.place.files,
-            partitioning=None,
-        )
+        rows = lake.place.read(file.table, file.name, [KEY, BATCH])
     unique = rows.group_by([KEY, BATCH]).aggregate([])
     return zip(unique[KEY].to_pylist(), unique[BATCH].to_pylist(), strict=True)
 

@@ -13,8 +13,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-import pyarrow.parquet as pq
-
 from harness.errors import HarnessError, counted, listed
 from results.lake.log.files import BATCH, KEY, LOG_FOLDER, MAIN, FileRef, Partition
 from results.lake.log.lake import Lake
@@ -155,12 +153,7 @@ class _Read(NamedTuple):
 def _read(lake: Lake, file: FileRef) -> _Read:
     with troubles(file.uri):
         try:
-            table = pq.read_table(
-                f"{file.table}/{file.name}",
-                columns=[KEY, BATCH],
-                filesystem=lake.place.files,
-                partitioning=None,
-            )
+            table = lake.place.read(file.table, file.name, [KEY, BATCH])
         except FileNotFoundError as error:
             raise _GoneError(f"{file.name} is gone") from error
     unique = table.group_by([KEY, BATCH]).aggregate([])

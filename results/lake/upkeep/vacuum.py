@@ -110,7 +110,6 @@ class _Vacuum:
         self.dead = dead
 
     def _remove(self, log: Log) -> list[str]:
-        """Remove the files of dead batches from a log."""
         files = [file for _, file in sorted(log.refresh().files.items()) if file.batch in self.dead]
         if files and not self.dry_run:
             log.commit(self.lake.schemas[log.table], remove=files, exact=True)

@@ -191,7 +191,6 @@ class MetastoreClient:
         return self._uris.given if self._listed is None else tuple(self._listed())
 
     def _is_forsaken(self) -> bool:
-        """Whether all metastores that the client knows were removed."""
         return not {*self._uris.given} & {*self._now_listed()}
 
     def _note_uris(self, operation: Operation, uris: Sequence[Address]) -> None:

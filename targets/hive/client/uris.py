@@ -67,7 +67,6 @@ class Uris:
         return tuple(sorted(self._uris, key=lost_lately_ns))
 
     def lost(self, uri: Address, now_ns: int) -> None:
-        """Note that a call to this metastore was lost."""
         if self._remembers:
             self._lost_ns[uri] = now_ns
 

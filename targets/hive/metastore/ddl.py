@@ -48,7 +48,6 @@ class Ddl:
         self._with_directories = Bug.HIVE_21640 not in bugs
 
     def isolation(self, call: CreateTable | AlterTable | DropTable) -> Isolation:
-        """The isolation level for the transaction of this call."""
         lax = _READ_COMMITTED | _LAX_DROP if isinstance(call, DropTable) else _READ_COMMITTED
         return Isolation.READ_COMMITTED if lax & self._bugs else Isolation.SERIALIZABLE
 
@@ -74,7 +73,6 @@ class Ddl:
         return None
 
     async def check_free(self, session: Session, table: MetaTable) -> None:
-        """Refuse to create a table that exists."""
         if await read_table(session, table.database, table.name) is not None:
             raise MetastoreError(ALREADY_EXISTS, f"Table {table.full_name} already exists")
 

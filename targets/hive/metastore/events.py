@@ -100,7 +100,6 @@ class Events:
         return number - 1
 
     async def after(self, session: Session, last: int, most: int | None) -> Sequence[Event]:
-        """Events after the id `last`, in order."""
         rows = await session.select(LOG, above("EVENT_ID", last), order="EVENT_ID", limit=most)
         return [event_of(row) for row in rows]
 

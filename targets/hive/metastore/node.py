@@ -20,7 +20,7 @@ from targets.hive.channel import serve
 from targets.hive.metastore.events import clean
 from targets.hive.metastore.service import Service
 from targets.hive.metastore.transactions import Transactions
-from targets.hive.sql.databases import DatabaseKind, database_at
+from targets.hive.sql.remote import DatabaseKind, database_at
 from targets.hive.tokens.manager import DEFAULT_TIMES, TokenManager, TokenTimes
 from targets.hive.tokens.token_stores import StoreKind, open_store
 from targets.hive.zookeeper.sessions import ZooKeeperKind, session_with

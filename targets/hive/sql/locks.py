@@ -58,7 +58,6 @@ class Locks:
         self._held.setdefault(owner, []).append(name)
 
     def release(self, owner: int) -> None:
-        """Release all locks of an owner."""
         for name in self._held.pop(owner, ()):
             self._pass_on(name)
 

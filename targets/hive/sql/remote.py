@@ -1,7 +1,8 @@
-"""Sessions with the bundled database node, over the network."""
+"""Sessions with the bundled database node, over the network; the kinds of databases."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from targets.hive.sql.protocol import (
     Begin,
     Commit,
     ConnectionLostError,
+    Database,
     Delete,
     Insert,
     Isolation,
@@ -109,3 +111,19 @@ class StoreSession:
 
     def close(self) -> None:
         self._channel.close()
+
+
+class DatabaseKind(enum.StrEnum):
+    """The database programs that the node `db` can run."""
+
+    STORE = "store"
+    POSTGRES = "postgres"
+
+
+def database_at(env: Env, address: Address, kind: DatabaseKind, **bounds: float) -> Database:
+    """The database at an address; `bounds` are the timeouts `connect_s` and `answer_s`."""
+    if kind is DatabaseKind.STORE:
+        return StoreDatabase(env, address, **bounds)
+    from targets.hive.sql.postgres import PostgresDatabase  # never in simulation
+
+    return PostgresDatabase(env, address, **bounds)

@@ -57,7 +57,6 @@ class Store:
     """Committed rows in memory. No method waits."""
 
     def __init__(self, image: Image | None = None) -> None:
-        """Start from a checkpoint, or empty."""
         self.rows: Final[dict[str, dict[int, Row]]] = {table: {} for table in SCHEMA}
         self._keys: dict[Key, int] = {}
         self._numbers = dict.fromkeys(SCHEMA, 1)
@@ -91,11 +90,9 @@ class Store:
         return serial
 
     def holder(self, key: Key) -> int | None:
-        """The number of the row that has this key."""
         return self._keys.get(key)
 
     def replay(self, changes: Iterable[Change]) -> None:
-        """Apply changes that were committed before."""
         for change in changes:
             table, number = change.place
             self._apply(change)

@@ -26,24 +26,10 @@ class MasterKey(msgspec.Struct, frozen=True):
     secret: str
 
 
-_encoder: Final = msgspec.json.Encoder()
-_token: Final = msgspec.json.Decoder(StoredToken)
-_key: Final = msgspec.json.Decoder(MasterKey)
-
-
-def encode(value: StoredToken | MasterKey) -> bytes:
-    """Encode for the store: equal values have equal bytes."""
-    return _encoder.encode(value)
-
-
-def decode_token(data: str | bytes) -> StoredToken:
-    """Decode a token that `encode` wrote."""
-    return _token.decode(data)
-
-
-def decode_key(data: str | bytes) -> MasterKey:
-    """Decode a key that `encode` wrote."""
-    return _key.decode(data)
+encode: Final = msgspec.json.Encoder().encode
+"""Encodes a token or a key for the store: equal values have equal bytes."""
+decode_token: Final = msgspec.json.Decoder(StoredToken).decode
+decode_key: Final = msgspec.json.Decoder(MasterKey).decode
 
 
 class TokenStore(Protocol):

@@ -18,7 +18,6 @@ class ZooKeeperKind(enum.StrEnum):
 
     @property
     def servers(self) -> int:
-        """The number of servers of this kind."""
         return 1 if self is ZooKeeperKind.NODE else 3
 
 

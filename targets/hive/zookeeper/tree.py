@@ -37,12 +37,10 @@ class Tree:
         self._nodes = {"/": _Node(b"")} if nodes is None else nodes
 
     def encode(self) -> bytes:
-        """Encode all znodes."""
         return msgspec.msgpack.encode(self._nodes)
 
     @classmethod
     def decode(cls, data: bytes) -> Tree:
-        """Decode a tree that `encode` wrote."""
         return cls(msgspec.msgpack.decode(data, type=dict[str, _Node]))
 
     def __len__(self) -> int:

@@ -75,7 +75,6 @@ class Answered(Generic[R]):
 
     @property
     def text(self) -> str:
-        """The outcome in the format of histories."""
         if self.failure is not None:
             return rpc_error_text(self.failure)
         return "ok" if self.error is None else f"{self.error.code.name}: {self.error.message}"

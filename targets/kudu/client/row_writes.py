@@ -59,13 +59,11 @@ class _Part:
     again: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def results(self) -> list[str | None]:
-        """The result of each row, in terms of the vocabulary."""
         if self.answer is not None:
             return _row_results(self.answer, len(self.positions))
         return [None if self.maybe_done else "failed"] * len(self.positions)
 
     def to_history(self) -> dict[str, Any]:
-        """The part in the format of histories."""
         part = {
             "tablet": self.target.tablet.tablet_id,
             "node": self.node,
@@ -184,7 +182,6 @@ class RowWriter:
         self._keep_late_copy(part)
 
     def _judge(self, part: _Part, answered: Answered[m.WriteResponse]) -> bool:
-        """Whether this attempt was the last one."""
         error, answer = answered.error, answered.response
         if answered.failure is not None or answer is None:
             assert answered.failure is not None, "neither an answer nor a failure"

@@ -148,12 +148,10 @@ class Leader:
             self.peers[config.uuid] = peer
 
     def health(self) -> dict[str, PeerHealth]:
-        """The current health of each peer, by uuid."""
         now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
         return {peer.uuid: peer.health(now_ns, failed_ns) for peer in self.peers.values()}
 
     def _tell_health(self) -> None:
-        """Announce changes of the peers' health."""
         now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
         changed = False
         for peer in self.peers.values():

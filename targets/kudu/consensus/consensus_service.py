@@ -358,7 +358,6 @@ class _AnswerWaiter:
         self._answer_of = answer_of
 
     def finish(self, outcome: object) -> None:
-        """Answer with the outcome, which may be a `RaftError`."""
         self.answer.set(self._answer_of(outcome))
 
 

@@ -122,7 +122,6 @@ class ConfigHistory:
 
     @property
     def pending(self) -> bool:
-        """Whether a configuration is not yet committed."""
         return len(self._items) > 1
 
     def may_run(self, uuid: str) -> bool:
@@ -141,7 +140,6 @@ class ConfigHistory:
             self._note_ends()
 
     def truncate_from(self, index: int) -> None:
-        """Drop configurations at or after `index`."""
         while len(self._items) > 1 and self._items[-1].opid_index >= index:
             self._items.pop()
         self._note_ends()

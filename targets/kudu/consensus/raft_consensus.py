@@ -31,30 +31,17 @@ from targets.kudu.consensus.consensus_service import ConsensusCalls, ConsensusSe
 from targets.kudu.consensus.errors import (
     ConfigRefusedError,
     IndeterminateError,
-    NotAppendedError,
     NotLeaderError,
     OverloadedError,
     RaftError,
 )
 from targets.kudu.consensus.failure_detector import ElectionTimeouts, ReplicaTimer
 from targets.kudu.consensus.log import Wal
-from targets.kudu.consensus.raft_core import CoreOptions, RaftCore, Role
+from targets.kudu.consensus.raft_core import RaftCore, Role
+from targets.kudu.consensus.state import CoreOptions
 from targets.kudu.consensus.tablet_copy import Snapshots
 from targets.kudu.flags import Flags
 from targets.kudu.messages import PeerHealth, RaftConfig
-
-__all__ = [
-    "SYS_CATALOG_ID",
-    "ConfigRefusedError",
-    "ConsensusService",
-    "IndeterminateError",
-    "NotAppendedError",
-    "NotLeaderError",
-    "OverloadedError",
-    "RaftError",
-    "Replica",
-    "StateMachine",
-]
 
 SYS_CATALOG_ID: Final = "0" * 32
 """The name of the masters' own group in events."""
@@ -182,7 +169,6 @@ class Replica:
 
     @property
     def leader_uuid(self) -> str | None:
-        """The leader of the current term, if known."""
         return None if self._core is None else self._core.leader_uuid
 
     @property
@@ -219,7 +205,6 @@ class Replica:
 
     @property
     def applied_index(self) -> int:
-        """The last index applied to the state machine."""
         return self._applier.journal.index
 
     # --- life -------------------------------------------------------------------------------

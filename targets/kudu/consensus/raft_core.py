@@ -54,8 +54,6 @@ from targets.kudu.consensus.quorum_util import BadChangeError, encode_config, fo
 from targets.kudu.consensus.state import CoreOptions, RaftState
 from targets.kudu.messages import PeerHealth, RaftConfig
 
-__all__ = ["TWO_LEADERS", "CoreOptions", "RaftCore", "Role"]
-
 TWO_LEADERS: Final = "two lead term"
 """The start of the message with which a replica ends that hears of two leaders in one term."""
 
@@ -161,7 +159,6 @@ class RaftCore:
 
     @property
     def commit_index(self) -> int:
-        """The highest index known to be committed."""
         return self.log.commit_index
 
     @property

@@ -93,7 +93,6 @@ class Snapshots:
             await self._applier.restore(snapshot)
 
     async def load(self) -> cmeta.Snapshot | None:
-        """The snapshot on disk, with the whole state."""
         async with self._lock:  # the files that the snapshot names must not be removed meanwhile
             snapshot = await cmeta.load(self._disk, self._path, cmeta.Snapshot)
             return None if snapshot is None else await self._whole(snapshot)

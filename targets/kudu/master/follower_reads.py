@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from targets.kudu.bugs import Bug
+from targets.kudu.consensus.errors import NotLeaderError
 from targets.kudu.consensus.messages import ReadIndexRequest
-from targets.kudu.consensus.raft_consensus import NotLeaderError
 from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID

@@ -25,12 +25,8 @@ import msgspec
 
 from targets.kudu.bugs import Bug
 from targets.kudu.consensus.consensus_peers import entry_limit
-from targets.kudu.consensus.raft_consensus import (
-    IndeterminateError,
-    NotLeaderError,
-    OverloadedError,
-    Replica,
-)
+from targets.kudu.consensus.errors import IndeterminateError, NotLeaderError, OverloadedError
+from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog.batches import encode_batch
 from targets.kudu.master.catalog.catalog_state import Catalog
@@ -96,7 +92,6 @@ class Epoch:
             raise not_the_leader()
 
     def adopt(self, task: asyncio.Task[None]) -> None:
-        """Cancel `task` when the leadership ends."""
         self._background.append(task)
 
     def counters(self) -> dict[str, int]:

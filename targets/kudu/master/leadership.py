@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from targets.kudu.bugs import Bug
-from targets.kudu.consensus.raft_consensus import NotLeaderError, Replica
+from targets.kudu.consensus.errors import NotLeaderError
+from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID, Batch, TabletState

@@ -20,13 +20,9 @@ from typing import Final
 
 from harness.errors import UsageError
 from targets.kudu.bugs import Bug
+from targets.kudu.consensus.errors import ConfigRefusedError, IndeterminateError, NotAppendedError
 from targets.kudu.consensus.messages import ChangeType, ConsensusErrorCode, PeerChange
-from targets.kudu.consensus.raft_consensus import (
-    ConfigRefusedError,
-    IndeterminateError,
-    NotAppendedError,
-    Replica,
-)
+from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.context import NodeContext
 from targets.kudu.master.errors import (
     RefusedError,

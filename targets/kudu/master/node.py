@@ -25,7 +25,8 @@ from harness.env import Env
 from harness.errors import UsageError
 from targets import checked_file
 from targets.kudu.bugs import Bug, bugs_of
-from targets.kudu.consensus.raft_consensus import ConsensusService, Replica
+from targets.kudu.consensus.consensus_service import ConsensusService
+from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.hms.client import HmsSettings

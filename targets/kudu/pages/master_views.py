@@ -6,17 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.errors import counted
-from targets.kudu.pages.html import DASH, Html, join, link, tag
 from targets.kudu.pages.parts import (
+    DASH,
+    Html,
     badge,
     cards,
     code,
     facts,
+    join,
+    link,
     moment,
     node,
     note,
     state_badge,
     table,
+    tag,
 )
 from targets.kudu.pages.shared import columns_table, partition_text
 

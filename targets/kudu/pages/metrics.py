@@ -149,7 +149,6 @@ def tserver_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
 
 
 def _rows(stores: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
-    """Metrics of the rows of every replica."""
     return [
         _gauge(
             "kudu_tablet_live_rows",

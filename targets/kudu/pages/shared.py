@@ -14,9 +14,8 @@ from harness.support.exposition import Family
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import RANGES, Flags
 from targets.kudu.pages import Dump
-from targets.kudu.pages.html import DASH, Html, join, tag
 from targets.kudu.pages.metrics import metrics_page
-from targets.kudu.pages.parts import badge, code, table
+from targets.kudu.pages.parts import DASH, Html, badge, code, join, table, tag
 from targets.kudu.pages.site import Identity, Page, Plain, Query, Route, Site
 
 

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from harness.env import PageRequest, PageResponse
-from targets.kudu.pages.html import Html, join, link, tag
-from targets.kudu.pages.parts import moment, state_badge, table
+from targets.kudu.pages.parts import Html, join, link, moment, state_badge, table, tag
 from targets.kudu.pages.style import ICON, STYLE
 
 _JSON: Final = "application/json"
@@ -38,7 +37,6 @@ class Plain(NamedTuple):
 
     @staticmethod
     def json(data: Any) -> Plain:
-        """A page that consists only of data."""
         return Plain(data, _indented(data), _JSON)
 
 

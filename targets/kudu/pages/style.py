@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from targets.kudu.pages.html import Html
+from targets.kudu.pages.parts import Html
 
 ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect "

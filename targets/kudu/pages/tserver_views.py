@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from targets.kudu.pages.html import DASH, Html, join, link, tag
-from targets.kudu.pages.parts import cards, code, facts, moment, state_badge, table
+from targets.kudu.pages.parts import (
+    DASH,
+    Html,
+    cards,
+    code,
+    facts,
+    join,
+    link,
+    moment,
+    state_badge,
+    table,
+    tag,
+)
 from targets.kudu.pages.shared import columns_table, partition_text
 
 Data = Mapping[str, Any]

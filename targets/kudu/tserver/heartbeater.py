@@ -203,7 +203,6 @@ class Heartbeater:
                 await asyncio.sleep(pause_s)
 
     def _learn(self, answer: TSHeartbeatResponse) -> None:
-        """Learn the current masters from the answer of one of them."""
         named_by = (answer.meta.term, answer.leader_master)
         if answer.master_addresses and named_by >= self._named_by:
             self._named_by = named_by

@@ -18,7 +18,7 @@ from harness.env import Env
 from harness.errors import UsageError
 from targets import checked_file
 from targets.kudu.bugs import Bug, bugs_of
-from targets.kudu.consensus.raft_consensus import ConsensusService
+from targets.kudu.consensus.consensus_service import ConsensusService
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.pages.tserver import TServerPages

@@ -135,7 +135,6 @@ class Results:
         self._row_errors += sign * sum(len(result.errors) for result in results)
 
     def expire(self, timestamp: int) -> None:
-        """Remove results that are too old at `timestamp`."""
         while self._by_age and self._by_age[0][0] <= timestamp - self._results_ttl:
             age = self._by_age.popleft()
             if self._is_kept(*age):
@@ -169,7 +168,6 @@ class Results:
         )
 
     def load(self, stored: Iterable[StoredClient]) -> None:
-        """Restore the state that `store` returned."""
         self._clients.clear()
         self.count = self._row_errors = 0
         ages = []

@@ -17,12 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from targets.kudu import messages as m
-from targets.kudu.consensus.raft_consensus import (
-    ConsensusService,
-    NotLeaderError,
-    RaftError,
-    Replica,
-)
+from targets.kudu.consensus.consensus_service import ConsensusService
+from targets.kudu.consensus.errors import NotLeaderError, RaftError
+from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.consensus.tombstoned_voting import TombstonedVoter
 from targets.kudu.context import NodeContext
 from targets.kudu.hybrid_clock import ClockError, HybridClock
@@ -113,7 +110,6 @@ class Tablet:
 
     @property
     def tablet_id(self) -> str:
-        """The tablet's id, the same on all replicas."""
         return self.superblock.tablet_id
 
     @property

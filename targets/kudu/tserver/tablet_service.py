@@ -35,8 +35,6 @@ class TabletService:
         request_type: type[Any],
         call: Callable[[Tablet, Any], Coroutine[Any, Any, m.TabletResponse]],
     ) -> None:
-        """Serve requests for the tablet that they name."""
-
         async def handle(request: Any, _peer: str) -> m.TabletResponse:
             try:
                 return await call(self._tablets.find(request.tablet_id), request)

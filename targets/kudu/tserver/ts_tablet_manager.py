@@ -27,7 +27,7 @@ import msgspec
 
 from targets.kudu import messages as m
 from targets.kudu.consensus import messages as raft
-from targets.kudu.consensus.raft_consensus import ConsensusService
+from targets.kudu.consensus.consensus_service import ConsensusService
 from targets.kudu.context import SOFTWARE_VERSION, NodeContext
 from targets.kudu.hybrid_clock import HybridClock
 from targets.kudu.tserver.errors import TabletRefusedError

@@ -6,7 +6,7 @@ import pytest
 
 from targets.hive.metastore.transactions import Transactions
 from targets.hive.tokens.database import DatabaseTokens
-from targets.hive.tokens.memory import MemoryTokens
+from targets.hive.tokens.token_stores import MemoryTokens
 from tests.hive.databases import with_store
 from tests.hive.tokens.token_stores import CASES
 

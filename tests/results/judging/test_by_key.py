@@ -23,7 +23,7 @@ from results.judging.staged_results import run_of
 from results.lake.log.lake import Lake
 from results.lake.log.row_files import stored_schema
 from results.lake.log.run_streams import runs_in
-from results.lake.tables import key_ranges
+from results.lake.tables import line_batches
 from results.lake.tables.rebuild import histories_by_key, history_of
 from results.lake.tables.row_tables import rows_of
 from results.lake.tables.schema import schema
@@ -82,7 +82,7 @@ def with_faults(ops):
 def rows(history, monkeypatch=None, ops_in_a_range=20):
     """The rows of such a run, in small ranges."""
     if monkeypatch is not None:
-        monkeypatch.setattr(key_ranges, "KEY_RANGE_OPS", ops_in_a_range)
+        monkeypatch.setattr(line_batches, "KEY_RANGE_OPS", ops_in_a_range)
     return rows_of(history, About(name="n", id="r", case=CASE, record=None))
 
 
@@ -115,7 +115,7 @@ def judged(uri, executor="inline"):
 
 
 def ingested(tmp_path, history, monkeypatch, ops_in_a_range=20):
-    monkeypatch.setattr(key_ranges, "KEY_RANGE_OPS", ops_in_a_range)
+    monkeypatch.setattr(line_batches, "KEY_RANGE_OPS", ops_in_a_range)
     put_keyed(tmp_path / "store", "n", "r", history)
     return run_folders.ingested(tmp_path / "store", tmp_path / "lake")
 

@@ -12,8 +12,8 @@ from harness.verdict.limits import SpentError, cpu_limit, memory_limit
 from results.judging.budgets import Budget
 from results.judging.markers import Marker
 from results.judging.pipeline import in_workers
-from results.judging.result_lake import RESULTS
 from results.judging.work_units import RoundConfig
+from results.lake.log.files import RESULTS
 from results.lake.transfer.store_lake import lake_of_store
 from tests.results.judging.stores import (
     hopeless,

@@ -9,9 +9,10 @@ import pytest
 from harness.errors import InfrastructureError
 from harness.ops import HARNESS, History, Op, OpType
 from results.judging.budgets import Budget
-from results.judging.result_lake import RESULTS, ResultLake
+from results.judging.result_lake import ResultLake
+from results.lake.log.files import RESULTS
 from results.lake.log.lake import Lake
-from results.lake.log.row_files import ParquetFile
+from results.lake.log.row_files import write_parts
 from results.lake.verb import main as lake_verb
 from tests.results.judging.stores import put_run
 from tests.results.judging.test_judging_lakes import ingested, plain_lake, report
@@ -105,8 +106,8 @@ def lose_rows(lake, table, lost):
     for file in [*log.refresh().files.values()]:
         rows = pq.read_table(lake / RESULTS / table / file.name, partitioning=None)
         kept = rows.filter(pa.array([not lost(row) for row in rows.to_pylist()]))
-        new = ParquetFile(results.place, table, f"b-{file.batch}-9.parquet", results.schemas[table])
-        add = [new.write(iter([kept]), file.partition)] if len(kept) else []
+        new = (results.place, table, f"b-{file.batch}-9.parquet", results.schemas[table])
+        add = [write_parts(*new, iter([kept]), file.partition)] if len(kept) else []
         log.refresh()
         log.commit(results.schemas[table], add=add, remove=[file], exact=True)
         (lake / RESULTS / table / file.name).unlink()

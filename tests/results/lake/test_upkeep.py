@@ -15,7 +15,7 @@ from results.judging.result_lake import ResultLake, result_schema
 from results.lake.log import run_streams
 from results.lake.log.files import KEY, MAIN, FileRef, batch_of
 from results.lake.log.lake import Lake
-from results.lake.log.row_files import ParquetFile
+from results.lake.log.row_files import write_parts
 from results.lake.upkeep import compaction
 from results.lake.upkeep.compaction import compact, planned
 from results.lake.upkeep.soundness import check
@@ -226,8 +226,8 @@ def uploads_otherwise(monkeypatch, change):
     def upload(lake, buffer, table):
         (partition,) = {*buffer.partitions.values()}
         rows = change(table, buffer.files()[table].table())
-        file = ParquetFile(lake.place, table, buffer.new_name(), lake.schemas[table])
-        return file.write(iter([rows]), partition)
+        new = (lake.place, table, buffer.new_name(), lake.schemas[table])
+        return write_parts(*new, iter([rows]), partition)
 
     monkeypatch.setattr(Lake, "_upload", upload)
 
@@ -312,8 +312,13 @@ def test_check_finds_a_run_that_spans_two_files(tmp_path):
     ((name, file),) = log.refresh().files.items()
     whole = pq.read_table(tmp_path / "lake" / "operations" / name, partitioning=None)
     halves = [
-        ParquetFile(lake.place, "operations", f"b-{file.batch}-{9 + number}.parquet", schema).write(
-            iter([part]), file.partition
+        write_parts(
+            lake.place,
+            "operations",
+            f"b-{file.batch}-{9 + number}.parquet",
+            schema,
+            iter([part]),
+            file.partition,
         )
         for number, part in enumerate([whole.slice(0, 1), whole.slice(1)])
     ]

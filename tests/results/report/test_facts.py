@@ -16,7 +16,7 @@ from harness.plan.random_case import draw_case
 from results.facts.extraction import extract
 from results.facts.intervals import OUTAGE_NS_MIN, Outage, outages_of
 from results.facts.schema import COLUMNS, FACT_TABLES, ddl, schema
-from results.facts.setting import asked_nemeses, setting_of
+from results.lake.tables.run_rows import asked_nemeses, setting_of
 from tests.results.report import oracle
 from tests.results.report.histories import MS, Script, run_of
 from tests.tiers import examples

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from harness.verdict.judge import CHECK_TIME_LIMIT_S
+from harness.verdict.limits import CHECK_TIME_LIMIT_S
 from results.judging.budgets import Budget
 from results.judging.pipeline import check
 from results.judging.report_runs import ReportRuns

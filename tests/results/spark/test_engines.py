@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
-from results.judging.result_lake import RESULTS
+from results.lake.log.files import RESULTS
 from tests.results.spark.equality import answers_in, differences, result_tables, sizes
 from tests.support.programs import run_program
 from tests.support.spark_programs import connect_server, spark_programs, standalone_cluster

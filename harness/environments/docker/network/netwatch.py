@@ -93,7 +93,6 @@ def tables_of(messages: bytes) -> Iterator[str]:
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The kind and body of each netlink message."""
     at = 0
     while at + 16 <= len(data):
         size, kind = struct.unpack_from("=IH", data, at)

@@ -232,7 +232,6 @@ class Catalog:
         del self.reserved[name]
 
     def publish(self, batch: Batch, index: int) -> None:
-        """Apply a committed batch in one step."""
         assert index > self.revision, f"operation {index} after {self.revision} was published"
         self._put(batch.tables, batch.tablets)
         if batch.tservers:
@@ -317,12 +316,8 @@ class Catalog:
         if old is not None and old.is_live:
             siblings.remove(old)
         if tablet.is_live:
-            bisect.insort(siblings, tablet, key=_position)
+            bisect.insort(siblings, tablet, key=lambda tablet: (tablet.partition.start, tablet.id))
         else:
             self.reported_versions.pop(tablet_id, None)
             self.views.pop(tablet_id, None)
             self.to_review.pop(tablet_id, None)
-
-
-def _position(tablet: TabletRecord) -> tuple[bytes, str]:
-    return tablet.partition.start, tablet.id

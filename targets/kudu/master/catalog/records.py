@@ -178,16 +178,10 @@ class Reply(_Record, frozen=True):
 
     @property
     def key(self) -> tuple[str, int]:
-        """The key of the request: its client and its number."""
         return self.client_id, self.seq_no
 
 
-_replies: Final = msgspec.msgpack.Decoder(Reply)
-
-
-def decode_reply(raw: msgspec.Raw) -> Reply:
-    """Encode a reply for storage."""
-    return _replies.decode(raw)
+decode_reply: Final = msgspec.msgpack.Decoder(Reply).decode
 
 
 class Batch(_Record, frozen=True):

@@ -116,7 +116,6 @@ class Tasks:
         return len(self._pending)
 
     def submit(self, calls: Iterable[Call]) -> None:
-        """Start the calls that are not pending yet."""
         for call in calls:
             if self._closed or call.key in self._pending:
                 continue
@@ -319,7 +318,6 @@ class Tasks:
 def _config_request(
     call: ChangeConfig, leader_uuid: str
 ) -> raft.ConsensusCall[raft.ChangeConfigResponse | raft.LeaderStepDownResponse]:
-    """The request that carries out `call`."""
     match call.decision:
         case StepDownLeader():
             mode = raft.StepDownMode.GRACEFUL
