@@ -67,7 +67,7 @@ def mutated(history: list[Transaction], rng: random.Random) -> list[Transaction]
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_verdicts_are_those_of_the_oracle(level: str) -> None:
+def test_verdicts_are_those_of_the_oracle(level):
     for seed in range(40):
         history = run(level, seed, transactions=5, clients=3, keys=KEYS, final_read=True)
         if seed % 2:
@@ -82,7 +82,7 @@ def test_verdicts_are_those_of_the_oracle(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_nothing_is_blamed_that_the_oracle_explains(level: str) -> None:
+def test_nothing_is_blamed_that_the_oracle_explains(level):
     for seed in range(30):
         history = run(level, seed, transactions=6, clients=3, keys=KEYS, lost_answers=0.3)
         for model, strict in (("serializable", False), ("strict-serializable", True)):

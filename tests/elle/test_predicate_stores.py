@@ -31,7 +31,7 @@ KEEPS = {
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_store_shows_only_what_its_level_allows(level: str) -> None:
+def test_a_store_shows_only_what_its_level_allows(level):
     kept, allowed = KEEPS[level]
     for seed in range(HISTORIES):
         universe, history = run(
@@ -60,7 +60,7 @@ def test_a_store_shows_only_what_its_level_allows(level: str) -> None:
         ("committed", "snapshot-isolation", "G-single"),
     ],
 )
-def test_every_weaker_store_is_found_out(level: str, broken: str, mark: str) -> None:
+def test_every_weaker_store_is_found_out(level, broken, mark):
     found: Counter[str] = Counter()
     for seed in range(100):
         universe, history = run(level, seed, keys="uvwxyzabc", once=True)
@@ -135,7 +135,7 @@ def serializable(universe: dict[str, int], history: list[Transaction]) -> bool:
     )
 
 
-def test_no_history_is_refuted_that_has_a_serial_order() -> None:
+def test_no_history_is_refuted_that_has_a_serial_order():
     seen: Counter[tuple[bool, Verdict]] = Counter()
     types: Counter[str] = Counter()
     for seed in range(TINY):

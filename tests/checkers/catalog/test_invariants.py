@@ -3,7 +3,6 @@
 import copy
 import functools
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -140,7 +139,7 @@ def broken(result: CheckResult) -> list[str]:
     return sorted(result.details["by_invariant"])
 
 
-def test_a_sound_run_is_valid() -> None:
+def test_a_sound_run_is_valid():
     result = judge(sound_history(), sound_snapshot())
     assert result.verdict is Verdict.VALID, result
     assert set(result.details["looked"]) >= {
@@ -245,15 +244,13 @@ BROKEN: list[tuple[Any, ...]] = [  # the invariant, words of its violation, and 
 
 
 @pytest.mark.parametrize(("invariant", "words", "edits"), [(i, w, e) for i, w, *e in BROKEN])
-def test_each_broken_invariant_of_the_snapshot_is_named(
-    invariant: str, words: str, edits: list[tuple[str, Any]]
-) -> None:
+def test_each_broken_invariant_of_the_snapshot_is_named(invariant, words, edits):
     result = judge(sound_history(), edit(sound_snapshot(), *edits))
     assert invariant in broken(result)
     assert any(invariant in line and words in line for line in result.explanation), result
 
 
-def test_a_tombstone_of_a_deleted_tablet_is_left_behind() -> None:
+def test_a_tombstone_of_a_deleted_tablet_is_left_behind():
     """Evicted first, then deleted: it stays until its server reports everything again."""
     stone = {"data_state": "TOMBSTONED", "state": "STOPPED", "committed_config": None, "raft": None}
     left = replica("C1", "C", "FOLLOWER") | stone
@@ -264,7 +261,7 @@ def test_a_tombstone_of_a_deleted_tablet_is_left_behind() -> None:
         assert broken(result) == ["orphans"]
 
 
-def test_a_follower_that_lags_is_no_violation() -> None:
+def test_a_follower_that_lags_is_no_violation():
     snapshot = sound_snapshot()
     snapshot["masters"]["m1"]["raft"] = raft("FOLLOWER", last=3)
     snapshot["masters"]["m1"]["raft"]["log"].append([6, 2, 111])  # not committed, by either
@@ -282,18 +279,18 @@ def test_a_follower_that_lags_is_no_violation() -> None:
         ({}, "the snapshot has no masters"),
     ],
 )
-def test_what_is_missing_makes_it_unknown(snapshot: Json, words: str) -> None:
+def test_what_is_missing_makes_it_unknown(snapshot, words):
     result = judge(sound_history(), snapshot)
     assert result.verdict is Verdict.UNKNOWN
     assert any(words in gap for gap in result.details["gaps"])
 
 
-def test_no_snapshot_or_no_rest_is_unknown() -> None:
+def test_no_snapshot_or_no_rest_is_unknown():
     assert judge(sound_history(), None).verdict is Verdict.UNKNOWN
     assert judge(sound_history(), sound_snapshot(), settled=None).verdict is Verdict.UNKNOWN
 
 
-def test_what_only_holds_at_rest_is_not_demanded_before() -> None:
+def test_what_only_holds_at_rest_is_not_demanded_before():
     snapshot = sound_snapshot()
     for master in snapshot["masters"].values():
         master["tables"][0]["state"] = "ALTERING"
@@ -325,7 +322,7 @@ def lost_rename(h: Writer, old: str, new: str, process: int = 8) -> int:
     return h.lost(process, "rename", {"name": old, "new_name": new, "nonce": f"r{process}"})
 
 
-def test_a_lost_delete_may_explain_that_a_table_is_removed() -> None:
+def test_a_lost_delete_may_explain_that_a_table_is_removed():
     snapshot = sound_snapshot()
     remove(snapshot, 0)
     assert broken(judge(sound_history(), snapshot)) == ["acknowledged"]
@@ -336,7 +333,7 @@ def test_a_lost_delete_may_explain_that_a_table_is_removed() -> None:
     assert result.details["exempt"] == {"acknowledged": 1}
 
 
-def test_a_lost_delete_asked_for_before_the_table_was_made_may_hit_it() -> None:
+def test_a_lost_delete_asked_for_before_the_table_was_made_may_hit_it():
     snapshot = sound_snapshot()
     remove(snapshot, 0)
     h = Writer()
@@ -348,7 +345,7 @@ def test_a_lost_delete_asked_for_before_the_table_was_made_may_hit_it() -> None:
     assert judge(h, snapshot).verdict is Verdict.VALID
 
 
-def test_a_lost_delete_may_hit_a_table_that_a_lost_rename_moved() -> None:
+def test_a_lost_delete_may_hit_a_table_that_a_lost_rename_moved():
     snapshot = sound_snapshot()
     remove(snapshot, 0)
     h = sound_history()
@@ -358,7 +355,7 @@ def test_a_lost_delete_may_hit_a_table_that_a_lost_rename_moved() -> None:
 
 
 @pytest.mark.parametrize("name", ["b0", "c", "q"])
-def test_a_lost_delete_on_another_name_explains_nothing(name: str) -> None:
+def test_a_lost_delete_on_another_name_explains_nothing(name):
     """`b0` was another table's name, and that one's only until it was renamed."""
     for position in (0, 1):
         snapshot = sound_snapshot()
@@ -368,7 +365,7 @@ def test_a_lost_delete_on_another_name_explains_nothing(name: str) -> None:
         assert broken(judge(h, snapshot)) == ["acknowledged"], position
 
 
-def test_no_lost_delete_explains_that_a_row_is_missing() -> None:
+def test_no_lost_delete_explains_that_a_row_is_missing():
     snapshot = sound_snapshot()
     remove(snapshot, 0)
     for master in snapshot["masters"].values():
@@ -379,7 +376,7 @@ def test_no_lost_delete_explains_that_a_row_is_missing() -> None:
     assert broken(judge(h, snapshot)) == ["acknowledged"]
 
 
-def test_one_lost_delete_removes_one_table() -> None:
+def test_one_lost_delete_removes_one_table():
     snapshot = sound_snapshot()
     remove(snapshot, 0)
     remove(snapshot, 1)
@@ -391,7 +388,7 @@ def test_one_lost_delete_removes_one_table() -> None:
     assert judge(h, snapshot).verdict is Verdict.VALID
 
 
-def test_nothing_is_valid_when_everything_was_exempt() -> None:
+def test_nothing_is_valid_when_everything_was_exempt():
     snapshot = sound_snapshot()
     h = Writer()
     h.create(1, "a", "A")
@@ -408,13 +405,13 @@ def test_nothing_is_valid_when_everything_was_exempt() -> None:
     assert result.details["exempt"] == {"acknowledged": 1}
 
 
-def test_a_table_that_was_only_seen_has_a_row() -> None:
+def test_a_table_that_was_only_seen_has_a_row():
     h = sound_history()
     h.ok(5, "list", {}, {"tables": [["s", "S", 0]]})
     assert broken(judge(h, sound_snapshot())) == ["acknowledged"]
 
 
-def test_a_refused_create_makes_no_table() -> None:
+def test_a_refused_create_makes_no_table():
     snapshot = sound_snapshot()
     for master in snapshot["masters"].values():
         master["tables"].append(REMOVED | {"comment": "n-D"})
@@ -423,7 +420,7 @@ def test_a_refused_create_makes_no_table() -> None:
     assert broken(judge(h, snapshot)) == ["created-once"]
 
 
-def test_a_leader_whom_no_majority_follows_may_be_deposed() -> None:
+def test_a_leader_whom_no_majority_follows_may_be_deposed():
     snapshot = sound_snapshot()
     edit(snapshot, *LOST_TABLE)
     for name in ("m1", "m3"):
@@ -431,7 +428,7 @@ def test_a_leader_whom_no_majority_follows_may_be_deposed() -> None:
     assert judge(sound_history(), snapshot).verdict is Verdict.UNKNOWN
 
 
-def test_lost_changes_may_explain_a_higher_version_under_another_name() -> None:
+def test_lost_changes_may_explain_a_higher_version_under_another_name():
     snapshot = sound_snapshot()
     leader = snapshot["masters"]["m2"]
     leader["tables"][1] |= {"version": 3, "name": "q"}
@@ -540,9 +537,7 @@ def created_twice(h: Writer) -> tuple[int, int]:
         (created_twice, "ids-not-reused"),
     ],
 )
-def test_each_broken_invariant_of_the_history_names_its_operations(
-    mutate: Callable[[Writer], tuple[int, int]], invariant: str
-) -> None:
+def test_each_broken_invariant_of_the_history_names_its_operations(mutate, invariant):
     h = sound_history()
     first, second = mutate(h)
     result = judge(h, None)
@@ -550,7 +545,7 @@ def test_each_broken_invariant_of_the_history_names_its_operations(
     assert {first, second} <= set(result.operations)
 
 
-def test_a_renamed_column_keeps_its_id() -> None:
+def test_a_renamed_column_keeps_its_id():
     """Whether the rename is known to be done, or was asked for twice, does not matter."""
     h = sound_history()
     ask_alter(h, ["add", "c1"], ["rename", "c1", "c2"])
@@ -560,7 +555,7 @@ def test_a_renamed_column_keeps_its_id() -> None:
     assert judge(h, None).verdict is Verdict.UNKNOWN  # only the snapshot is missing
 
 
-def test_a_read_that_overlaps_the_deletion_may_see_the_table() -> None:
+def test_a_read_that_overlaps_the_deletion_may_see_the_table():
     h = sound_history()
     h.call(4, "delete", {"name": "a", "nonce": "d"})
     h.call(5, "get", {"name": "a"})
@@ -569,7 +564,7 @@ def test_a_read_that_overlaps_the_deletion_may_see_the_table() -> None:
     assert judge(h, None).verdict is Verdict.UNKNOWN  # only the snapshot is missing
 
 
-def test_concurrent_answers_may_come_in_any_order() -> None:
+def test_concurrent_answers_may_come_in_any_order():
     h = sound_history()
     h.call(4, "get", {"name": "a"})
     h.create(5, "x", "X", revision=40)
@@ -578,7 +573,7 @@ def test_concurrent_answers_may_come_in_any_order() -> None:
     assert judge(h, None).verdict is Verdict.UNKNOWN  # only the snapshot is missing
 
 
-def test_many_violations_are_cut_and_say_so() -> None:
+def test_many_violations_are_cut_and_say_so():
     h = sound_history()
     for _ in range(12):
         h.delete(5, "c", "C")
@@ -609,7 +604,7 @@ def divergence(**more: Any) -> Json:
         ({"what": "epoch"}, "announced different values (epoch)"),
     ],
 )
-def test_replicas_that_differed_along_the_run_convict(more: Json, words: str) -> None:
+def test_replicas_that_differed_along_the_run_convict(more, words):
     h = sound_history()
     index = h.fact("divergence", divergence(**more))
     result = judge(h, sound_snapshot())
@@ -618,13 +613,13 @@ def test_replicas_that_differed_along_the_run_convict(more: Json, words: str) ->
     assert index in result.operations
 
 
-def test_a_divergence_convicts_a_run_that_never_ended() -> None:
+def test_a_divergence_convicts_a_run_that_never_ended():
     h = sound_history()
     h.fact("divergence", divergence())
     assert broken(judge(h, None, settled=None)) == ["checkpoints"]
 
 
-def test_checkpoints_that_agree_are_counted() -> None:
+def test_checkpoints_that_agree_are_counted():
     h = sound_history()
     h.fact("checkpoints", {"told": 9, "compared": 6, "diverged": 0, "forgotten": 0})
     result = judge(h, sound_snapshot())

@@ -22,7 +22,7 @@ def two_tablets() -> Rows:
     return h
 
 
-def test_a_scan_that_leaves_out_a_tablet_showed_it_empty() -> None:
+def test_a_scan_that_leaves_out_a_tablet_showed_it_empty():
     h = two_tablets()
     h.scan(1, {"a": {"v": "1"}}, 20, end="b")  # it did not ask for what the other tablet has
     h.scan(1, {"a": {"v": "1"}}, 10, at=10)  # nor had that anything then
@@ -35,7 +35,7 @@ def test_a_scan_that_leaves_out_a_tablet_showed_it_empty() -> None:
     assert verdicts(h) == {"linearizable-rows": "stale-row"}
 
 
-def test_a_scan_without_any_tablet() -> None:
+def test_a_scan_without_any_tablet():
     h = two_tablets()
     h.scan(1, {}, 20)
     h.lines[-1].value["parts"].clear()
@@ -62,7 +62,7 @@ def without_a_tablet(history: History, rng: random.Random) -> tuple[History, boo
     return History(lines), True
 
 
-def test_any_tablet_that_any_scan_leaves_out_is_missed() -> None:
+def test_any_tablet_that_any_scan_leaves_out_is_missed():
     """In histories of a plain store, in which nothing but that is wrong."""
     count = 0
     for seed in range(60):
@@ -85,7 +85,7 @@ def test_any_tablet_that_any_scan_leaves_out_is_missed() -> None:
 # --- places --------------------------------------------------------------------------------------
 
 
-def test_a_row_in_two_tablets() -> None:
+def test_a_row_in_two_tablets():
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     h.write(0, [up("a", "2")], 11, tablet="U")
@@ -97,7 +97,7 @@ def test_a_row_in_two_tablets() -> None:
 
 
 @pytest.mark.parametrize("moved", [None, "delete", "rename"])
-def test_a_name_that_leads_to_two_tables(moved: str | None) -> None:
+def test_a_name_that_leads_to_two_tables(moved):
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     if moved is not None:
@@ -108,7 +108,7 @@ def test_a_name_that_leads_to_two_tables(moved: str | None) -> None:
     assert verdicts(h) == ({} if moved else {"rows-exactly-once": "two-places"})
 
 
-def test_a_scan_that_shows_more_than_it_was_asked_for() -> None:
+def test_a_scan_that_shows_more_than_it_was_asked_for():
     h = Rows()
     h.write(0, [up("a", "1"), up("b", "1")], 10)
     h.scan(1, {"b": {"v": "1"}}, 20, start="b")
@@ -127,7 +127,7 @@ def absent(h: Rows, f: str) -> None:
 
 
 @pytest.mark.parametrize("f", ["read", "scan", "write"])
-def test_a_table_that_is_there_is_found(f: str) -> None:
+def test_a_table_that_is_there_is_found(f):
     h = Rows()
     absent(h, f)
     h.call(0, "create", {"name": "r", "nonce": "n"})
@@ -142,7 +142,7 @@ def test_a_table_that_is_there_is_found(f: str) -> None:
     assert verdicts(permitted) == {}
 
 
-def test_a_table_that_may_have_been_deleted_need_not_be_found() -> None:
+def test_a_table_that_may_have_been_deleted_need_not_be_found():
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     h.lost(2, "delete", {"name": "r", "nonce": "d"})
@@ -153,7 +153,7 @@ def test_a_table_that_may_have_been_deleted_need_not_be_found() -> None:
 # --- times ---------------------------------------------------------------------------------------
 
 
-def test_a_scan_at_another_time_than_it_named() -> None:
+def test_a_scan_at_another_time_than_it_named():
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     h.write(0, [up("a", "2")], 20)
@@ -166,7 +166,7 @@ def test_a_scan_at_another_time_than_it_named() -> None:
 @pytest.mark.parametrize(
     ("mode", "found"), [("latest", {}), ("snapshot", {"read-your-writes": "asked-time"})]
 )
-def test_tablets_of_one_scan_are_at_one_time(mode: str, found: dict[str, str]) -> None:
+def test_tablets_of_one_scan_are_at_one_time(mode, found):
     h = two_tablets()
     h.scan(1, {"a": {"v": "1"}}, 20, mode=mode)
     part = {"tablet": "U", "timestamp": 21, "rows": [["b", {"v": "1"}]]}
@@ -175,7 +175,7 @@ def test_tablets_of_one_scan_are_at_one_time(mode: str, found: dict[str, str]) -
     assert verdicts(h) == found
 
 
-def test_scans_that_do_not_say_their_time_are_counted_as_exempt() -> None:
+def test_scans_that_do_not_say_their_time_are_counted_as_exempt():
     h = Rows()
     h.scan(1, {}, None)
     h.scan(1, {}, 7)
@@ -188,7 +188,7 @@ def test_scans_that_do_not_say_their_time_are_counted_as_exempt() -> None:
 CUT = {"action": "inject", "fault": "f1", "targets": ["t1"], "kind": "power-cut"}
 
 
-def test_what_was_written_after_a_power_cut_is_not_lost_by_it() -> None:
+def test_what_was_written_after_a_power_cut_is_not_lost_by_it():
     h = permitting("lost-after-power-cut")
     h.write(0, [up("a", "1")], 10)
     h.nemesis("power-cut-all", CUT)
@@ -200,7 +200,7 @@ def test_what_was_written_after_a_power_cut_is_not_lost_by_it() -> None:
     assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
 
 
-def test_what_was_wrong_before_a_power_cut_stays_wrong() -> None:
+def test_what_was_wrong_before_a_power_cut_stays_wrong():
     h = permitting("lost-after-power-cut", "stale-read")
     h.write(0, [up("a", "1")], 10)
     h.read(1, "a", None)
@@ -213,9 +213,7 @@ def test_what_was_wrong_before_a_power_cut_stays_wrong() -> None:
     ("when", "verdict"),
     [("before", Verdict.INVALID), ("during", Verdict.PERMITTED), ("after", Verdict.INVALID)],
 )
-def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
-    when: str, verdict: Verdict
-) -> None:
+def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(when, verdict):
     h = permitting("lost-after-power-cut")
     for moment in ("before", "during", "after"):
         if moment == "during":
@@ -230,7 +228,7 @@ def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
 
 @pytest.mark.parametrize("when", ["during", "after"])
 @pytest.mark.parametrize("kind", [OpType.OK, OpType.INFO])
-def test_what_is_sent_again_after_a_power_cut_may_come_back(kind: OpType, when: str) -> None:
+def test_what_is_sent_again_after_a_power_cut_may_come_back(kind, when):
     h = permitting("lost-after-power-cut")
     part = {"tablet": "T", "timestamp": 20, "rows": [0]}
     answer = {"table_id": "id", "rows": ["ok"], "parts": [part]}
@@ -250,9 +248,7 @@ def test_what_is_sent_again_after_a_power_cut_may_come_back(kind: OpType, when: 
 @pytest.mark.parametrize(("first", "verdict"), [(10, Verdict.PERMITTED), (30, Verdict.INVALID)])
 @pytest.mark.parametrize("later", [40, 41])
 @pytest.mark.parametrize("checker", [SnapshotScans(), ElleRows()])
-def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
-    checker: Any, first: int, later: int, verdict: Verdict
-) -> None:
+def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(checker, first, later, verdict):
     """By a replica that has it still, until it hears of a leader without it."""
     h = permitting("lost-after-power-cut")
     if first == 10:
@@ -266,7 +262,7 @@ def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
 
 
 @pytest.mark.parametrize("checker", [LinearizableRows(), SnapshotScans(), ElleRows()])
-def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: Any) -> None:
+def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker):
     h = permitting("lost-after-power-cut")
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
     h.nemesis("power-cut-all", CUT)
@@ -276,7 +272,7 @@ def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: A
     assert judge(checker, h.history).verdict is Verdict.PERMITTED
 
 
-def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back() -> None:
+def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back():
     """The contradiction shows its first operations, which are all of before the cut."""
     h = permitting("lost-after-power-cut")
     h.write(0, [up("a", "1")], 10)
@@ -290,7 +286,7 @@ def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back() -> None:
 
 @pytest.mark.parametrize("where", ["before", "between", "after"])
 @pytest.mark.parametrize("old", ["0", None])
-def test_what_a_power_cut_took_back_excuses_no_other_stretch(where: str, old: str | None) -> None:
+def test_what_a_power_cut_took_back_excuses_no_other_stretch(where, old):
     h = permitting("lost-after-power-cut")
     if old is not None:
         h.write(0, [up("a", old)], 5)
@@ -305,7 +301,7 @@ def test_what_a_power_cut_took_back_excuses_no_other_stretch(where: str, old: st
     assert judge(ElleRows(), h.history).verdict is Verdict.INVALID
 
 
-def test_what_was_under_way_at_a_power_cut_may_act_after_it() -> None:
+def test_what_was_under_way_at_a_power_cut_may_act_after_it():
     h = permitting("lost-after-power-cut")
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "0")]})
     h.nemesis("power-cut-all", CUT)
@@ -316,7 +312,7 @@ def test_what_was_under_way_at_a_power_cut_may_act_after_it() -> None:
     assert judge(ElleRows(), h.history).verdict is Verdict.PERMITTED
 
 
-def test_a_power_cut_of_what_was_down_already_is_one() -> None:
+def test_a_power_cut_of_what_was_down_already_is_one():
     h = permitting("lost-after-power-cut")
     h.write(0, [up("a", "1")], 10)
     h.nemesis("power-cut-all", {**CUT, "targets": [], "disks": ["t1"]})
@@ -324,7 +320,7 @@ def test_a_power_cut_of_what_was_down_already_is_one() -> None:
     assert judge(LinearizableRows(), h.history).verdict is Verdict.PERMITTED
 
 
-def test_once_checks_places_of_all_answers() -> None:
+def test_once_checks_places_of_all_answers():
     history = random_history(11, count=60)
     looked = judge(ExactlyOnce(), history).details["looked"]
     assert looked["two-places"] > 50
