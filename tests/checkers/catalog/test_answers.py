@@ -1,5 +1,7 @@
 """Tablets, `done` and refusals: sound histories, and one answer that breaks them."""
 
+from collections.abc import Callable
+from operator import methodcaller as do
 from typing import Any
 
 import pytest
@@ -57,6 +59,20 @@ def made() -> Writer:
     h = Writer()
     call = {"name": "a", "nonce": "n", "columns": ["v1"], "partitions": 2, "replicas": 3}
     h.ok(1, "create", call, {"table_id": "A", "schema_version": 0, "revision": 3})
+    return h
+
+
+Step = Callable[[Writer], Any]
+
+
+def later(act: Callable[..., Any], *args: Any, **more: Any) -> Step:
+    return lambda h: act(h, *args, **more)
+
+
+def written(*steps: Step) -> Writer:
+    h = made()
+    for step in steps:
+        step(h)
     return h
 
 
@@ -125,21 +141,6 @@ def test_what_locate_shows_is_looked_at(tablets, rule):
     assert rule in rules(h)
 
 
-def test_an_empty_locate_leaves_everything_out():
-    h = made()
-    answer = {"table_id": "A", "schema_version": 0, "revision": 7, "tablets": []}
-    h.ok(3, "locate", {"name": "a"}, answer)
-    assert rules(h) == ["located"]
-
-
-def test_a_tablet_keeps_its_table_and_keys():
-    h = made()
-    locate(h)
-    answer = {"table_id": "B", "revision": 8, "tablets": [shown_tablet("A1", "", "")]}
-    h.ok(3, "locate", {"name": "b"}, answer)
-    assert "located-tablets" in rules(h)
-
-
 def test_a_cut_answer_is_exempt():
     h = made()
     locate(h, shown_tablet("A1", "", "80"), truncated=True)
@@ -175,81 +176,52 @@ def test_rows_of_older_versions_do_not_say_since_when_a_tablet_runs():
     assert (findings.violations, findings.vacuous) == ([], [])
 
 
-def creation_undone(h: Writer) -> None:
-    ask_done(h, done=True)
-    ask_done(h, done=False)
-
-
-def creation_undone_after_locate(h: Writer) -> None:
-    locate(h)
-    ask_done(h, done=False)
-
-
-def alteration_undone(h: Writer) -> None:
-    ask_done(h, done=True, f="is-alter-done", schema_version=2)
-    ask_done(h, done=False, f="is-alter-done", schema_version=2)
-
-
-def applied_but_not_done(h: Writer) -> None:
-    h.get(2, "a", "A", 2)
-    ask_done(h, done=False, f="is-alter-done", schema_version=2)
-
-
-@pytest.mark.parametrize(
-    "undo", [creation_undone, creation_undone_after_locate, alteration_undone, applied_but_not_done]
-)
-def test_what_is_done_stays_done(undo):
-    h = made()
-    undo(h)
-    assert rules(h) == ["done"]
-
-
 def converged(h: Writer, *, ok: bool = True, revision: int = 7) -> None:
     fact = {"ok": ok, "took_s": 1.0, "bound_s": 90.0, "pending": [], "at": {"revision": revision}}
     h.fact("converged", fact)
 
 
-def not_created(h: Writer) -> None:
-    ask_done(h, done=False)
+CREATED = later(ask_done, done=True)
+NOT_CREATED = later(ask_done, done=False)
+ALTERED = later(ask_done, done=True, f="is-alter-done", schema_version=2)
+NOT_ALTERED = later(ask_done, done=False, f="is-alter-done", schema_version=2)
+NOT_APPLIED = do("get", 3, "a", "A", 2, applied_schema_version=1, revision=7)
+EMPTY = {"table_id": "A", "schema_version": 0, "revision": 7, "tablets": []}
+MOVED = {"table_id": "B", "revision": 8, "tablets": [shown_tablet("A1", "", "")]}
+ASKED = do("call", 5, "is-create-done", {"name": "a"})
+ANSWERED = do("ret", 5, OpType.OK, {"result": "ok", "table_id": "A", "done": False})
 
 
-def not_altered(h: Writer) -> None:
-    ask_done(h, done=False, f="is-alter-done", schema_version=2)
-
-
-def not_applied(h: Writer) -> None:
-    h.get(3, "a", "A", 2, applied_schema_version=1, revision=7)
-
-
-UNDONE = [not_created, not_altered, not_applied]
-
-
-@pytest.mark.parametrize("ask", UNDONE)
-def test_what_is_not_done_when_all_has_settled_never_will_be(ask):
-    h = made()
-    converged(h)
-    ask(h)
-    assert rules(h) == ["done-at-rest"]
-
-
-@pytest.mark.parametrize("ask", UNDONE)
-@pytest.mark.parametrize("settled", [True, False, None])
-def test_before_it_has_settled_something_may_be_open(ask, settled):
-    h = made()
-    if settled is False:
-        converged(h, ok=False)
-    ask(h)
-    if settled:
-        converged(h)
-    assert rules(h) == []
-
-
-@pytest.mark.parametrize("ask", UNDONE)
-def test_what_came_after_it_had_settled_may_be_open(ask):
-    h = made()
-    converged(h, revision=6)
-    ask(h)
-    assert rules(h) == []
+@pytest.mark.parametrize(
+    ("steps", "broken"),
+    [
+        ([do("ok", 3, "locate", {"name": "a"}, EMPTY)], "located"),
+        ([locate, do("ok", 3, "locate", {"name": "b"}, MOVED)], "located-rows located-tablets"),
+        # done is done
+        ([CREATED, NOT_CREATED], "done"),
+        ([locate, NOT_CREATED], "done"),
+        ([ALTERED, NOT_ALTERED], "done"),
+        ([do("get", 2, "a", "A", 2), NOT_ALTERED], "done"),
+        ([ASKED, CREATED, ANSWERED], ""),
+        # when all has settled, nothing may be open
+        *(([converged, ask], "done-at-rest") for ask in (NOT_CREATED, NOT_ALTERED, NOT_APPLIED)),
+        *(
+            ([*before, ask, *after], "")
+            for ask in (NOT_CREATED, NOT_ALTERED, NOT_APPLIED)
+            for before, after in (
+                ([], [converged]),
+                ([], []),
+                ([later(converged, ok=False)], []),
+                ([later(converged, revision=6)], []),
+            )
+        ),
+        # terms do not go back
+        ([do("create", 1, "b", "B", term=5), do("get", 2, "b", "B", term=4)], "terms"),
+        ([do("get", 2, "a", "A", 1, applied_schema_version=2)], "applied-versions"),
+    ],
+)
+def test_answers_contradict_one_another_or_do_not(steps, broken):
+    assert rules(written(*steps)) == broken.split()
 
 
 def test_what_is_done_at_rest_or_is_not_there_is_counted():
@@ -332,22 +304,6 @@ def test_a_disturbed_harness_may_have_missed_an_announcement():
     assert "the log of t1 broke off" in findings.gaps[0]
 
 
-def test_a_concurrent_answer_may_still_say_not_done():
-    h = made()
-    h.call(5, "is-create-done", {"name": "a"})
-    ask_done(h, done=True)
-    h.ret(5, OpType.OK, {"result": "ok", "table_id": "A", "done": False})
-    assert rules(h) == []
-
-
-def test_terms_do_not_go_back_and_what_is_applied_is_committed():
-    h = made()
-    h.create(1, "b", "B", term=5)
-    h.get(2, "b", "B", term=4)
-    h.get(2, "b", "B", 1, applied_schema_version=2)
-    assert rules(h) == ["applied-versions", "terms"]
-
-
 # --- refusals ----------------------------------------------------------------------------------
 
 
@@ -413,32 +369,28 @@ def test_a_refusal_that_the_request_or_the_state_explains(f, call, error):
     assert rules(h) == []
 
 
-def test_columns_that_another_alter_drops_or_adds_explain_a_refusal():
-    h = made()
-    h.lost(7, "alter", alter(["drop", "v1"], ["add", "w"]) | {"nonce": "y"})
-    refused(h, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/NOT_FOUND")
-    refused(h, "alter", alter(["add", "w"]), "INVALID_SCHEMA/ALREADY_PRESENT")
-    assert rules(h) == []
-
-
-def test_what_comes_later_explains_nothing():
-    h = made()
-    refused(h, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/NOT_FOUND")
-    h.lost(7, "alter", alter(["drop", "v1"]) | {"nonce": "y"})
-    assert rules(h) == ["refusals"]
+DROP_REFUSED = later(refused, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/NOT_FOUND")
+ADD_REFUSED = later(refused, "alter", alter(["add", "w"]), "INVALID_SCHEMA/ALREADY_PRESENT")
+DROP_LOST = do("lost", 7, "alter", alter(["drop", "v1"], ["add", "w"]) | {"nonce": "y"})
+RENAME = do("call", 7, "rename", {"name": "a", "new_name": "c", "nonce": "y"})
+RENAME_FAILED = do("ret", 7, OpType.FAIL, {"result": "not-found"})
+PRESENT = later(refused, "create", CREATE, "TABLE_ALREADY_PRESENT/SERVICE_UNAVAILABLE")
+MISSING = later(refused, "create", CREATE, "TABLE_NOT_FOUND/SERVICE_UNAVAILABLE")
+FULL = later(refused, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/INVALID_ARGUMENT")
 
 
 @pytest.mark.parametrize(
-    "error", ["TABLE_ALREADY_PRESENT/SERVICE_UNAVAILABLE", "TABLE_NOT_FOUND/SERVICE_UNAVAILABLE"]
+    ("steps", "broken"),
+    [
+        ([DROP_LOST, DROP_REFUSED, ADD_REFUSED], False),
+        ([DROP_REFUSED, DROP_LOST], True),  # what comes later explains nothing
+        *(([RENAME, error, RENAME_FAILED], False) for error in (PRESENT, MISSING)),
+        *(([RENAME, RENAME_FAILED, error], True) for error in (PRESENT, MISSING)),
+        ([FULL, do("fact", "snapshot", {"accepts": {"columns": 1}})], True),  # it can lose columns
+    ],
 )
-def test_a_name_may_be_held_by_what_is_under_way(error):
-    h = made()
-    h.call(7, "rename", {"name": "a", "new_name": "c", "nonce": "y"})
-    refused(h, "create", CREATE, error)
-    h.ret(7, OpType.FAIL, {"result": "not-found"})
-    assert rules(h) == []
-    refused(h, "create", CREATE, error)
-    assert rules(h) == ["refusals"]
+def test_a_refusal_is_explained_by_what_may_have_happened_before_it(steps, broken):
+    assert rules(written(*steps)) == ["refusals"] * broken
 
 
 def test_servers_may_be_unheard_after_a_fault_or_under_a_second_leader():
@@ -579,10 +531,3 @@ def test_alters_may_have_filled_a_table_up():
         refused(h, "alter", alter(["add", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT")
         h.fact("snapshot", {"accepts": {"columns": 4}})
         assert rules(h) == wrong
-
-
-def test_a_full_table_can_lose_columns():
-    h = made()
-    refused(h, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/INVALID_ARGUMENT")
-    h.fact("snapshot", {"accepts": {"columns": 1}})
-    assert rules(h) == ["refusals"]

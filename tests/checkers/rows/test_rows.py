@@ -256,18 +256,9 @@ def test_a_stale_read_of_a_leader():
     assert "(op 4, read" in text
 
 
-def test_a_stale_latest_scan_of_any_replica_is_no_contradiction():
-    h = Rows()
-    h.write(0, [up("a", "1")], 10)
-    h.write(0, [up("a", "2")], 20)
-    h.scan(1, {"a": {"v": "1"}}, None, mode="latest")
-    assert verdicts(h) == {}
-    h.scan(1, {"a": {"v": "1"}}, None, mode="latest", replica="leader")
-    assert verdicts(h) == {"linearizable-rows": "stale-row"}
-
-
 ONE, TWO = {"v": "1"}, {"v": "2"}
 write, scan, read = (partial(methodcaller, name) for name in ("write", "scan", "read"))
+BOTH = [write(0, [up("a", "1")], 10), write(0, [up("a", "2")], 20)]
 
 
 @pytest.mark.parametrize(
@@ -307,6 +298,23 @@ write, scan, read = (partial(methodcaller, name) for name in ("write", "scan", "
           methodcaller("lost", 1, "alter", {"name": "r", "nonce": "x", "steps": [["drop", "w"]]}),
           read(2, "a", ONE), scan(2, {"a": {"v": "1", "w": "1"}}, 20)],
          read(2, "a", {"w": "1"}), "linearizable-rows"),
+        # any replica may answer from the past, but not the leader
+        ([*BOTH, scan(1, {"a": ONE}, None, mode="latest")],
+         scan(1, {"a": ONE}, None, mode="latest", replica="leader"), "linearizable-rows:stale-row"),
+        # a request that is answered otherwise when it is sent again
+        ([write(0, [up("a", "1")], 10, "ok", again=[[10, ["ok"]]])],
+         write(0, [up("b", "1")], 20, "ok", again=[[20, ["ok"]], [21, ["ok"]]]),
+         "rows-exactly-once:answered-twice"),
+        ([], write(0, [["insert", "b", ONE]], 20, "ok", again=[[20, ["already-present"]]]),
+         "rows-exactly-once:answered-twice"),
+        # two writes at one moment
+        ([write(0, [up("a", "1")], 10)], write(1, [up("b", "2")], 10),
+         "rows-exactly-once:one-timestamp"),
+        # a client reads its own writes, unless it names a time
+        (BOTH, scan(0, {"a": ONE}, 15, mode="read-your-writes"),
+         "read-your-writes:read-your-writes"),
+        ([*BOTH, scan(1, {"a": ONE}, 15, mode="read-your-writes"), scan(0, {"a": ONE}, 15, at=15)],
+         scan(0, {"a": ONE}, None, mode="read-your-writes"), "read-your-writes:read-your-writes"),
     ],
 )  # fmt: skip
 def test_the_last_step_breaks_these_rules(steps, last, rules):
@@ -362,42 +370,12 @@ def test_a_row_that_was_seen_before_it_was_asked_for():
     assert verdicts(h) == {"rows-exactly-once": "too-early"}
 
 
-@pytest.mark.parametrize("again", [[11, ["ok"]], [10, ["already-present"]]])
-def test_a_resent_request_that_is_answered_otherwise(again):
-    h = Rows()
-    h.write(0, [["insert", "a", {"v": "1"}]], 10, "ok", again=[[10, ["ok"]]])
-    assert verdicts(h) == {}
-    h = Rows()
-    h.write(0, [["insert", "a", {"v": "1"}]], 10, "ok", again=[[10, ["ok"]], again])
-    assert verdicts(h) == {"rows-exactly-once": "answered-twice"}
-
-
-def test_two_writes_at_one_moment_and_a_row_shown_twice():
-    h = Rows()
-    h.write(0, [up("a", "1")], 10)
-    h.write(1, [up("b", "2")], 10)
-    assert verdicts(h) == {"rows-exactly-once": "one-timestamp"}
+def test_a_row_that_a_scan_shows_twice():
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     h.scan(1, {"a": {"v": "1"}}, 10)
     h.lines[-1].value["parts"][0]["rows"] *= 2
     assert verdicts(h) == {"rows-exactly-once": "one-timestamp"}
-
-
-def test_a_client_that_does_not_read_its_own_write():
-    h = Rows()
-    h.write(0, [up("a", "1")], 10)
-    h.write(0, [up("a", "2")], 20)
-    h.scan(0, {"a": {"v": "1"}}, 15, mode="read-your-writes")
-    assert verdicts(h) == {"read-your-writes": "read-your-writes"}
-    h = Rows()
-    h.write(0, [up("a", "1")], 10)
-    h.write(0, [up("a", "2")], 20)
-    h.scan(1, {"a": {"v": "1"}}, 15, mode="read-your-writes")  # of others it knows nothing
-    h.scan(0, {"a": {"v": "1"}}, 15, at=15)  # and who names a time gets it
-    assert verdicts(h) == {}
-    h.scan(0, {"a": {"v": "1"}}, None, mode="read-your-writes")
-    assert verdicts(h) == {"read-your-writes": "read-your-writes"}
 
 
 @pytest.mark.parametrize("lose", [False, True])
