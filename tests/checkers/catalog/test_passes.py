@@ -168,6 +168,14 @@ def locate(process: int, version: int) -> Step:
     return lambda h: located(h, process, "b", "T1", version)
 
 
+MADE = {"name": "b", "columns": ["a"]}
+ASKED = do("call", 1, "locate", {"name": "b"})
+
+
+def answered(ident: str, version: int = 0) -> Step:
+    return do("ret", 1, OpType.OK, {"result": "ok", "table_id": ident, "schema_version": version})
+
+
 @pytest.mark.parametrize(
     ("rule", "steps", "core"),
     [
@@ -197,30 +205,36 @@ def locate(process: int, version: int) -> Step:
             {0, 1},
         ),
         ("version 1 of table T1 was not made yet", [CREATED, get(applied_schema_version=1)], {1}),
+        (
+            "was deleted at version 0 and never had a higher one",
+            [CREATED, ASKED, delete(0), answered("T1", 1)],
+            {1, 2},
+        ),
+        (
+            "the list leaves it out",
+            [
+                do("create", 0, "a", "T1"),
+                do("create", 0, "b", "T2"),
+                lambda h: listed(h, 1, ["a", "T1", 0]),
+                do("delete", 0, "b", "T2"),
+            ],
+            {1, 2, 3},
+        ),
+        # Each is seen from before until after the other, so neither can make room.
+        (
+            "'b' cannot be two tables at one time",
+            [
+                *(do("lost", 7 + n, "create", MADE | {"nonce": f"n-T{n}"}) for n in (1, 2)),
+                *[ASKED, locate(0, 0), answered("T2")] * 2,
+            ],
+            {2, 3, 5, 6},
+        ),
     ],
 )
 def test_a_pass_refutes_by_few_operations(rule, steps, core):
     h = Writer()
     indices = [step(h) for step in steps]
     assert_refuted(h, {indices[place] for place in core}, rule)
-
-
-def test_a_version_beyond_the_deleted_one():
-    h = Writer()
-    h.create(0, "b", "T1")
-    h.call(1, "locate", {"name": "b"})
-    gone = h.delete(0, "b", "T1")
-    h.ret(1, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
-    assert_refuted(h, {2, gone}, "was deleted at version 0 and never had a higher one")
-
-
-def test_a_list_that_leaves_out_a_table():
-    h = Writer()
-    h.create(0, "a", "T1")
-    create = h.create(0, "b", "T2")
-    torn = listed(h, 1, ["a", "T1", 0])
-    gone = h.delete(0, "b", "T2")
-    assert_refuted(h, {create, torn, gone}, "the list leaves it out")
 
 
 def test_a_list_that_was_refused_shows_nothing_to_the_passes():
@@ -293,20 +307,6 @@ def test_a_rename_ends_a_tenancy():
     h.get(1, "b", "T1", 2)
     assert not found_in(h.history)
     assert CatalogLinearizable().check(h.history, None, time_limit_s=300).verdict is Verdict.VALID
-
-
-def test_two_tables_under_one_name_at_one_time():
-    """Each is seen from before until after the other, so neither can make room."""
-    h = Writer()
-    h.lost(8, "create", {"name": "b", "nonce": "n-T1", "columns": ["a"]})
-    h.lost(9, "create", {"name": "b", "nonce": "n-T2", "columns": ["a"]})
-    h.call(1, "locate", {"name": "b"})
-    located(h, 0, "b", "T1", 0)
-    h.ret(1, OpType.OK, {"result": "ok", "table_id": "T2", "schema_version": 0})
-    h.call(1, "locate", {"name": "b"})
-    located(h, 0, "b", "T1", 0)
-    h.ret(1, OpType.OK, {"result": "ok", "table_id": "T2", "schema_version": 0})
-    assert_refuted(h, {4, 5, 8, 9}, "'b' cannot be two tables at one time")
 
 
 def test_one_version_under_two_names():
