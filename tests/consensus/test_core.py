@@ -158,11 +158,35 @@ class TestElections:
         assert only(effects, ev.SaveMeta).voted_for == "b"
         assert answer_of(effects).vote_granted
 
-    def test_one_vote_a_term(self):
-        core = core_of(term=3, voted_for="b")
+    @pytest.mark.parametrize(
+        ("heard", "request_", "now_ns", "code"),
+        [
+            # one vote a term
+            ([vote_request("b", 3)], vote_request("c", 3), 0, "ALREADY_VOTED"),
+            ([vote_request("b", 3)], vote_request("b", 3), 0, None),
+            # while a leader is alive, votes are withheld
+            ([update("b", 1, EMPTY)], vote_request("c", 5), S, "LEADER_IS_ALIVE"),
+            ([update("b", 1, EMPTY)], vote_request("c", 5, ignore_live_leader=True), S, None),
+            ([update("b", 1, EMPTY)], vote_request("c", 2), 2 * S, None),
+            # for ever by a leader, and by a follower that waits for its disk
+            ([ev.RunElection(), granted(1, "b", 1)], vote_request("c", 9), 10**6 * S,
+             "LEADER_IS_ALIVE"),
+            ([update("b", 1, EMPTY, entry(1, 1))], vote_request("c", 2), 100 * S,
+             "LEADER_IS_ALIVE"),
+        ],
+    )  # fmt: skip
+    def test_votes(self, heard, request_, now_ns, code):
+        core = core_of()
+        for event in heard:
+            core.step(event, 0)
+        term = core.term
 
-        assert not answer_of(core.step(vote_request("c", 3), 0)).vote_granted
-        assert answer_of(core.step(vote_request("b", 3), 0)).vote_granted
+        answer = answer_of(core.step(request_, now_ns))
+
+        assert (None if answer.error is None else answer.error.code) == (
+            None if code is None else msg.ConsensusErrorCode[code]
+        )
+        assert answer.responder_term == (request_.request.candidate_term if code is None else term)
 
     @pytest.mark.parametrize("make", [RaftCore, mutants.VotesBlindly])
     def test_no_vote_for_a_log_that_lacks_entries(self, make):
@@ -172,32 +196,6 @@ class TestElections:
 
         assert answer.vote_granted == (make is not RaftCore)
         assert core.term == 3  # the term is adopted all the same
-
-    def test_votes_are_withheld_while_a_leader_is_alive(self):
-        core = core_of()
-        core.step(update("b", 1, EMPTY), 10 * S)
-
-        early = answer_of(core.step(vote_request("c", 5), 10 * S + S))
-        forced = answer_of(core.step(vote_request("c", 5, ignore_live_leader=True), 10 * S + S))
-
-        assert early.error.code is msg.ConsensusErrorCode.LEADER_IS_ALIVE
-        assert early.responder_term == 1
-        assert forced.vote_granted
-
-    def test_votes_are_granted_again_after_an_election_timeout(self):
-        core = core_of()
-        core.step(update("b", 1, EMPTY), 0)
-
-        assert answer_of(core.step(vote_request("c", 2), 2 * S)).vote_granted
-
-    def test_a_leader_withholds_its_vote_for_ever(self):
-        core = core_of()
-        lead(core)
-
-        answer = answer_of(core.step(vote_request("c", 9), 10**6 * S))
-
-        assert answer.error.code is msg.ConsensusErrorCode.LEADER_IS_ALIVE
-        assert core.role is Role.LEADER
 
     def test_answers_that_wait_for_the_disk_are_refused_when_their_term_is_over(self):
         core = core_of()
@@ -210,15 +208,11 @@ class TestElections:
         assert vote.response.vote_granted
         assert all_of(core.step(ev.Synced(1), 0), ev.Reply) == []
 
-    def test_a_follower_that_waits_for_its_disk_does_not_run_nor_vote(self):
+    def test_a_follower_that_waits_for_its_disk_does_not_run(self):
         core = core_of()
         core.step(update("b", 1, EMPTY, entry(1, 1)), 0)
 
-        effects = core.step(ev.ElectionTimeout(), 100 * S)
-        answer = answer_of(core.step(vote_request("c", 2), 100 * S))
-
-        assert all_of(effects, ev.SendVote) == []
-        assert not answer.vote_granted
+        assert all_of(core.step(ev.ElectionTimeout(), 100 * S), ev.SendVote) == []
 
     def test_a_lost_election_raises_the_term_to_the_highest_seen(self):
         core = core_of()
