@@ -1,6 +1,7 @@
 """Rows that answers leave out or put elsewhere: skipped tablets, rows in two, other times."""
 
 import random
+from operator import methodcaller as do
 from typing import Any
 
 import msgspec
@@ -188,25 +189,49 @@ def test_scans_that_do_not_say_their_time_are_counted_as_exempt():
 CUT = {"action": "inject", "fault": "f1", "targets": ["t1"], "kind": "power-cut"}
 
 
-def test_what_was_written_after_a_power_cut_is_not_lost_by_it():
+LINEARIZABLE, SNAPSHOTS, ELLE = LinearizableRows(), SnapshotScans(), ElleRows()
+CUTS = do("nemesis", "power-cut-all", CUT)
+DISKS_CUT = do("nemesis", "power-cut-all", {**CUT, "targets": [], "disks": ["t1"]})
+ONE = {"a": {"v": "1"}}
+WRITE, LATER = do("write", 0, [up("a", "1")], 10), do("write", 0, [up("a", "1")], 30)
+THERE, GONE = do("read", 1, "a", {"v": "1"}), do("read", 1, "a", None)
+ASK = do("call", 0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
+PART = {"tablet": "T", "timestamp": 10, "rows": [0]}
+ANSWER = do("ret", 0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [PART]})
+
+
+@pytest.mark.parametrize(
+    ("checker", "steps", "is_permitted"),
+    [
+        # a write after the cut is not lost by it: the next leader had lost the one before
+        (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20)], True),
+        (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20), GONE], False),
+        # a contradiction before the cut stays one
+        (LINEARIZABLE, [WRITE, GONE, CUTS, GONE], False),
+        # nodes that were down already lose power, too
+        (LINEARIZABLE, [WRITE, DISKS_CUT, GONE], True),
+        # an answer may come in after the power of its node was cut
+        *((checker, [ASK, CUTS, ANSWER, do("read", 1, "a", None, 20)], True)
+          for checker in (LINEARIZABLE, SNAPSHOTS, ELLE)),
+        # a lost row may be shown by a replica until that hears of a leader without it
+        *((checker, [*steps, do("scan", 1, ONE, 40), do("scan", 1, {}, later)], is_permitted)
+          for checker in (SNAPSHOTS, ELLE)
+          for later in (40, 41)
+          for steps, is_permitted in (([WRITE, CUTS], True), ([CUTS, LATER], False))),
+        # the contradiction shows its first operations, which are all of before the cut
+        (ELLE, [WRITE, *(do("scan", 1, ONE, at) for at in range(11, 31)),
+                do("write", 0, [up("a", "2")], 31), CUTS, do("scan", 1, ONE, 40)], True),
+        # a write under way at the cut may act after it
+        (ELLE, [ASK, CUTS, do("scan", 1, ONE, 5), do("write", 2, [up("a", "2")], 10),
+                do("scan", 1, ONE, 11), do("ret", 0, OpType.INFO, None)], True),
+    ],
+)  # fmt: skip
+def test_a_power_cut_permits_what_it_may_have_lost(checker, steps, is_permitted):
     h = permitting("lost-after-power-cut")
-    h.write(0, [up("a", "1")], 10)
-    h.nemesis("power-cut-all", CUT)
-    h.read(1, "a", {"v": "1"})
-    h.read(1, "a", None)  # the next leader had lost it
-    h.write(0, [up("a", "2")], 20)
-    assert judge(LinearizableRows(), h.history).verdict is Verdict.PERMITTED
-    h.read(1, "a", None)
-    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
-
-
-def test_what_was_wrong_before_a_power_cut_stays_wrong():
-    h = permitting("lost-after-power-cut", "stale-read")
-    h.write(0, [up("a", "1")], 10)
-    h.read(1, "a", None)
-    h.nemesis("power-cut-all", CUT)
-    h.read(1, "a", None)
-    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
+    for step in steps:
+        step(h)
+    expected = Verdict.PERMITTED if is_permitted else Verdict.INVALID
+    assert judge(checker, h.history).verdict is expected
 
 
 @pytest.mark.parametrize(
@@ -245,45 +270,6 @@ def test_what_is_sent_again_after_a_power_cut_may_come_back(kind, when):
     assert judge(LinearizableRows(), h.history).verdict is wanted
 
 
-@pytest.mark.parametrize(("first", "verdict"), [(10, Verdict.PERMITTED), (30, Verdict.INVALID)])
-@pytest.mark.parametrize("later", [40, 41])
-@pytest.mark.parametrize("checker", [SnapshotScans(), ElleRows()])
-def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(checker, first, later, verdict):
-    """By a replica that has it still, until it hears of a leader without it."""
-    h = permitting("lost-after-power-cut")
-    if first == 10:
-        h.write(0, [up("a", "1")], first)
-    h.nemesis("power-cut-all", CUT)
-    if first == 30:
-        h.write(0, [up("a", "1")], first)
-    h.scan(1, {"a": {"v": "1"}}, 40)
-    h.scan(1, {}, later)
-    assert judge(checker, h.history).verdict is verdict
-
-
-@pytest.mark.parametrize("checker", [LinearizableRows(), SnapshotScans(), ElleRows()])
-def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker):
-    h = permitting("lost-after-power-cut")
-    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
-    h.nemesis("power-cut-all", CUT)
-    part = {"tablet": "T", "timestamp": 10, "rows": [0]}
-    h.ret(0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [part]})
-    h.read(1, "a", None, 20)
-    assert judge(checker, h.history).verdict is Verdict.PERMITTED
-
-
-def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back():
-    """The contradiction shows its first operations, which are all of before the cut."""
-    h = permitting("lost-after-power-cut")
-    h.write(0, [up("a", "1")], 10)
-    for at in range(11, 31):
-        h.scan(1, {"a": {"v": "1"}}, at)
-    h.write(0, [up("a", "2")], 31)
-    h.nemesis("power-cut-all", CUT)
-    h.scan(1, {"a": {"v": "1"}}, 40)
-    assert judge(ElleRows(), h.history).verdict is Verdict.PERMITTED
-
-
 @pytest.mark.parametrize("where", ["before", "between", "after"])
 @pytest.mark.parametrize("old", ["0", None])
 def test_what_a_power_cut_took_back_excuses_no_other_stretch(where, old):
@@ -299,25 +285,6 @@ def test_what_a_power_cut_took_back_excuses_no_other_stretch(where, old):
         h.scan(1, {} if old is None else {"a": {"v": old}}, clock + 2)
         clock += 10
     assert judge(ElleRows(), h.history).verdict is Verdict.INVALID
-
-
-def test_what_was_under_way_at_a_power_cut_may_act_after_it():
-    h = permitting("lost-after-power-cut")
-    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "0")]})
-    h.nemesis("power-cut-all", CUT)
-    h.scan(1, {"a": {"v": "0"}}, 5)
-    h.write(2, [up("a", "1")], 10)
-    h.scan(1, {"a": {"v": "0"}}, 11)
-    h.ret(0, OpType.INFO, None)
-    assert judge(ElleRows(), h.history).verdict is Verdict.PERMITTED
-
-
-def test_a_power_cut_of_what_was_down_already_is_one():
-    h = permitting("lost-after-power-cut")
-    h.write(0, [up("a", "1")], 10)
-    h.nemesis("power-cut-all", {**CUT, "targets": [], "disks": ["t1"]})
-    h.read(1, "a", None)
-    assert judge(LinearizableRows(), h.history).verdict is Verdict.PERMITTED
 
 
 def test_once_checks_places_of_all_answers():
