@@ -201,12 +201,6 @@ def test_an_exception_in_the_model_comes_through():
 
 
 @needs_native
-def test_a_return_before_its_call_is_the_usual_error():
-    with pytest.raises(ValueError, match="before its call"):
-        check_operations(Register(), [Operation(0, Write(1), 5, None, 4)])
-
-
-@needs_native
 def test_numbers_out_of_range_are_errors_not_crashes():
     problem = problem_of(Register(0), [Operation(0, Write(1), 0, None, 1)])
     assert isinstance(problem, NativeProblem)
