@@ -154,10 +154,7 @@ CHANGED = [CREATED, do("start", 0, "alter", "d.x", "b"), RENAMED, END, do("saw",
 
 
 def written(steps, *permits):
-    h = permitting(*permits)
-    for step in steps:
-        step(h)
-    return h
+    return permitting(*permits).play(steps)
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,7 @@ def later(act: Callable[..., Any], *args: Any, **more: Any) -> Step:
 
 
 def written(*steps: Step) -> Writer:
-    h = made()
-    for step in steps:
-        step(h)
-    return h
+    return made().play(steps)
 
 
 def looked_at(h: Writer, dump: Json | None = None) -> CatalogFindings:

@@ -350,15 +350,13 @@ def test_lost_deletes_may_explain_that_tables_are_removed(removed, before, after
     snapshot, h = sound_snapshot(), Writer()
     for position in removed:
         remove(snapshot, position)
-    for lose in before:
-        lose(h)
+    h.play(before)
     shift = len(h.lines)
     h.lines += [
         msgspec.structs.replace(op, index=op.index + shift, time=op.time + shift)
         for op in sound_history().lines
     ]
-    for lose in after:
-        lose(h)
+    h.play(after)
     result = judge(h, snapshot)
     assert result.verdict is (Verdict.INVALID if unexplained else Verdict.VALID)
     assert result.details["by_invariant"] == ({"acknowledged": unexplained} if unexplained else {})

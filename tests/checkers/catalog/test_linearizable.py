@@ -479,8 +479,7 @@ CREATE_B, DELETE_A = {"name": "b", "nonce": "x", "columns": []}, {"name": "a", "
 def test_an_invalid_result_names_its_rule(steps, rule):
     h = Writer()
     h.create(1, "a", "A")
-    for step in steps:
-        step(h)
+    h.play(steps)
     result = check(h.history)
     assert (result.verdict, result.details["rule"]) == (Verdict.INVALID, rule)
 

@@ -88,9 +88,7 @@ def shows(*nodes, term=1):
     ],
 )  # fmt: skip
 def test_a_list_is_held_against_what_is_certain(steps, wrong):
-    h = history()
-    for step in steps:
-        step(h)
+    h = history().play(steps)
     assert judged(h).verdict is Verdict.VALID
     wrong(h)
     assert judged(h).verdict is Verdict.INVALID

@@ -303,9 +303,7 @@ def altered(column: str) -> Step:
     ],
 )  # fmt: skip
 def test_a_power_cut_takes_back_the_end_of_what_was_before_it(steps, verdict):
-    h = Writer()
-    for step in steps:
-        step(h)
+    h = Writer().play(steps)
     assert lin(h).verdict is Verdict.INVALID
     assert lin(h, "stale-read").verdict is Verdict.INVALID
     result = lin(h, "stale-read", "lost-after-power-cut")

@@ -199,8 +199,7 @@ def gap(h: Timeline) -> None:
 def test_outages(served, others, more, verdict):
     h = Timeline()
     h.served(*served)
-    for act in others:
-        act(h)
+    h.play(others)
     result = judge(h, *ALL, limit("outage", "reset"), **more)
     assert result.verdict is verdict
     assert result.details["looked"]["outages"] > 0

@@ -163,9 +163,7 @@ def test_a_bound_that_was_passed_is_never_valid(f):
     ],
 )
 def test_a_disturbance_within_the_bound_excuses_a_failed_probe(steps, took_s, excuse):
-    h = Writer()
-    for step in steps:
-        step(h)
+    h = Writer().play(steps)
     failed(h, at_s=70, took_s=took_s)
     converged(h)
     result = liveness(h)
@@ -478,9 +476,7 @@ RENAME = {"name": "a", "new_name": "b", "nonce": "r"}
     ],
 )  # fmt: skip
 def test_a_run_that_proves_too_little_is_unknown_and_says_why(steps, nemeses, reason):
-    h = busy()
-    for step in steps:
-        step(h)
+    h = busy().play(steps)
     result = stats(h, *nemeses.split())
     assert result.verdict is Verdict.UNKNOWN
     assert reason in result.reason

@@ -227,9 +227,7 @@ ANSWER = do("ret", 0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [PA
     ],
 )  # fmt: skip
 def test_a_power_cut_permits_what_it_may_have_lost(checker, steps, is_permitted):
-    h = permitting("lost-after-power-cut")
-    for step in steps:
-        step(h)
+    h = permitting("lost-after-power-cut").play(steps)
     expected = Verdict.PERMITTED if is_permitted else Verdict.INVALID
     assert judge(checker, h.history).verdict is expected
 

@@ -319,9 +319,7 @@ BOTH = [write(0, [up("a", "1")], 10), write(0, [up("a", "2")], 20)]
 )  # fmt: skip
 def test_the_last_step_breaks_these_rules(steps, last, rules):
     """`rules` has checkers, with their rule where it matters; `...` allows for others."""
-    h = Rows()
-    for step in steps:
-        step(h)
+    h = Rows().play(steps)
     assert verdicts(h) == {}
     last(h)
     found = verdicts(h)
