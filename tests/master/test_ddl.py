@@ -350,15 +350,6 @@ async def test_deleting_and_altering_at_once_is_one_after_the_other():
 # --- live tablet servers ---------------------------------------------------------------------
 
 
-async def test_a_fresh_leader_waits_two_heartbeats_for_tablet_servers():
-    master = await FakeMaster().lead(tservers=0)
-    create = asyncio.ensure_future(master.create("t"))
-    await asyncio.sleep(1)
-    for number in range(3):
-        await master.heartbeat(f"ts{number}")
-    assert (await create).error is None
-
-
 async def test_a_fresh_leader_refuses_after_two_heartbeats():
     master = await FakeMaster().lead(tservers=2)
     start = asyncio.get_running_loop().time()

@@ -12,7 +12,6 @@ from targets.kudu.consensus.raft_consensus import (
     IndeterminateError,
     OverloadedError,
 )
-from targets.kudu.flags import Flags
 from tests.master.fakes import FakeMaster, add, refusal, settle
 from tests.support.virtual import run
 
@@ -44,15 +43,6 @@ async def test_a_leader_is_ready_only_after_its_own_term_committed():
     role = (await master.ask(m.ConnectToMasterRequest())).role
     assert role == "LEADER"
     assert master.rows.cluster_id is not None
-
-
-async def test_a_leader_that_cannot_catch_up_steps_down_and_stays_up():
-    master = FakeMaster(flags=Flags(master_failover_catchup_timeout_ms=3000))
-    master.replica.elect(1, no_op_commits=False)
-    await asyncio.sleep(4)
-    assert master.replica.role == "FOLLOWER"
-    assert "catch-up-timed-out" in master.env.kinds()
-    await master.lead(5)
 
 
 async def test_a_second_callback_in_the_same_term_reloads_nothing():

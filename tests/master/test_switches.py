@@ -182,6 +182,9 @@ async def test_a_leader_that_cannot_catch_up_ends_no_process(bugs, deaths):
     await asyncio.sleep(4)
     assert len(failed_checks(master)) == deaths
     assert (master.replica.role == "FOLLOWER") is (deaths == 0)
+    if not bugs:
+        assert "catch-up-timed-out" in master.env.kinds()
+        await master.lead(5)
 
 
 @pytest.mark.parametrize(("bugs", "written"), [(("RELOAD-NO-LOCK",), True), ((), False)])

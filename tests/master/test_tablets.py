@@ -74,12 +74,6 @@ def stored_after(catalog: Catalog, ts_uuid: str, replica: m.ReportedTablet) -> C
 # --- rules of reports ------------------------------------------------------------------------
 
 
-def test_unknown_tablets_are_left_alone():
-    plan = plan_report(catalog_with(), "A", [reported("f" * 32, ABC, "A")])
-    assert (plan.tablets, plan.calls, plan.versions) == ([], [], [])
-    assert "unknown" in plan.alarms[0]
-
-
 def test_replicas_of_dead_tablets_and_tables_are_deleted():
     for catalog in (
         catalog_with(state=TabletState.DELETED),
