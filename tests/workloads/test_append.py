@@ -7,7 +7,7 @@ import pytest
 
 from checkers.foreign.transactions import ElleListAppend
 from harness.case import Case
-from harness.errors import HistoryError, UsageError
+from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
 from harness.verdict.judge import Judgement
 from targets.kudu.client import append as _append
@@ -85,28 +85,6 @@ def test_the_share_of_reads_and_the_clients_that_only_read():
     chosen = case(reads=0, readers=50)  # of ten clients, five: more than the four threads here
     drafts = Driver(AppendWorkload().generator(chosen), threads=4).take(100)
     assert all(d.f == "create" or d.value[0][0] == "r" for d in drafts)
-
-
-def test_same_seed_same_operations():
-    generator = AppendWorkload().generator(case())
-    assert Driver(generator).take(200) == Driver(generator).take(200)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"tables": 0}, "--tables is 0"),
-        ({"columns": 251}, "--columns is 251"),
-        ({"appends": 17}, "--appends is 17"),
-        ({"columns": 2, "appends": 3}, "raise it, or lower --appends"),
-        ({"reads": 101}, "--reads is 101"),
-        ({"readers": -1}, "--readers is -1"),
-        ({"replicas": 5}, "only 3 tablet servers"),
-    ],
-)
-def test_impossible_options_are_refused(options, words):
-    with pytest.raises(UsageError, match=words):
-        AppendWorkload().generator(case(**options))
 
 
 def test_the_probe_makes_appends_and_reads_a_table_of_its_own():

@@ -6,7 +6,6 @@ import functools
 import pytest
 
 from harness.case import stream
-from harness.errors import UsageError
 from harness.generator import new_context
 from harness.vocabularies.ddl import READS
 from tests.support.cases import case_of
@@ -34,27 +33,6 @@ def test_mix_decides_the_shares():
     counts = collections.Counter(draft.f for draft in drafts)
     assert set(counts) == {"get", "list"}
     assert 2800 < counts["get"] < 3200
-
-
-REFUSED = [
-    ({"names": 0}, {}, "names"),
-    ({"names": 10**6}, {}, "names"),
-    ({"partitions": 0}, {}, "partitions"),
-    ({"moves": -1}, {}, "--moves"),
-    ({"moves": 101}, {}, "--moves"),
-    ({"burst": 0}, {}, "--burst"),
-    ({"burst": 1001}, {}, "--burst"),
-    # Else the target would be blamed for creating nothing.
-    ({"replicas": 2}, {"tservers": 3}, "a majority"),
-    ({"replicas": 0}, {"tservers": 3}, "a majority"),
-    ({"replicas": 3}, {"tservers": 1}, "--tservers 3"),
-]
-
-
-@pytest.mark.parametrize(("options", "target", "named"), REFUSED)
-def test_an_impossible_case_is_refused(options, target, named):
-    with pytest.raises(UsageError, match=named):
-        DdlWorkload().generator(case(target=target, **options))
 
 
 def test_readers_may_be_all_clients():

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from harness.case import Case
-from harness.errors import UsageError
 from harness.generator import Draft
 from harness.ops import OpType, Verdict
 from harness.verdict.judge import Judgement
@@ -119,25 +118,6 @@ def test_scans_go_back_to_timestamps_that_were_answered():
     assert len(seen) > 5
     modes = {d.value["mode"] for d in drafts() if d.f == "scan"}
     assert modes == {"latest", "snapshot", "read-your-writes"}
-
-
-def test_same_seed_same_operations():
-    generator = RowsWorkload().generator(case())
-    assert Driver(generator).take(200) == Driver(generator).take(200)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"tables": 0}, "--tables is 0"),
-        ({"reads": 51}, "--reads is 51"),
-        ({"scans": 0}, "--scans is 0"),
-        ({"replicas": 5}, "only 3 tablet servers"),
-    ],
-)
-def test_impossible_options_are_refused(options, words):
-    with pytest.raises(UsageError, match=words):
-        RowsWorkload().generator(case(**options))
 
 
 def test_the_probe_has_a_table_of_its_own_and_final_scans_are_of_all():
