@@ -1,11 +1,13 @@
 """The promises of every workload: operations follow from the seed, mixes are checked."""
 
+from collections import Counter
+
 import pytest
 
 from harness.errors import UsageError
 from harness.registry import load_plugin
 from tests.support.cases import case_of
-from tests.support.drafts import Driver
+from tests.support.drafts import Driver, take
 from workloads import ddl, hms_ddl
 from workloads.contention import parse_mix
 
@@ -65,6 +67,41 @@ def test_impossible_options_are_refused(name, options, words):
     workload = load_plugin("workloads", name)
     with pytest.raises(UsageError, match=words):
         workload.generator(case_of(workload, target=TARGET, **options))
+
+
+def nonces(requests):
+    return [request.value["nonce"] for request in requests if "nonce" in request.value]
+
+
+def names(requests):
+    return [request.value["name"] for request in requests if "name" in request.value]
+
+
+CATALOGS = [ddl.DdlWorkload(), hms_ddl.HmsDdlWorkload()]
+KINDS = {"ddl": ddl.KINDS, "hms-ddl": hms_ddl.KINDS}
+
+
+@pytest.mark.parametrize("workload", CATALOGS)
+def test_every_kind_appears_in_the_shares_of_the_mix_with_nonces_of_its_own(workload):
+    drafts = take(workload.generator(case_of(workload, readers=0)), 2000)
+    assert {draft.f for draft in drafts} == set(KINDS[workload.name])
+    assert len(nonces(drafts)) == len(set(nonces(drafts)))
+    drafts = take(workload.generator(case_of(workload, mix="get=3,list=1")), 4000)
+    counts = Counter(draft.f for draft in drafts)
+    assert set(counts) == {"get", "list"}
+    assert 2800 < counts["get"] < 3200
+
+
+@pytest.mark.parametrize("workload", CATALOGS)
+def test_a_probe_has_every_kind_and_names_that_it_keeps_and_never_a_nonce_again(workload):
+    case = case_of(workload)
+    first, again, another = (workload.probe(case, *which) for which in ((1, 0), (1, 1), (2, 0)))
+    assert {request.f for request in first} == set(KINDS[workload.name])
+    assert names(first) == names(again)
+    assert all(name.startswith("probe-1") for name in names(first))
+    assert not set(names(first)) & set(names(another))
+    used = nonces([*first, *again, *another])
+    assert len(used) == len(set(used))
 
 
 @pytest.mark.parametrize("kinds", [ddl.KINDS, hms_ddl.KINDS])
