@@ -65,7 +65,7 @@ def calls(receiver: Receiver) -> ConsensusCalls:
     return ConsensusCalls(receiver, receiver.step)  # type: ignore[arg-type]
 
 
-def test_chunks_in_order_make_a_snapshot(receiver: Receiver, calls: ConsensusCalls) -> None:
+def test_chunks_in_order_make_a_snapshot(receiver, calls):
     assert send(calls, chunk(0, 10)).next_offset == 10
     assert send(calls, chunk(10, 20)).next_offset == 20
     assert send(calls, chunk(20, 30)).installed
@@ -73,7 +73,7 @@ def test_chunks_in_order_make_a_snapshot(receiver: Receiver, calls: ConsensusCal
     assert receiver.contacts == [("b", 3)] * 3, "each is a sign of life of the leader"
 
 
-def test_repeated_and_early_chunks_are_not_taken(receiver: Receiver, calls: ConsensusCalls) -> None:
+def test_repeated_and_early_chunks_are_not_taken(receiver, calls):
     send(calls, chunk(0, 10))
     assert send(calls, chunk(0, 10)).next_offset == 10
     assert send(calls, chunk(20, 30)).next_offset == 10
@@ -82,13 +82,13 @@ def test_repeated_and_early_chunks_are_not_taken(receiver: Receiver, calls: Cons
     assert receiver.installed == [DATA]
 
 
-def test_another_snapshot_begins_again(receiver: Receiver, calls: ConsensusCalls) -> None:
+def test_another_snapshot_begins_again(receiver, calls):
     send(calls, chunk(0, 10))
     assert send(calls, chunk(10, 20, last_included=msg.OpId(3, 12))).next_offset == 0
     assert receiver.installed == []
 
 
-def test_a_damaged_snapshot_is_not_installed(receiver: Receiver, calls: ConsensusCalls) -> None:
+def test_a_damaged_snapshot_is_not_installed(receiver, calls):
     assert send(calls, chunk(0, 30, crc=1)).next_offset == 0
     assert receiver.installed == []
 
@@ -100,9 +100,7 @@ def test_a_damaged_snapshot_is_not_installed(receiver: Receiver, calls: Consensu
         ({"total_size": 1 << 40}, msg.ConsensusErrorCode.CANNOT_PREPARE),
     ],
 )
-def test_old_leaders_and_giants_are_refused(
-    calls: ConsensusCalls, changes: dict[str, Any], code: msg.ConsensusErrorCode
-) -> None:
+def test_old_leaders_and_giants_are_refused(calls, changes, code):
     error = send(calls, chunk(0, 10, **changes)).error
 
     assert error is not None

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from targets.kudu.consensus.raft_core import RaftCore
 from tests.consensus import member_schedule, mutants
 from tests.consensus.member_schedule import MemberSchedule
 from tests.consensus.schedule import Schedule
@@ -17,14 +16,14 @@ STEPS = 1500
 
 @settings(max_examples=examples(200), deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32), nodes=st.sampled_from([1, 2, 3, 3, 5]))
-def test_no_schedule_breaks_a_promise(seed: int, nodes: int) -> None:
+def test_no_schedule_breaks_a_promise(seed, nodes):
     schedule = Schedule(seed, nodes=nodes)
 
     schedule.run(STEPS)
     schedule.settle()
 
 
-def test_the_schedules_are_not_vacuous() -> None:
+def test_the_schedules_are_not_vacuous():
     schedules = [Schedule(seed, nodes=3 + 2 * (seed % 2)) for seed in range(100)]
 
     for schedule in schedules:
@@ -44,7 +43,7 @@ def test_the_schedules_are_not_vacuous() -> None:
         *(pytest.param(n, marks=pytest.mark.nightly) for n in range(500, 3000, 100)),
     ],
 )
-def test_no_change_of_membership_breaks_a_promise(first: int) -> None:
+def test_no_change_of_membership_breaks_a_promise(first):
     totals: Counter[str] = Counter()
 
     for seed in range(first, first + 100):
@@ -78,7 +77,7 @@ def breaks(schedule: Schedule) -> bool:
         mutants.ForgetsVote,
     ],
 )
-def test_a_core_that_forgets_a_rule_is_noticed(make: type[RaftCore]) -> None:
+def test_a_core_that_forgets_a_rule_is_noticed(make):
     assert any(breaks(Schedule(seed, nodes=3 + 2 * (seed % 2), make=make)) for seed in range(300))
 
 
@@ -92,7 +91,7 @@ FIRST_NOTICED = {
 
 
 @pytest.mark.parametrize("make", mutants.MUTANTS)
-def test_a_core_that_forgets_a_rule_is_noticed_where_members_change(make: type[RaftCore]) -> None:
+def test_a_core_that_forgets_a_rule_is_noticed_where_members_change(make):
     first = FIRST_NOTICED.get(make, 0)
 
     assert any(breaks(MemberSchedule(seed, make=make)) for seed in range(first, first + 2000))

@@ -12,7 +12,7 @@ BASE = OpId(2, 7)
 LOG = MemoryLog(BASE, RaftConfig(-1, ()))
 
 
-def test_the_newest_digests_are_kept_each_under_its_index() -> None:
+def test_the_newest_digests_are_kept_each_under_its_index():
     journal = Journal(BASE, b"01234567")
     every = [[BASE.index, b"01234567".hex()]]
     assert journal.dump(LOG)["digests"] == every
@@ -24,7 +24,7 @@ def test_the_newest_digests_are_kept_each_under_its_index() -> None:
     assert len({digest for _, digest in every}) == 2 * WINDOW
 
 
-def test_a_full_window_takes_little_memory() -> None:
+def test_a_full_window_takes_little_memory():
     journal = Journal(BASE)
     for index in range(BASE.index + 1, BASE.index + 3 * WINDOW):
         journal.add(Entry(2, index, EntryKind.WRITE, b""))

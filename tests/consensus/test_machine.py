@@ -39,12 +39,12 @@ async def told(*, proposed: OpId, applied: OpId) -> Any:
     return await waiter.wait(None)
 
 
-def test_a_proposer_gets_the_result_of_its_entry() -> None:
+def test_a_proposer_gets_the_result_of_its_entry():
     outcome = asyncio.run(told(proposed=OpId(1, 1), applied=OpId(1, 1)))
 
     assert outcome == (1, 1, b"w")
 
 
-def test_a_proposer_whose_entry_another_leader_replaced_does_not_get_its_result() -> None:
+def test_a_proposer_whose_entry_another_leader_replaced_does_not_get_its_result():
     with pytest.raises(IndeterminateError):
         asyncio.run(told(proposed=OpId(1, 1), applied=OpId(2, 1)))

@@ -18,7 +18,7 @@ ADD, REMOVE, MODIFY = ChangeType.ADD_PEER, ChangeType.REMOVE_PEER, ChangeType.MO
 @pytest.mark.parametrize(
     ("snapshot_every", "batch_bytes"), [(500, 1024 * 1024), (40, 1024 * 1024), (40, 500)]
 )
-def test_a_server_without_data_becomes_a_voter(snapshot_every: int, batch_bytes: int) -> None:
+def test_a_server_without_data_becomes_a_voter(snapshot_every, batch_bytes):
     """By the log alone, by a snapshot, and by one in many chunks."""
 
     async def main(group: Group) -> None:
@@ -40,9 +40,7 @@ def test_a_server_without_data_becomes_a_voter(snapshot_every: int, batch_bytes:
 
 
 @on(simulate, spares=1)
-async def test_a_non_voter_is_filled_but_neither_counts_nor_is_promoted_unasked(
-    group: Group,
-) -> None:
+async def test_a_non_voter_is_filled_but_neither_counts_nor_is_promoted_unasked(group):
     await group.write_all(20)
     await group.change(ADD, "n4", "NON_VOTER")
     await asyncio.sleep(3)
@@ -62,7 +60,7 @@ async def test_a_non_voter_is_filled_but_neither_counts_nor_is_promoted_unasked(
 
 
 @on(simulate, spares=1, snapshot_every=40)
-async def test_a_lost_member_is_replaced_without_losing_a_majority(group: Group) -> None:
+async def test_a_lost_member_is_replaced_without_losing_a_majority(group):
     """3-4-3: add, promote, evict; the group then bears the loss of another one."""
     await group.write_all(100)
     leader = await group.leader()
@@ -82,7 +80,7 @@ async def test_a_lost_member_is_replaced_without_losing_a_majority(group: Group)
 
 
 @on(simulate, snapshot_every=40)
-async def test_a_removed_member_disturbs_nobody(group: Group) -> None:
+async def test_a_removed_member_disturbs_nobody(group):
     await group.write_all(10)
     leader = await group.leader()
     removed = next(name for name in group.names if name != leader)
@@ -98,7 +96,7 @@ async def test_a_removed_member_disturbs_nobody(group: Group) -> None:
 
 
 @on(simulate)
-async def test_changes_are_refused_with_their_code(group: Group) -> None:
+async def test_changes_are_refused_with_their_code(group):
     leader = await group.leader()
     follower = next(name for name in group.names if name != leader)
     await group.write_all(3)
@@ -123,7 +121,7 @@ async def test_changes_are_refused_with_their_code(group: Group) -> None:
 
 
 @on(simulate, spares=1)
-async def test_several_changes_in_one_step(group: Group) -> None:
+async def test_several_changes_in_one_step(group):
     leader = await group.leader()
     await group.write_all(3)
     config = (await group.state(leader)).committed_config
@@ -143,7 +141,7 @@ async def test_several_changes_in_one_step(group: Group) -> None:
 
 
 @on(simulate)
-async def test_a_change_without_a_majority_is_pending_and_of_unknown_outcome(group: Group) -> None:
+async def test_a_change_without_a_majority_is_pending_and_of_unknown_outcome(group):
     leader = await group.leader()
     others = [name for name in group.names if name != leader]
     await group.write_all(3)
@@ -169,7 +167,7 @@ async def test_a_change_without_a_majority_is_pending_and_of_unknown_outcome(gro
 
 
 @on(simulate, flags={"follower_unavailable_considered_failed_sec": 5.0})
-async def test_a_leader_tells_the_health_of_its_peers(group: Group) -> None:
+async def test_a_leader_tells_the_health_of_its_peers(group):
     leader = await group.leader()
     lost, kept = (name for name in group.names if name != leader)
     await asyncio.sleep(2)
@@ -189,7 +187,7 @@ async def test_a_leader_tells_the_health_of_its_peers(group: Group) -> None:
 
 
 @on(simulate, spares=1, refuses_copies=True)
-async def test_a_member_that_cannot_be_given_data_is_beyond_recovery(group: Group) -> None:
+async def test_a_member_that_cannot_be_given_data_is_beyond_recovery(group):
     await group.write_all(3)
     await group.change(ADD, "n4", "NON_VOTER", promote=True)
     await asyncio.sleep(3)
@@ -201,7 +199,7 @@ async def test_a_member_that_cannot_be_given_data_is_beyond_recovery(group: Grou
 
 
 @on(simulate)
-async def test_how_far_a_log_goes(group: Group) -> None:
+async def test_how_far_a_log_goes(group):
     await group.write_all(3)
     await asyncio.sleep(1)
     for name in group.names:
@@ -222,9 +220,7 @@ async def test_how_far_a_log_goes(group: Group) -> None:
     ],
 )
 @on(simulate)
-async def test_step_downs(
-    group: Group, mode: msg.StepDownMode, successor: str | None, code: ConsensusErrorCode | None
-) -> None:
+async def test_step_downs(group, mode, successor, code):
     leader = await group.leader()
     await group.write_all(3)
     await asyncio.sleep(1)
@@ -245,7 +241,7 @@ async def test_step_downs(
 
 
 @on(simulate, nodes=1)
-async def test_a_leader_alone_has_nobody_to_hand_over_to(group: Group) -> None:
+async def test_a_leader_alone_has_nobody_to_hand_over_to(group):
     request = msg.LeaderStepDownRequest("uuid-n1", GROUP, msg.StepDownMode.GRACEFUL)
     await group.leader()
 
@@ -263,7 +259,7 @@ async def bury(group: Group, name: str) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_tombstone_votes_for_who_has_all_it_ever_had(*, restarts: bool) -> None:
+def test_a_tombstone_votes_for_who_has_all_it_ever_had(*, restarts):
     """One of three is lost, one buried: together with the tombstone the third one wins."""
 
     async def main(group: Group) -> None:
@@ -283,7 +279,7 @@ def test_a_tombstone_votes_for_who_has_all_it_ever_had(*, restarts: bool) -> Non
 
 
 @on(simulate)
-async def test_a_tombstone_does_not_vote_for_who_has_less(group: Group) -> None:
+async def test_a_tombstone_does_not_vote_for_who_has_less(group):
     await group.write_all(3)
     leader = await group.leader()
     buried, behind = (name for name in group.names if name != leader)
@@ -303,7 +299,7 @@ async def test_a_tombstone_does_not_vote_for_who_has_less(group: Group) -> None:
 
 
 @on(simulate, snapshot_every=5)
-async def test_a_tombstone_is_filled_again_by_a_leader_that_counts_it(group: Group) -> None:
+async def test_a_tombstone_is_filled_again_by_a_leader_that_counts_it(group):
     await group.write_all(20)
     leader = await group.leader()
     buried = next(name for name in group.names if name != leader)
@@ -313,9 +309,7 @@ async def test_a_tombstone_is_filled_again_by_a_leader_that_counts_it(group: Gro
 
 
 @on(simulate)
-async def test_a_tombstone_that_is_filled_again_still_votes_for_nobody_with_less(
-    group: Group,
-) -> None:
+async def test_a_tombstone_that_is_filled_again_still_votes_for_nobody_with_less(group):
     """Its log is empty again, but it has acknowledged what the candidate lacks."""
     await group.write_all(3)
     leader = await group.leader()
@@ -343,9 +337,7 @@ async def test_a_tombstone_that_is_filled_again_still_votes_for_nobody_with_less
 
 
 @on(simulate)
-async def test_a_leader_of_a_term_that_a_tombstone_has_outlived_does_not_fill_it(
-    group: Group,
-) -> None:
+async def test_a_leader_of_a_term_that_a_tombstone_has_outlived_does_not_fill_it(group):
     await group.write_all(3)
     leader = await group.leader()
     buried = next(name for name in group.names if name != leader)
@@ -364,7 +356,7 @@ async def test_a_leader_of_a_term_that_a_tombstone_has_outlived_does_not_fill_it
 
 
 @on(simulate, nodes=1)
-async def test_a_tombstone_remembers_its_vote_and_gives_one_a_term(group: Group) -> None:
+async def test_a_tombstone_remembers_its_vote_and_gives_one_a_term(group):
     await group.write_all(3)
     await bury(group, "n1")
 

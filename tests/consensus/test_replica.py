@@ -20,7 +20,7 @@ from tests.sim.toy import PORT
 
 
 @pytest.mark.parametrize("nodes", [1, 3, 5])
-def test_a_group_elects_a_leader_and_replicates(nodes: int) -> None:
+def test_a_group_elects_a_leader_and_replicates(nodes):
     async def main(group: Group) -> int:
         await group.write_all(20)
         dumps = await group.check()
@@ -30,7 +30,7 @@ def test_a_group_elects_a_leader_and_replicates(nodes: int) -> None:
 
 
 @on(simulate, nodes=1)
-async def test_a_single_node_leads_at_once(group: Group) -> None:
+async def test_a_single_node_leads_at_once(group):
     await group.leader()
     assert asyncio.get_running_loop().time() < 0.5
 
@@ -42,12 +42,12 @@ async def _first_leader_s(group: Group) -> float:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_new_group_does_not_wait_for_a_leader_it_never_had(seed: int) -> None:
+def test_a_new_group_does_not_wait_for_a_leader_it_never_had(seed):
     assert simulate(_first_leader_s, seed=seed) < 0.5
 
 
 @on(simulate)
-async def test_only_a_new_group_does_not_wait(group: Group) -> None:
+async def test_only_a_new_group_does_not_wait(group):
     await _first_leader_s(group)
     await asyncio.sleep(1)
     for name in group.names:
@@ -59,14 +59,14 @@ async def test_only_a_new_group_does_not_wait(group: Group) -> None:
     assert 1.5 <= await _first_leader_s(group) - before < 3
 
 
-def test_without_pre_elections_a_new_group_waits_too() -> None:
+def test_without_pre_elections_a_new_group_waits_too():
     """A real election that comes too late would depose the leader of the others."""
     flags = {"raft_enable_pre_election": False}
     assert 1.5 <= simulate(_first_leader_s, flags=flags) < 3
 
 
 @on(simulate)
-async def test_a_late_member_of_a_new_group_does_not_disturb_its_leader(group: Group) -> None:
+async def test_a_late_member_of_a_new_group_does_not_disturb_its_leader(group):
     late = group.names[-1]
     await group.session.cluster.kill(late)
     await group.leader(among=group.names[:-1])
@@ -77,7 +77,7 @@ async def test_a_late_member_of_a_new_group_does_not_disturb_its_leader(group: G
 
 
 @on(simulate, trace_steps=True)
-async def test_what_is_sent_to_all_counts_as_a_heartbeat(group: Group) -> None:
+async def test_what_is_sent_to_all_counts_as_a_heartbeat(group):
     leader = await group.leader()
     counts = []
     for writes in (0, 30):
@@ -94,7 +94,7 @@ async def test_what_is_sent_to_all_counts_as_a_heartbeat(group: Group) -> None:
 
 
 @on(simulate)
-async def test_followers_say_who_leads(group: Group) -> None:
+async def test_followers_say_who_leads(group):
     leader = await group.leader()
     follower = next(name for name in group.names if name != leader)
     write, read = await group.ask(follower, "Write", "x"), await group.ask(follower, "Read")
@@ -102,7 +102,7 @@ async def test_followers_say_who_leads(group: Group) -> None:
 
 
 @on(simulate)
-async def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down(group: Group) -> None:
+async def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down(group):
     old = await group.leader()
     await door(group).cut(group.links(old))
     write = asyncio.create_task(group.write(old, "lost?"))
@@ -121,7 +121,7 @@ async def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down(group: G
 
 
 @on(simulate)
-async def test_a_returning_node_does_not_depose_the_leader(group: Group) -> None:
+async def test_a_returning_node_does_not_depose_the_leader(group):
     """Pre-elections and withheld votes (KUDU-562, KUDU-1365): terms do not grow."""
     leader = await group.leader()
     before = (await group.ask(leader, "Dump"))["term"]
@@ -135,14 +135,14 @@ async def test_a_returning_node_does_not_depose_the_leader(group: Group) -> None
 
 
 @on(simulate)
-async def test_an_idle_group_keeps_its_leader(group: Group) -> None:
+async def test_an_idle_group_keeps_its_leader(group):
     await group.leader()
     await asyncio.sleep(600)
     assert len(group.leaders) == 1
 
 
 @on(simulate)
-async def test_leadership_can_be_handed_over(group: Group) -> None:
+async def test_leadership_can_be_handed_over(group):
     leader = await group.leader()
     heir = next(name for name in group.names if name != leader)
     await group.write_all(3)
@@ -166,9 +166,7 @@ async def test_leadership_can_be_handed_over(group: Group) -> None:
     ],
 )
 @on(simulate)
-async def test_strangers_calls_are_refused(
-    group: Group, dest_uuid: str, tablet_id: str, code: int
-) -> None:
+async def test_strangers_calls_are_refused(group, dest_uuid, tablet_id, code):
     answer = await group.client.call(
         f"n1:{PORT}", msg.GetConsensusStateRequest(dest_uuid, tablet_id), timeout_s=5.0
     )
@@ -178,7 +176,7 @@ async def test_strangers_calls_are_refused(
 
 
 @on(simulate, snapshot_every=50, flags={"log_segment_size_kb": 1})
-async def test_memory_and_disk_stay_bounded(group: Group) -> None:
+async def test_memory_and_disk_stay_bounded(group):
     await group.write_all(400)
     dumps = await group.check()
     for dump in dumps:
@@ -186,7 +184,7 @@ async def test_memory_and_disk_stay_bounded(group: Group) -> None:
         assert len(dump["files"]) < 20
 
 
-def test_a_node_that_fell_behind_is_sent_a_snapshot() -> None:
+def test_a_node_that_fell_behind_is_sent_a_snapshot():
     async def main(group: Group) -> dict[str, Any]:
         leader = await group.leader()
         late = next(name for name in group.names if name != leader)
@@ -203,9 +201,7 @@ def test_a_node_that_fell_behind_is_sent_a_snapshot() -> None:
 
 
 @on(simulate, snapshot_every=50, flags={"log_segment_size_kb": 1})
-async def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_and_restored(
-    group: Group,
-) -> None:
+async def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_and_restored(group):
     leader = await group.leader()
     late = next(name for name in group.names if name != leader)
     await group.session.cluster.kill(late)
@@ -223,9 +219,7 @@ async def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_an
     assert group.told[late, installed[0]] == ["state", "state"]
 
 
-def test_a_start_finishes_what_a_crash_left_of_a_collection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_start_finishes_what_a_crash_left_of_a_collection(monkeypatch):
     async def crashed(self: Wal, index: int) -> None:
         del self, index
 
@@ -249,7 +243,7 @@ def test_a_start_finishes_what_a_crash_left_of_a_collection(
 
 
 @on(simulate, snapshot_every=50)
-async def test_a_wiped_node_is_filled_again(group: Group) -> None:
+async def test_a_wiped_node_is_filled_again(group):
     leader = await group.leader()
     wiped = next(name for name in group.names if name != leader)
     await group.write_all(120)
@@ -262,7 +256,7 @@ async def test_a_wiped_node_is_filled_again(group: Group) -> None:
 
 
 @on(simulate, snapshot_every=40)
-async def test_everything_survives_a_power_cut_of_all(group: Group) -> None:
+async def test_everything_survives_a_power_cut_of_all(group):
     for round_number in range(4):
         await group.write_all(30, f"r{round_number}-")
         await group.restart(*group.names, lose_unsynced=True, torn=True)
@@ -270,7 +264,7 @@ async def test_everything_survives_a_power_cut_of_all(group: Group) -> None:
 
 
 @on(simulate)
-async def test_a_graceful_stop_is_an_orderly_end(group: Group) -> None:
+async def test_a_graceful_stop_is_an_orderly_end(group):
     await group.write_all(5)
     for name in group.names:
         await group.session.cluster.stop(name)
@@ -279,7 +273,7 @@ async def test_a_graceful_stop_is_an_orderly_end(group: Group) -> None:
     await group.check()
 
 
-def test_traced_steps_use_the_known_words() -> None:
+def test_traced_steps_use_the_known_words():
     async def main(group: Group) -> dict[str, int]:
         await group.write_all(3)
         return group.kinds
@@ -361,7 +355,7 @@ KNOBS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_storm_of_faults_breaks_no_promise(seed: int) -> None:
+def test_a_storm_of_faults_breaks_no_promise(seed):
     async def main(group: Group) -> None:
         await storm(group, rounds=12)
 

@@ -11,7 +11,7 @@ from targets.kudu.flags import Flags
 MS = 1_000_000
 
 
-def test_a_timeout_holds_until_it_ran_out_or_an_election_failed() -> None:
+def test_a_timeout_holds_until_it_ran_out_or_an_election_failed():
     timeouts = ElectionTimeouts(Flags(), Random(1))
     first = timeouts.current_ns(0)
     assert timeouts.current_ns(0) == first
@@ -26,7 +26,7 @@ def test_a_timeout_holds_until_it_ran_out_or_an_election_failed() -> None:
 
 
 @given(st.integers(0, 100), st.integers(0, 1000))
-def test_timeouts_stay_within_their_bounds(failed_elections: int, seed: int) -> None:
+def test_timeouts_stay_within_their_bounds(failed_elections, seed):
     timeouts = ElectionTimeouts(Flags(), Random(seed))
     longest_ms = min(1500 * 1.5 ** (failed_elections + 1), 20_000)
 

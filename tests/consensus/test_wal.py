@@ -87,14 +87,14 @@ async def written(entries: list[Entry], *, segment_bytes: int = 10_000) -> Memor
     return disk
 
 
-async def test_what_was_durable_comes_back() -> None:
+async def test_what_was_durable_comes_back():
     entries = [entry(1, 1), entry(1, 2), entry(2, 3)]
 
     assert await recovered(await written(entries)) == entries
     assert await recovered(await written(entries, segment_bytes=60)) == entries
 
 
-async def test_appends_queued_together_share_one_record_and_one_sync() -> None:
+async def test_appends_queued_together_share_one_record_and_one_sync():
     disk = MemoryDisk()
     log = Log(disk)
     log.put(EMPTY, entry(1, 1))
@@ -106,7 +106,7 @@ async def test_appends_queued_together_share_one_record_and_one_sync() -> None:
     assert await recovered(disk) == [entry(1, 1), entry(1, 2)]
 
 
-async def test_what_a_recovery_returns_is_durable() -> None:
+async def test_what_a_recovery_returns_is_durable():
     """A killed process leaves bytes that only the page cache has; they count from here on."""
 
     disk = await written([entry(1, 1), entry(1, 2)])
@@ -117,7 +117,7 @@ async def test_what_a_recovery_returns_is_durable() -> None:
     assert disk.durable[path] == len(disk.files[path])
 
 
-async def test_an_overwritten_tail_is_gone() -> None:
+async def test_an_overwritten_tail_is_gone():
     disk = MemoryDisk()
     log = Log(disk)
     await log.write(EMPTY, entry(1, 1), entry(1, 2), entry(1, 3))
@@ -127,7 +127,7 @@ async def test_an_overwritten_tail_is_gone() -> None:
     assert await recovered(disk) == [entry(1, 1), entry(2, 2)]
 
 
-async def test_a_cut_at_any_byte_loses_only_the_end() -> None:
+async def test_a_cut_at_any_byte_loses_only_the_end():
     entries = [entry(1, index) for index in range(1, 6)]
 
     whole = await written(entries, segment_bytes=170)
@@ -160,7 +160,7 @@ async def recovered_without(disk: MemoryDisk, path: str) -> list[Entry]:
 
 @settings(max_examples=examples(150), deadline=None, derandomize=True, database=None)
 @given(data=st.data())
-def test_damage_to_what_was_synced_is_noticed(data: st.DataObject) -> None:
+def test_damage_to_what_was_synced_is_noticed(data):
     entries = [entry(1, index, size=9) for index in range(1, 8)]
 
     async def main() -> None:
@@ -174,7 +174,7 @@ def test_damage_to_what_was_synced_is_noticed(data: st.DataObject) -> None:
     asyncio.run(main())
 
 
-async def test_a_complete_segment_that_is_cut_short_is_corruption_and_left_as_it_is() -> None:
+async def test_a_complete_segment_that_is_cut_short_is_corruption_and_left_as_it_is():
     disk = await written([entry(1, i) for i in range(1, 9)], segment_bytes=120)
     first = min(disk.files)
     del disk.files[first][-1]
@@ -185,7 +185,7 @@ async def test_a_complete_segment_that_is_cut_short_is_corruption_and_left_as_it
     assert disk.files[first] == left
 
 
-async def test_a_missing_segment_is_corruption() -> None:
+async def test_a_missing_segment_is_corruption():
     disk = await written([entry(1, i) for i in range(1, 9)], segment_bytes=120)
     del disk.files[sorted(disk.files)[1]]
 
@@ -193,7 +193,7 @@ async def test_a_missing_segment_is_corruption() -> None:
         await recovered(disk)
 
 
-async def test_a_last_segment_with_nothing_in_it_is_removed() -> None:
+async def test_a_last_segment_with_nothing_in_it_is_removed():
     """KUDU-1551: a crash between creating a segment and writing its header; or a power cut took
     all that came after that.
     """
@@ -217,7 +217,7 @@ async def test_a_last_segment_with_nothing_in_it_is_removed() -> None:
         assert await recovered(disk) == [entry(1, 1), entry(1, 2)]
 
 
-async def test_entries_that_do_not_continue_the_snapshot_are_left_out() -> None:
+async def test_entries_that_do_not_continue_the_snapshot_are_left_out():
     """The snapshot of another history was installed, and the power failed before the log went."""
 
     disk = await written([entry(1, index) for index in range(1, 8)])
@@ -227,7 +227,7 @@ async def test_entries_that_do_not_continue_the_snapshot_are_left_out() -> None:
     assert await recovered(disk, OpId(2, 9)) == []
 
 
-async def test_a_gap_is_accepted_only_below_the_snapshot() -> None:
+async def test_a_gap_is_accepted_only_below_the_snapshot():
     disk = MemoryDisk()
     log = Log(disk)
     await log.write(EMPTY, entry(1, 1))
@@ -239,7 +239,7 @@ async def test_a_gap_is_accepted_only_below_the_snapshot() -> None:
         await recovered(disk, OpId(1, 1))
 
 
-async def test_collected_segments_are_the_oldest_that_the_snapshot_covers() -> None:
+async def test_collected_segments_are_the_oldest_that_the_snapshot_covers():
     disk = MemoryDisk()
     log = Log(disk, segment_bytes=120)
     preceding = EMPTY
@@ -255,7 +255,7 @@ async def test_collected_segments_are_the_oldest_that_the_snapshot_covers() -> N
     assert await recovered(disk, OpId(1, 10)) == [entry(1, i) for i in range(11, 20)]
 
 
-async def test_garbage_is_what_the_next_collection_would_remove() -> None:
+async def test_garbage_is_what_the_next_collection_would_remove():
     log = Log(MemoryDisk(), segment_bytes=120)
     for index in range(1, 9):
         await log.write(OpId(1, index - 1), entry(1, index))
@@ -270,7 +270,7 @@ async def test_garbage_is_what_the_next_collection_would_remove() -> None:
     await log.stop()
 
 
-async def test_a_reset_leaves_nothing_and_the_log_goes_on() -> None:
+async def test_a_reset_leaves_nothing_and_the_log_goes_on():
     disk = MemoryDisk()
     log = Log(disk)
     await log.write(EMPTY, entry(1, 1))
@@ -283,7 +283,7 @@ async def test_a_reset_leaves_nothing_and_the_log_goes_on() -> None:
     assert await recovered(disk, OpId(4, 8)) == [entry(4, 9)]
 
 
-def test_random_logs_come_back() -> None:
+def test_random_logs_come_back():
     async def main(rng: random.Random) -> None:
         disk = MemoryDisk()
         expected: list[Entry] = []
@@ -309,7 +309,7 @@ def test_random_logs_come_back() -> None:
         asyncio.run(main(random.Random(seed)))
 
 
-async def test_vote_state_and_snapshots_come_back_or_are_refused() -> None:
+async def test_vote_state_and_snapshots_come_back_or_are_refused():
     state = cmeta.VoteState(7, "u1", RaftConfig(-1, ()))
     snapshot = cmeta.Snapshot(OpId(3, 9), RaftConfig(-1, ()), b"d", b"state")
 

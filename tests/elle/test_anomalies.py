@@ -120,7 +120,7 @@ def assert_told(result: ElleResult, name: str, not_: str, *others: str) -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_minimal_history_yields_the_anomaly_exactly(name: str) -> None:
+def test_a_minimal_history_yields_the_anomaly_exactly(name):
     history, not_, *others = LISTS[name]
     weaker = HOLDS_BELOW.get(not_)
     result = check_list_append(history)
@@ -135,7 +135,7 @@ def test_a_minimal_history_yields_the_anomaly_exactly(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IN_SESSION)
-def test_order_within_processes_counts_for_sessions_only(name: str) -> None:
+def test_order_within_processes_counts_for_sessions_only(name):
     history, not_ = IN_SESSION[name]
     result = check_list_append(history, consistency_models=("strong-session-serializable",))
 
@@ -145,7 +145,7 @@ def test_order_within_processes_counts_for_sessions_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IN_SESSION)
-def test_process_order_is_real_time_to_strict_models(name: str) -> None:
+def test_process_order_is_real_time_to_strict_models(name):
     history, _ = IN_SESSION[name]
     result = check_list_append(history)
 
@@ -154,7 +154,7 @@ def test_process_order_is_real_time_to_strict_models(name: str) -> None:
 
 
 @pytest.mark.parametrize("other", ["a x 3", "a x 3, r x [3 3]"])
-def test_nil_and_an_empty_list_are_not_one_version_that_two_updated(other: str) -> None:
+def test_nil_and_an_empty_list_are_not_one_version_that_two_updated(other):
     # `lost-update-cases` in upstream's txn.clj compares what was read as it stands; a key with
     # repeated elements makes no difference.
     same = concurrent("r x nil, a x 1", "r x nil, a x 2", other)
@@ -163,7 +163,7 @@ def test_nil_and_an_empty_list_are_not_one_version_that_two_updated(other: str) 
     assert "lost-update" not in check_list_append(unlike).anomalies
 
 
-def test_what_a_transaction_without_an_answer_read_tells_nothing() -> None:
+def test_what_a_transaction_without_an_answer_read_tells_nothing():
     # It may have aborted, and an aborted transaction may read anything. Upstream infers from such
     # reads of lists (`wr-mop-dep`, `read-index` in list_append.clj), and calls both invalid.
     stale = sequence("a x 1, a y 1", "info:r x []", "r y [1]")
@@ -174,7 +174,7 @@ def test_what_a_transaction_without_an_answer_read_tells_nothing() -> None:
         assert check_list_append(answered).verdict == Verdict.INVALID
 
 
-def test_a_transaction_still_open_may_have_happened() -> None:
+def test_a_transaction_still_open_may_have_happened():
     # Upstream leaves it out, so nothing depends on anything there, and stops where somebody read
     # its append ("No transaction wrote", `dirty-update-cases` in list_append.clj).
     still_open = Transaction(mops("a x 1"), call=0, end=None, type=OpType.INFO)
@@ -187,7 +187,7 @@ def test_a_transaction_still_open_may_have_happened() -> None:
     assert check_list_append(unseen[1:]).verdict == Verdict.UNKNOWN
 
 
-def test_what_a_request_does_not_forbid_is_not_mentioned() -> None:
+def test_what_a_request_does_not_forbid_is_not_mentioned():
     history, *_ = LISTS["G1c"]
     result = check_list_append(history, consistency_models=(), anomalies=("G2",))
 
@@ -248,7 +248,7 @@ REGISTERS = {
 
 
 @pytest.mark.parametrize("name", REGISTERS)
-def test_registers(name: str) -> None:
+def test_registers(name):
     history, options, not_, *others = REGISTERS[name]
     result = check_rw_register(history, **options)
 
@@ -256,7 +256,7 @@ def test_registers(name: str) -> None:
     assert result.verdict is Verdict.INVALID
 
 
-def test_a_value_out_of_nowhere_is_noted_and_may_be_the_initial_one() -> None:
+def test_a_value_out_of_nowhere_is_noted_and_may_be_the_initial_one():
     history = concurrent("w x 1", "r x 2", "r x 1")
     result = check_rw_register(history)
 
@@ -266,7 +266,7 @@ def test_a_value_out_of_nowhere_is_noted_and_may_be_the_initial_one() -> None:
     assert declared.notes == ()
 
 
-def test_declared_initial_values_are_what_was_there_at_first() -> None:
+def test_declared_initial_values_are_what_was_there_at_first():
     history = concurrent("w x 1, w y 1", "r x 1, r y 0")
 
     assert check_rw_register(history).verdict is Verdict.VALID
@@ -274,7 +274,7 @@ def test_declared_initial_values_are_what_was_there_at_first() -> None:
     assert {"G-single-item"} == set(told.anomalies)
 
 
-def test_writes_whose_answer_was_lost_count_if_wanted() -> None:
+def test_writes_whose_answer_was_lost_count_if_wanted():
     history = concurrent("info:w x 1, w y 1", "r x 1, r y nil")
 
     assert check_rw_register(history).verdict is not Verdict.INVALID
@@ -283,7 +283,7 @@ def test_writes_whose_answer_was_lost_count_if_wanted() -> None:
 
 
 @pytest.mark.parametrize("check", [check_list_append, check_rw_register])
-def test_writes_that_cannot_be_told_apart_are_refused(check: object) -> None:
+def test_writes_that_cannot_be_told_apart_are_refused(check):
     f = "a" if check is check_list_append else "w"
     assert callable(check)
     result = check(concurrent(f"{f} x 1", f"{f} x 1"))
@@ -292,7 +292,7 @@ def test_writes_that_cannot_be_told_apart_are_refused(check: object) -> None:
     assert "1 is written to key x twice, by op 0 and op 1" in result.reason
 
 
-def test_a_search_that_ends_too_early_says_so_and_knows_what_is_refuted() -> None:
+def test_a_search_that_ends_too_early_says_so_and_knows_what_is_refuted():
     history, not_ = LISTS["G-single-item"]
     result = check_list_append(history, search_steps=1)
 

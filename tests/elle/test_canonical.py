@@ -100,7 +100,7 @@ CHECKS = {
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("seed", few_of(4))
-def test_names_and_lines_do_not_matter(level: str, seed: int, check: str) -> None:
+def test_names_and_lines_do_not_matter(level, seed, check):
     rng = random.Random(seed)
     history = run(level, seed, transactions=40, lost_answers=0.1)
     judge = CHECKS[check]
@@ -114,9 +114,7 @@ def test_names_and_lines_do_not_matter(level: str, seed: int, check: str) -> Non
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("seed", few_of(6))
-def test_joints_and_gates_change_no_boundary(
-    level: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_joints_and_gates_change_no_boundary(level, seed, monkeypatch):
     history = run(level, seed, transactions=40, lost_answers=0.1)
     plain = check_list_append(history)
     monkeypatch.setattr(graph_module, "PRODUCT_EDGES_MAX", 0)

@@ -124,7 +124,7 @@ PARTS = 20
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_the_answers_are_those_of_elle_and_every_case_verifies(part: int) -> None:
+def test_the_answers_are_those_of_elle_and_every_case_verifies(part):
     for file in list(ROWS)[part::PARTS]:
         answers_are_those_of_elle_and_every_case_verifies(file)
 
@@ -181,5 +181,5 @@ def cases_verify(row: Row, result: ElleResult) -> int:
     return len(proof["not_verified"])
 
 
-def test_the_data_set_is_whole() -> None:
+def test_the_data_set_is_whole():
     assert (len(ROWS), sum(len(requests) for requests in ROWS.values())) == (240, 1850)

@@ -71,7 +71,7 @@ def found_in(case: str) -> set[str]:
     return set(check(kind, history, **options).anomalies)
 
 
-def test_every_name_is_accounted_for() -> None:
+def test_every_name_is_accounted_for():
     yielded = {name for case in CASES for name in found_in(case)}
 
     assert not yielded & (NEVER | PREDICATES | EXISTENCE)
@@ -101,7 +101,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("case", sorted(set(CASES) - VARIANTS))
-def test_the_history_is_minimal(case: str) -> None:
+def test_the_history_is_minimal(case):
     """Without any one of its transactions or micro-operations it does not show just this."""
     kind, options, history = CASES[case]
     found = found_in(case)
@@ -116,7 +116,7 @@ def test_the_history_is_minimal(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_exactly_the_models_beyond_the_boundary_fall(case: str) -> None:
+def test_exactly_the_models_beyond_the_boundary_fall(case):
     """Each model is asked for by itself: it is invalid exactly if the boundary says so."""
     kind, options, history = CASES[case]
     asked = {key: value for key, value in options.items() if key != "consistency_models"}
@@ -150,7 +150,7 @@ BY_EXISTENCE = {
 
 
 @pytest.mark.parametrize("model", BY_EXISTENCE)
-def test_where_no_cycle_is_found_in_time_its_existence_is_told(model: str) -> None:
+def test_where_no_cycle_is_found_in_time_its_existence_is_told(model):
     kind, options, history = CASES[BY_EXISTENCE[model]]
     result = check(kind, history, **options, search_steps=0)
 
@@ -163,7 +163,7 @@ def test_where_no_cycle_is_found_in_time_its_existence_is_told(model: str) -> No
     assert (existence_type(model) in told) is (model not in impossible_models(others))
 
 
-def test_the_model_that_only_predicates_refute_is_not_refuted_without_them() -> None:
+def test_the_model_that_only_predicates_refute_is_not_refuted_without_them():
     """PL-3-cycle-exists needs a cycle that repeatable read allows: one over a predicate."""
     assert set(EXISTENCE_MODELS) - set(BY_EXISTENCE) == {"PL-3"}
     for case in CASES:
@@ -171,7 +171,7 @@ def test_the_model_that_only_predicates_refute_is_not_refuted_without_them() -> 
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_needs_predicates_is_not_claimed_without_them(level: str) -> None:
+def test_what_needs_predicates_is_not_claimed_without_them(level):
     for seed in range(8):
         history = run(level, seed)
         lists = check_list_append(history)
@@ -180,7 +180,7 @@ def test_what_needs_predicates_is_not_claimed_without_them(level: str) -> None:
             assert not set(result.anomalies) & (NEVER | PREDICATES | {existence_type("PL-3")})
 
 
-def test_write_skew_is_told_as_the_cycle_it_is() -> None:
+def test_write_skew_is_told_as_the_cycle_it_is():
     history = concurrent("r x [], r y [], a x 1", "r x [], r y [], a y 1", "r x [1], r y [1]")
     result = check_list_append(history)
 
@@ -191,7 +191,7 @@ def test_write_skew_is_told_as_the_cycle_it_is() -> None:
     assert "lost-update" not in with_implied(["write-skew"])
 
 
-def test_a_phantom_over_lists_is_one_over_items() -> None:
+def test_a_phantom_over_lists_is_one_over_items():
     """What would be a predicate read elsewhere is a read of one item here: the list as a whole."""
     history = sequence("a x 1", "r x []")
     result = check_list_append(history)

@@ -12,7 +12,7 @@ from harness.ops import History, Op, OpType, Verdict
 from tests.elle.histories import concurrent, sequence
 
 
-def test_a_cycle_of_lists_in_sentences() -> None:
+def test_a_cycle_of_lists_in_sentences():
     result = check_list_append(concurrent("a x 1, a y 1", "a x 2, r y []", "r x [1 2]"))
     (case,) = result.anomalies["G-single-item"]
 
@@ -29,7 +29,7 @@ def test_a_cycle_of_lists_in_sentences() -> None:
     assert result.reason == "G-single-item: not consistent-view, not repeatable-read"
 
 
-def test_real_time_in_sentences() -> None:
+def test_real_time_in_sentences():
     result = check_list_append(sequence("a x 1", "a x 2", "r x [1]", "r x [1 2]"))
     (case,) = result.anomalies["G-single-item-realtime"]
 
@@ -44,7 +44,7 @@ def test_real_time_in_sentences() -> None:
     )
 
 
-def test_appends_nobody_saw_and_reads_by_the_writer() -> None:
+def test_appends_nobody_saw_and_reads_by_the_writer():
     result = check_list_append(
         concurrent("a x 1, a y 1", "a x 2, a y 2", "a x 3, a y 3", "r x [1 2]", "r y [2]")
     )
@@ -53,7 +53,7 @@ def test_appends_nobody_saw_and_reads_by_the_writer() -> None:
     assert "(no read shows that append, so it comes last)" in text
 
 
-def test_a_cycle_of_registers_in_sentences() -> None:
+def test_a_cycle_of_registers_in_sentences():
     result = check_rw_register(
         sequence("w x 1", "w x 2", "r x 2, w y 1", "r y 1, r x nil"), linearizable_keys=True
     )
@@ -74,7 +74,7 @@ def test_a_cycle_of_registers_in_sentences() -> None:
     )
 
 
-def test_a_drawing_is_xml_whatever_the_names() -> None:
+def test_a_drawing_is_xml_whatever_the_names():
     result = check_list_append(
         [
             *concurrent("a x 1"),
@@ -96,7 +96,7 @@ def test_a_drawing_is_xml_whatever_the_names() -> None:
     assert "wr on <&?{source}>" in texts
 
 
-def test_cases_without_cycles() -> None:
+def test_cases_without_cycles():
     expected = {
         "G1a": "Op 1 read [1] from key x, but 1 was appended by op 0, which failed.",
         "internal": "Op 2 read [3] from key z, which does not fit what the same transaction did "
@@ -138,7 +138,7 @@ def history(*mops: list[object]) -> History:
     return History(ops)
 
 
-def test_plug_ins_judge_runs() -> None:
+def test_plug_ins_judge_runs():
     lists = history([["append", "x", 1]], [["append", "x", 2]], [["r", "x", [2, 1]]])
     result = ElleListAppend().check(lists, None, time_limit_s=300)
     assert Verdict.INVALID is result.verdict
@@ -166,13 +166,13 @@ def test_plug_ins_judge_runs() -> None:
         ([["append", "x", None]], "op 0 writes nil to 'x'"),
     ],
 )
-def test_what_is_no_transaction_is_told(value: object, message: str) -> None:
+def test_what_is_no_transaction_is_told(value, message):
     with pytest.raises(HistoryError) as raised:
         check_list_append(history(value))  # type: ignore[arg-type]
     assert message in str(raised.value)
 
 
-def test_an_operation_is_a_transaction_by_its_value() -> None:
+def test_an_operation_is_a_transaction_by_its_value():
     renamed = [msgspec.structs.replace(op, f="read") for op in history([["append", "x", 1]])]
     assert check_list_append(History(renamed)).statistics["transactions"] == 1
     with pytest.raises(HistoryError, match="op 0 has the value None"):
@@ -180,19 +180,19 @@ def test_an_operation_is_a_transaction_by_its_value() -> None:
 
 
 @pytest.mark.parametrize("options", [{"consistency_models": ("acid",)}, {"anomalies": ("G7",)}])
-def test_unknown_names_are_told(options: dict[str, tuple[str, ...]]) -> None:
+def test_unknown_names_are_told(options):
     with pytest.raises(UsageError, match="is unknown; choose one of"):
         check_list_append([], **options)  # type: ignore[arg-type]
 
 
-def test_nothing_at_all_is_unknown() -> None:
+def test_nothing_at_all_is_unknown():
     for check in (check_list_append, check_rw_register):
         result = check([])
         assert Verdict.UNKNOWN is result.verdict
         assert {"empty-transaction-graph"} == set(result.anomalies)
 
 
-def test_open_operations_may_have_happened() -> None:
+def test_open_operations_may_have_happened():
     ops = [
         Op(0, 0, 0, OpType.INVOKE, "txn", [["append", "x", 1], ["append", "y", 1]]),
         Op(1, 1, 1, OpType.INVOKE, "txn", [["r", "x", None], ["r", "y", None]]),

@@ -49,7 +49,7 @@ def arrays(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
 
 @settings(deadline=None)
 @given(edges)
-def test_strong_components(pairs: list[tuple[int, int]]) -> None:
+def test_strong_components(pairs):
     label = strong_components(NODES, *arrays(pairs))
     found = {
         frozenset(np.flatnonzero(label == number).tolist())
@@ -63,9 +63,7 @@ def test_strong_components(pairs: list[tuple[int, int]]) -> None:
 
 @settings(deadline=None)
 @given(edges, st.lists(st.integers(0, 5), min_size=NODES, max_size=NODES))
-def test_cyclic_components_whatever_the_guess(
-    pairs: list[tuple[int, int]], guess: list[int]
-) -> None:
+def test_cyclic_components_whatever_the_guess(pairs, guess):
     source, target = arrays(pairs)
     found = cyclic_components(
         np.array(guess, np.int64), source.astype(np.int64), target.astype(np.int64)
@@ -76,9 +74,7 @@ def test_cyclic_components_whatever_the_guess(
 
 @settings(deadline=None)
 @given(edges, st.lists(st.integers(0, 3), min_size=NODES, max_size=NODES))
-def test_settle_proves_that_there_is_no_cycle(
-    pairs: list[tuple[int, int]], guess: list[int]
-) -> None:
+def test_settle_proves_that_there_is_no_cycle(pairs, guess):
     pairs = [(source, target) for source, target in pairs if source != target]
     source, target = arrays(pairs)
     level = np.array(guess, np.int64)
@@ -89,7 +85,7 @@ def test_settle_proves_that_there_is_no_cycle(
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=6))
-def test_slices(lists: list[list[int]]) -> None:
+def test_slices(lists):
     length = np.array([len(item) for item in lists], np.int32)
     start = np.cumsum(length, dtype=np.int64) - length
     pool = np.array(list(itertools.chain(*lists)), np.int32)
@@ -126,7 +122,7 @@ def by_definition(history: list[Transaction]) -> set[tuple[int, int]]:
 
 @settings(deadline=None)
 @given(intervals)
-def test_runs_are_real_time(spans: list[tuple[int, int, bool]]) -> None:
+def test_runs_are_real_time(spans):
     history = placed(spans)
     start, end = runs(
         np.array([txn.call for txn in history]),
@@ -145,9 +141,7 @@ def test_runs_are_real_time(spans: list[tuple[int, int, bool]]) -> None:
 
 @settings(deadline=None)
 @given(intervals)
-def test_gates_and_the_reduction_say_the_same_as_real_time(
-    spans: list[tuple[int, int, bool]],
-) -> None:
+def test_gates_and_the_reduction_say_the_same_as_real_time(spans):
     columns = columns_of(placed(spans), writes_are="append")
     count = len(columns)
     expected = precedence(columns)
@@ -161,9 +155,7 @@ def test_gates_and_the_reduction_say_the_same_as_real_time(
 
 @settings(deadline=None)
 @given(intervals, edges)
-def test_components_take_real_time_into_account(
-    spans: list[tuple[int, int, bool]], pairs: list[tuple[int, int]]
-) -> None:
+def test_components_take_real_time_into_account(spans, pairs):
     columns = columns_of(placed(spans), writes_are="append")
     count = len(columns)
     pairs = [(a, b) for a, b in pairs if a < count and b < count]
@@ -185,9 +177,7 @@ def empty_columns() -> Columns:
 
 @settings(deadline=None)
 @given(sides, sides)
-def test_joints_say_what_the_product_says(
-    sources: list[tuple[int, int]], targets: list[tuple[int, int]]
-) -> None:
+def test_joints_say_what_the_product_says(sources, targets):
     left, right = (
         (np.array([g for g, _ in side], np.int64), np.array([t for _, t in side], np.int32))
         for side in (sorted(sources), sorted(targets))
@@ -220,7 +210,7 @@ def test_joints_say_what_the_product_says(
     assert direct == hops
 
 
-def test_many_readers_of_what_many_replaced_take_few_edges() -> None:
+def test_many_readers_of_what_many_replaced_take_few_edges():
     readers = [Transaction([("r", "x", [])], i, 10_000) for i in range(1000)]
     writers = [Transaction([("append", "x", i)], i, 10_000) for i in range(1000)]
     both = [Transaction([("r", "x", []), ("append", "x", 5000)], 0, 10_000)]

@@ -39,9 +39,7 @@ def skew(path: Path, write: str, read: str, *, ok: str = "") -> History:
 
 
 @pytest.mark.parametrize(("write", "model"), [("append", ListAppend()), ("w", RwRegister())])
-def test_a_read_without_an_answer_needs_no_value(
-    tmp_path: Path, write: str, model: ListAppend | RwRegister
-) -> None:
+def test_a_read_without_an_answer_needs_no_value(tmp_path, write, model):
     told = []
     for read in (" nil", ""):
         history = skew(tmp_path / "h.edn", write, read)
@@ -55,7 +53,7 @@ def test_a_read_without_an_answer_needs_no_value(
 
 @pytest.mark.parametrize("check", [check_list_append, check_rw_register])
 @pytest.mark.parametrize("type_", [OpType.INFO, OpType.FAIL])
-def test_only_a_read_may_do_without_a_value(check: Any, type_: OpType) -> None:
+def test_only_a_read_may_do_without_a_value(check, type_):
     write = "append" if check is check_list_append else "w"
     check([Transaction([["r", "x"], (":r", "y")], 0, 1, type_)])
     for mop in ([write, "x"], ["r"], ["r", "x", None, 1], "rx", [["r"], "x"]):
@@ -64,14 +62,14 @@ def test_only_a_read_may_do_without_a_value(check: Any, type_: OpType) -> None:
 
 
 @pytest.mark.parametrize("check", [check_list_append, check_rw_register])
-def test_an_answered_read_has_a_value(check: Any) -> None:
+def test_an_answered_read_has_a_value(check):
     with pytest.raises(HistoryError, match=r"op 0 holds .*\['r', 'x'\]; it must be \[f, key"):
         check([Transaction([["r", "x"]], 0, 1)])
 
 
 @pytest.mark.parametrize("pair", [(1, True), (1, 1.0), (True, 1), (0, False), ([1], [True])])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_what_only_seems_equal_is_another_element(pair: tuple[Any, Any], swapped: bool) -> None:
+def test_what_only_seems_equal_is_another_element(pair, swapped):
     written, other = pair
     shown = [[written], [other]][:: -1 if swapped else 1]
     history = [Transaction([["append", "x", written]], 0, 1)]
@@ -84,7 +82,7 @@ def test_what_only_seems_equal_is_another_element(pair: tuple[Any, Any], swapped
 
 @pytest.mark.parametrize("said", [{"code": "CONFLICT"}, "conflict", 7, [["w", 1]]])
 @pytest.mark.parametrize("checker", [ElleListAppend(), ElleRwRegister()])
-def test_what_a_failed_transaction_says_is_not_read(checker: Any, said: Any) -> None:
+def test_what_a_failed_transaction_says_is_not_read(checker, said):
     """Clients put an error there. What was invoked counts, so its write can still be read."""
     write, seen = ("append", [1]) if isinstance(checker, ElleListAppend) else ("w", 1)
 

@@ -47,24 +47,24 @@ BOUNDARIES = {
 
 
 @pytest.mark.parametrize("anomaly", BOUNDARIES)
-def test_boundaries(anomaly: str) -> None:
+def test_boundaries(anomaly):
     edge = boundary([anomaly])
 
     assert BOUNDARIES[anomaly] == (" ".join(edge.not_), len(edge.also_not))
 
 
-def test_the_list_of_anomalies_is_complete() -> None:
+def test_the_list_of_anomalies_is_complete():
     upstream = 60  # names in upstream's own table
     assert upstream + 1 == len(ANOMALIES)  # garbage-read is ours
 
 
 @pytest.mark.parametrize("model", EXISTENCE_MODELS)
-def test_existence_refutes_its_model_first(model: str) -> None:
+def test_existence_refutes_its_model_first(model):
     assert (friendly(model),) == boundary([existence_type(model)]).not_
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))
-def test_a_model_falls_exactly_by_what_it_forbids(model: str) -> None:
+def test_a_model_falls_exactly_by_what_it_forbids(model):
     forbidden = forbidden_by([model])
     for anomaly in sorted(ANOMALIES):
         falls = canonical(model) in impossible_models([anomaly])
@@ -86,6 +86,6 @@ IMPLIED = {
 
 
 @pytest.mark.parametrize("anomaly", IMPLIED)
-def test_implications(anomaly: str) -> None:
+def test_implications(anomaly):
     assert set(IMPLIED[anomaly].split()) <= with_implied([anomaly])
     assert "G0" not in with_implied([anomaly]) - {anomaly}

@@ -100,7 +100,7 @@ def types(history: list[Transaction], universe: dict[str, int] | None = None) ->
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_each_has_a_minimal_history_that_yields_exactly_it(name: str) -> None:
+def test_each_has_a_minimal_history_that_yields_exactly_it(name):
     history, universe, model, not_ = CASES[name]
     result = check(history, universe, model)
     found = set(result.anomalies) - {"empty-transaction-graph"}
@@ -113,7 +113,7 @@ def test_each_has_a_minimal_history_that_yields_exactly_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_exactly_the_models_beyond_the_boundary_fall(name: str) -> None:
+def test_exactly_the_models_beyond_the_boundary_fall(name):
     history, universe, _, _ = CASES[name]
     strict, session = check(history, universe), check(history, universe, SERIAL)
     fallen = impossible_models({*strict.anomalies, *session.anomalies})
@@ -138,7 +138,7 @@ BY_EXISTENCE = {
 
 
 @pytest.mark.parametrize("model", BY_EXISTENCE)
-def test_existence_alone_refutes_the_same(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existence_alone_refutes_the_same(model, monkeypatch):
     """In components too large for a search, where no two transactions make a cycle."""
     name, asked = BY_EXISTENCE[model]
     history, universe, _, not_ = CASES[name]
@@ -151,7 +151,7 @@ def test_existence_alone_refutes_the_same(model: str, monkeypatch: pytest.Monkey
     assert existence_type(model) in {existence_type(each) for each in EXISTENCE_MODELS}
 
 
-def test_a_search_without_steps_still_shows_a_cycle() -> None:
+def test_a_search_without_steps_still_shows_a_cycle():
     history, universe, _, _ = CASES["G2"]
     result = check(history, universe, search_steps=0)
 
@@ -202,13 +202,11 @@ def test_a_search_without_steps_still_shows_a_cycle() -> None:
         (timed(("w x 1", 0, 1, 0), ("w x 2", 2, 3, 0), ("r x 1", 4, 5, 0)), {"x": 0}, set()),
     ],
 )  # fmt: skip
-def test_what_is_inferred(
-    history: list[Transaction], universe: dict[str, int], expected: set[str]
-) -> None:
+def test_what_is_inferred(history, universe, expected):
     assert types(history, universe) == expected
 
 
-def test_the_cycle_is_told_in_words() -> None:
+def test_the_cycle_is_told_in_words():
     case = check(*CASES["G-single"][:2]).anomalies["G-single"][0]
 
     assert list(case.text) == [
@@ -224,7 +222,7 @@ def test_the_cycle_is_told_in_words() -> None:
     assert "rwp on y" in case.drawing
 
 
-def test_every_edge_has_a_reason_even_where_values_hold_braces() -> None:
+def test_every_edge_has_a_reason_even_where_values_hold_braces():
     history = [
         Transaction([["insert", "{x}", "{0}"]], 0, 9, OpType.OK, 0),
         Transaction([["rp", "true", {"{x}": "{0}"}], ["r", "{x}", None]], 1, 10, OpType.OK, 1),
@@ -246,16 +244,14 @@ def test_every_edge_has_a_reason_even_where_values_hold_braces() -> None:
         (["w x 0"], {"x": 0}, "0 is written to key x twice, in the universe and by op 0"),
     ],
 )
-def test_writes_that_cannot_be_told_apart_are_unknown(
-    txns: list[str], universe: dict[str, int], text: str
-) -> None:
+def test_writes_that_cannot_be_told_apart_are_unknown(txns, universe, text):
     result = check(at_once(*txns), universe)
 
     assert result.verdict is Verdict.UNKNOWN
     assert text in result.reason
 
 
-def test_too_much_work_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_work_is_unknown(monkeypatch):
     monkeypatch.setattr("checkers.elle.infer.predicate.SELECTIONS_MAX", 3)
     result = check(at_once("i x 1", "i y 1", "rp true {}"), {})
 
@@ -305,7 +301,7 @@ INIT = (
 
 
 @pytest.mark.parametrize("mop", HOSTILE)
-def test_what_is_no_transaction_is_refused_with_its_op(mop: str, tmp_path: Path) -> None:
+def test_what_is_no_transaction_is_refused_with_its_op(mop, tmp_path):
     history = load_edn(_edn(tmp_path, *INIT, *_txn(f"[{mop}]")))
     with pytest.raises(HistoryError, match=r"^op 2\b") as caught:
         check_closed_predicate(history)
@@ -327,9 +323,7 @@ def test_what_is_no_transaction_is_refused_with_its_op(mop: str, tmp_path: Path)
         (_txn("5", 0), "op 0 has the value 5"),
     ],
 )  # fmt: skip
-def test_a_universe_is_declared_once_and_first(
-    lines: tuple[str, ...], text: str, tmp_path: Path
-) -> None:
+def test_a_universe_is_declared_once_and_first(lines, text, tmp_path):
     with pytest.raises(HistoryError) as caught:
         check_closed_predicate(load_edn(_edn(tmp_path, *lines)))
 
@@ -337,14 +331,14 @@ def test_a_universe_is_declared_once_and_first(
 
 
 @pytest.mark.parametrize("colon", ["", ":"])
-def test_keys_are_the_same_in_maps_and_outside(colon: str, tmp_path: Path) -> None:
+def test_keys_are_the_same_in_maps_and_outside(colon, tmp_path):
     value = f"[[:rp [:mod 2 0] {{5 0}}] [:rp {colon or ':'}true {{5 0}}] [:r 5 0]]"
     history = load_edn(_edn(tmp_path, *INIT, *_txn(value)))
 
     assert not set(check_closed_predicate(history).anomalies) - {"empty-transaction-graph"}
 
 
-def test_the_history_model_judges_an_edn_history(tmp_path: Path) -> None:
+def test_the_history_model_judges_an_edn_history(tmp_path):
     skew = "[[:rp [:= 1] {}] [:w 5 2]]", "[[:rp [:= 2] {}] [:insert :y 1]]"
     both = [(f":process {n}, :f :txn, :value {value}", n) for n, value in enumerate(skew)]
     lines = [

@@ -108,13 +108,7 @@ def budget() -> Budget:
     realtime=True,
 )
 @given(spans, data, process, st.booleans(), st.booleans())
-def test_the_shortest_cycle_of_each_kind_is_found(
-    times: list[tuple[int, int]],
-    drawn: list[Edge],
-    sessions: list[tuple[int, int]],
-    gates: bool,
-    realtime: bool,
-) -> None:
+def test_the_shortest_cycle_of_each_kind_is_found(times, drawn, sessions, gates, realtime):
     columns = columns_for(times)
     order = precedence(columns)
     edges = {(a, b, r) for a, b, r in drawn if a != b}
@@ -159,9 +153,7 @@ def _is_real(cycle: Cycle, txns: np.ndarray, edges: set[Edge]) -> None:
 
 @settings(deadline=None, max_examples=examples(200))
 @given(spans, data, st.booleans())
-def test_models_are_refuted_exactly_by_cycles_in_their_subgraphs(
-    times: list[tuple[int, int]], drawn: list[Edge], gates: bool
-) -> None:
+def test_models_are_refuted_exactly_by_cycles_in_their_subgraphs(times, drawn, gates):
     columns = columns_for(times)
     edges = {(a, b, r) for a, b, r in drawn if a != b}
     builder = GraphBuilder(columns)
@@ -192,7 +184,7 @@ def _cyclic(step: set[tuple[int, int]]) -> bool:
     return any(a == b for a, b in reach)
 
 
-def test_a_budget_ends() -> None:
+def test_a_budget_ends():
     part = Budget(10, lambda: False)
     part.spend(10)
     with pytest.raises(TimedOut):
@@ -202,7 +194,7 @@ def test_a_budget_ends() -> None:
         late.spend(1)
 
 
-def test_what_a_part_leaves_stays() -> None:
+def test_what_a_part_leaves_stays():
     whole = Budget(100, lambda: False)
     with whole.part(30) as part:
         part.spend(20)
@@ -212,7 +204,7 @@ def test_what_a_part_leaves_stays() -> None:
     assert whole.steps == 50
 
 
-def test_many_components_are_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_components_are_counted_up_to_a_limit(monkeypatch):
     history = run("snapshot-isolation", 1, transactions=300, keys="abcdefgh")
     all_counted = check_list_append(history, consistency_models=("serializable",))
     monkeypatch.setattr(check_module, "COMPONENTS_COUNTED_MAX", 1)
@@ -222,7 +214,7 @@ def test_many_components_are_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPat
     assert (all_counted.verdict, all_counted.not_) == (few.verdict, few.not_)
 
 
-def test_a_component_too_large_to_search_still_refutes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_too_large_to_search_still_refutes(monkeypatch):
     monkeypatch.setattr(check_module, "MEMBERS_SEARCHED_MAX", 1)
     history = run("snapshot-isolation", 2)
     result = check_list_append(history, consistency_models=("serializable",))
@@ -235,7 +227,7 @@ def test_a_component_too_large_to_search_still_refutes(monkeypatch: pytest.Monke
     assert kept.verdict is Verdict.VALID
 
 
-def test_time_that_is_up_makes_no_verdict_valid() -> None:
+def test_time_that_is_up_makes_no_verdict_valid():
     history = run("read-committed", 2)
     result = check_list_append(history, time_limit_s=0.0)
 
@@ -243,7 +235,7 @@ def test_time_that_is_up_makes_no_verdict_valid() -> None:
     assert "cycle-search-timeout" in result.anomalies
 
 
-def test_upstream_relates_less_and_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upstream_relates_less_and_is_followed(monkeypatch):
     """x: r, then u, then q on top of u, then r again: upstream does not infer u before r."""
     history = [
         Transaction([(f, "x", value) for f, value in mops], 2 * i, 2 * i + 1, process=i)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bench.judging.elle import planted
-from checkers.elle import Transaction, check_list_append
 from checkers.elle import check as check_module
+from checkers.elle import check_list_append
 from checkers.elle.infer import shortcuts
 from checkers.elle.infer.shortcuts import shortened
 from checkers.elle.kinds import Cycle
@@ -47,9 +47,7 @@ CHAIN = runs((0, 0), (1, 1), (2, 2), (3, 3), (4, 4))
         ((REALTIME, REALTIME, RW, WR, RW), (0, 2, 3, 4), (REALTIME, RW, WR, RW)),
     ],
 )
-def test_time_is_taken_at_once(
-    relations: tuple[int, ...], txns: tuple[int, ...], told: tuple[int, ...]
-) -> None:
+def test_time_is_taken_at_once(relations, txns, told):
     cycle = Cycle((0, 1, 2, 3, 4), relations)
     start, end = CHAIN
     if told == (WW, REALTIME):  # time leads back
@@ -60,13 +58,13 @@ def test_time_is_taken_at_once(
     assert found.name == cycle.name
 
 
-def test_a_stretch_that_is_too_long_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stretch_that_is_too_long_stays(monkeypatch):
     monkeypatch.setattr(shortcuts, "STEPS_MAX", 4)
     cycle = Cycle((0, 1, 2, 3, 4), (WW, REALTIME, WW, WR, RW))
     assert shortened(cycle, *CHAIN) == cycle
 
 
-def test_no_way_is_shorter() -> None:
+def test_no_way_is_shorter():
     """Against every way forwards through a stretch."""
     rng = random.Random(4)
     fewer = 0
@@ -94,7 +92,7 @@ def test_no_way_is_shorter() -> None:
     assert fewer > 100
 
 
-def test_a_stale_read_is_told_in_two_steps() -> None:
+def test_a_stale_read_is_told_in_two_steps():
     result = check_list_append(planted(300, "stale", lists=True))
     (case,) = result.anomalies["G-single-item-realtime"]
 
@@ -117,9 +115,7 @@ SKEW = concurrent("r x [], a y 1", "r y [], a x 1", "r x [1], r y [1]")
         (concurrent("a x 1, a y 1", "r x [1], r y []"), "G-single-item"),
     ],
 )
-def test_two_that_contradict_each_other_are_seen_in_any_component(
-    history: list[Transaction], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_that_contradict_each_other_are_seen_in_any_component(history, name, monkeypatch):
     monkeypatch.setattr(check_module, "MEMBERS_SEARCHED_MAX", 1)
     result = check_list_append(history)
 
@@ -131,7 +127,7 @@ def test_two_that_contradict_each_other_are_seen_in_any_component(
                 assert outcome(history, case, "list-append") == "verified"
 
 
-def test_time_closes_no_pair_where_nobody_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_closes_no_pair_where_nobody_asks_for_it(monkeypatch):
     late = [
         replace(txn, call=txn.call + 99, end=(txn.end or 0) + 99, process=txn.process + 9)
         for txn in planted(50, "stale", lists=True)
@@ -148,9 +144,7 @@ def test_time_closes_no_pair_where_nobody_asks_for_it(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", ["list", "register"])
-def test_nothing_is_refuted_that_a_search_does_not_refute(
-    level: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_refuted_that_a_search_does_not_refute(level, kind, monkeypatch):
     options = {"wfr_keys": True, "linearizable_keys": True} if kind == "register" else {}
     for seed in range(10):
         history = run(level, seed)
@@ -172,9 +166,7 @@ def test_nothing_is_refuted_that_a_search_does_not_refute(
 
 @pytest.mark.parametrize("first", [(WW, RW), (RW, WW)])
 @pytest.mark.parametrize("second", [(WW, RW), (RW, WW)])
-def test_of_several_relations_each_way_all_pairs_are_seen(
-    first: tuple[int, ...], second: tuple[int, ...]
-) -> None:
+def test_of_several_relations_each_way_all_pairs_are_seen(first, second):
     component = Component(
         txns=np.arange(2, dtype=np.int32),
         count=2,
@@ -188,7 +180,7 @@ def test_of_several_relations_each_way_all_pairs_are_seen(
     assert sorted(found["G-single-item"].relations) == [WW, RW]
 
 
-def test_what_a_pair_shows_is_not_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_pair_shows_is_not_said_to_be_unknown(monkeypatch):
     history = concurrent("a x 1, a y 2", "a x 2, a y 1", "r x [1 2], r y [1 2]")
     monkeypatch.setattr(check_module, "MEMBERS_SEARCHED_MAX", 1)
     result = check_list_append(history, consistency_models=("read-uncommitted",))

@@ -30,7 +30,7 @@ HISTORIES = int(os.environ.get("HARNESS_ELLE_HISTORIES", "20"))
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_no_level_is_blamed_for_what_it_keeps(level: str) -> None:
+def test_no_level_is_blamed_for_what_it_keeps(level):
     kept, _ = LEVELS[level]
     for seed in SEEDS:
         history = run(level, seed, lost_answers=0.05 * (seed % 2))
@@ -39,7 +39,7 @@ def test_no_level_is_blamed_for_what_it_keeps(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_many_shapes_of_histories(level: str) -> None:
+def test_many_shapes_of_histories(level):
     """`HARNESS_ELLE_HISTORIES` a level, of other sizes each; a thousand each were once tried."""
     kept, _ = LEVELS[level]
     for seed in range(HISTORIES):
@@ -61,7 +61,7 @@ def test_many_shapes_of_histories(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", [level for level in LEVELS if LEVELS[level][1]])
-def test_every_level_is_found_out(level: str) -> None:
+def test_every_level_is_found_out(level):
     _, broken = LEVELS[level]
     assert broken is not None
     verdicts = [
@@ -71,7 +71,7 @@ def test_every_level_is_found_out(level: str) -> None:
     assert verdicts.count(Verdict.INVALID) >= len(SEEDS) // 2
 
 
-def test_snapshot_isolation_shows_write_skew_and_nothing_worse() -> None:
+def test_snapshot_isolation_shows_write_skew_and_nothing_worse():
     kinds: set[str] = set()
     for seed in SEEDS:
         kinds |= set(check_list_append(run("snapshot-isolation", seed)).anomalies)
@@ -79,7 +79,7 @@ def test_snapshot_isolation_shows_write_skew_and_nothing_worse() -> None:
     assert {"G2-item", "G2-item-realtime"} == kinds
 
 
-def test_lost_updates_are_the_mark_of_a_store_without_first_committer_wins() -> None:
+def test_lost_updates_are_the_mark_of_a_store_without_first_committer_wins():
     results = [check_list_append(run("no-first-committer", seed)) for seed in SEEDS]
 
     assert any("lost-update" in result.anomalies for result in results)
@@ -92,14 +92,14 @@ def test_lost_updates_are_the_mark_of_a_store_without_first_committer_wins() -> 
      {"linearizable_keys": True, "wfr_keys": True, "sequential_keys": True}],
     ids=str,
 )  # fmt: skip
-def test_registers_of_a_strict_store_are_never_blamed(options: dict[str, bool]) -> None:
+def test_registers_of_a_strict_store_are_never_blamed(options):
     for seed in SEEDS:
         history = as_registers(run("strict-serializable", seed, lost_answers=0.05 * (seed % 2)))
         result = check_rw_register(history, **options, unknown_writes=bool(seed % 3))
         assert (result.verdict, dict(result.anomalies)) == (Verdict.VALID, {}), seed
 
 
-def test_registers_of_weaker_stores_are_found_out() -> None:
+def test_registers_of_weaker_stores_are_found_out():
     for level in ("serializable", "snapshot-isolation", "read-committed"):
         results = [
             check_rw_register(as_registers(run(level, seed)), linearizable_keys=True)

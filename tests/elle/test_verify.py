@@ -56,7 +56,7 @@ BEYOND = {"register/garbage-read", "register/G-single-item, by commit order"}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_every_case_of_a_minimal_history_verifies(name: str) -> None:
+def test_every_case_of_a_minimal_history_verifies(name):
     kind, options, history = CASES[name]
     found = {outcome(history, case, KINDS[kind], options) for case in cases_of(name)}
 
@@ -66,7 +66,7 @@ def test_every_case_of_a_minimal_history_verifies(name: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_that_is_found_in_random_histories_is_refused(level: str, kind: str) -> None:
+def test_nothing_that_is_found_in_random_histories_is_refused(level, kind):
     options: dict[str, Any] = {}
     if kind == "register":
         options = {"wfr_keys": True, "linearizable_keys": True, "sequential_keys": True}
@@ -79,7 +79,7 @@ def test_nothing_that_is_found_in_random_histories_is_refused(level: str, kind: 
                     assert outcome(history, case, KINDS[kind], options) == "verified", case.text
 
 
-def test_a_version_order_that_only_a_contradicting_read_shows_is_left_open() -> None:
+def test_a_version_order_that_only_a_contradicting_read_shows_is_left_open():
     """The longest read of x has no 2, another one has: whether 2 comes last is not simply read."""
     history = concurrent(
         "a x 1, a y 2", "a x 2, a y 1", "a x 3", "r x [1 3]", "r x [2]", "r y [1 2]", "a x 4"
@@ -105,7 +105,7 @@ def _all(history: list[Transaction]) -> list[Case]:
     return [case for cases in check_list_append(history).anomalies.values() for case in cases]
 
 
-def test_two_longest_reads_that_differ_do_not_prove_one_cycle_together() -> None:
+def test_two_longest_reads_that_differ_do_not_prove_one_cycle_together():
     """Each order of x alone is as good as the other; both at once are a contradiction by itself."""
     history = concurrent("a x 1", "a x 2", "r x [1 2]", "r x [2 1]")
     steps = (
@@ -181,7 +181,7 @@ def _altered_others(case: Case, ops: range) -> Iterator[tuple[str, Case]]:
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - BEYOND))
-def test_altered_cases_are_refused(name: str) -> None:
+def test_altered_cases_are_refused(name):
     kind, options, history = CASES[name]
     for case in cases_of(name):
         alter = _altered_cycles if case.steps else _altered_others
@@ -191,7 +191,7 @@ def test_altered_cases_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - BEYOND))
-def test_without_the_promise_nothing_is_derived_from_it(name: str) -> None:
+def test_without_the_promise_nothing_is_derived_from_it(name):
     """Every promise that a history of registers is checked with is needed."""
     kind, options, history = CASES[name]
     if kind == "register" and any(options.get(flag) for flag in OPTIONS):
@@ -311,7 +311,7 @@ NEARLY = {
 
 
 @pytest.mark.parametrize("name", NEARLY)
-def test_what_is_nearly_a_cycle_is_refused(name: str) -> None:
+def test_what_is_nearly_a_cycle_is_refused(name):
     history, kind, options, type_, text, holds = NEARLY[name]
     case = cycle(type_, text)
 
@@ -345,7 +345,7 @@ def test_what_is_nearly_a_cycle_is_refused(name: str) -> None:
         ("G-single", "rw ww", False),
     ],
 )
-def test_what_the_names_of_cycles_mean(name: str, kinds: str, holds: bool) -> None:
+def test_what_the_names_of_cycles_mean(name, kinds, holds):
     assert fits(name, kinds.split(), OF_DATA) is holds
 
 
@@ -398,14 +398,14 @@ SINGLE = {
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_what_only_resembles_an_anomaly_is_refused(name: str) -> None:
+def test_what_only_resembles_an_anomaly_is_refused(name):
     text, type_, operations, details = SINGLE[name]
     case = Case(type_, (), operations, details)
 
     assert outcome(concurrent(*text.split("|")), case, "list-append") == "refused"
 
 
-def test_versions_in_one_order_are_not_cyclic() -> None:
+def test_versions_in_one_order_are_not_cyclic():
     details = {"key": "x", "values": ["1", "2"], "sources": ["initial-state", "sequential-keys"]}
     for values in (["1", "2"], ["2", "1"]):
         case = Case("cyclic-versions", (), (0, 1), {**details, "values": values})
@@ -413,7 +413,7 @@ def test_versions_in_one_order_are_not_cyclic() -> None:
         assert outcome(history, case, "rw-register", {"sequential_keys": True}) == "refused"
 
 
-def test_what_only_leads_to_cyclic_versions_is_none_of_them() -> None:
+def test_what_only_leads_to_cyclic_versions_is_none_of_them():
     history = sequence("w x 9", "w x 1", "w x 2", "r x 1", "w x 8", processes="00000")
     told = {}
     for other in ("2", "8", "9"):
@@ -423,7 +423,7 @@ def test_what_only_leads_to_cyclic_versions_is_none_of_them() -> None:
     assert told == {"2": "verified", "8": "refused", "9": "refused"}
 
 
-def test_things_that_print_alike_are_not_the_same() -> None:
+def test_things_that_print_alike_are_not_the_same():
     read = Transaction([["r", "x", ["1"]]], 0, 10)
     wrote = Transaction([["append", "x", 1]], 1, 11, OpType.FAIL, 1)
     case = Case("G1a", (), (0, 1), {"key": "x", "value": "1"})
@@ -452,7 +452,7 @@ def recorded(history: list[Transaction]) -> History:
 SOUND = placed(("a x 1", 0, 9), ("r y []", 1, 2), ("r x []", 3, 4))
 
 
-def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
     """Completions seem to come at once, so that overlapping transactions seem ordered."""
     history = recorded(SOUND)
     plugin = ElleListAppend().check(history, None, time_limit_s=300)
@@ -476,7 +476,7 @@ def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch: pytest.MonkeyPa
     assert drawn is None
 
 
-def test_what_nobody_can_derive_again_keeps_its_verdict_and_says_so() -> None:
+def test_what_nobody_can_derive_again_keeps_its_verdict_and_says_so():
     """The verifier's means are few; that it cannot follow refutes nothing."""
     history = recorded(CASES["list/G0"][2])
     result = check_list_append(history)
@@ -498,7 +498,7 @@ def test_what_nobody_can_derive_again_keeps_its_verdict_and_says_so() -> None:
     assert proof["text"] == "1 of 2 cases verified"
 
 
-def test_what_verifies_may_not_stand_for_the_weakest_model() -> None:
+def test_what_verifies_may_not_stand_for_the_weakest_model():
     """A true case against a strong model does not stand for what was told of a weaker one."""
     history = recorded(CASES["list/G2-item"][2])
     result = check_list_append(history)
@@ -513,7 +513,7 @@ def test_what_verifies_may_not_stand_for_the_weakest_model() -> None:
     assert "only the check does" in proof["text"]
 
 
-def test_verdicts_carry_their_certificate() -> None:
+def test_verdicts_carry_their_certificate():
     history = recorded(CASES["list/lost-update"][2])
     plugin = ElleListAppend().check(history, None, time_limit_s=300)
     model, _ = ListAppend().prepare(history, ModelSettings()).check(time_limit_s=300, draw=False)
@@ -525,7 +525,7 @@ def test_verdicts_carry_their_certificate() -> None:
 
 
 @pytest.mark.parametrize("flag", ["linearizable_keys", "sequential_keys", "wfr_keys"])
-def test_the_verifier_is_told_what_is_promised(flag: str) -> None:
+def test_the_verifier_is_told_what_is_promised(flag):
     history = {
         "linearizable_keys": sequence("w x 1", "w x 2", "r x 1"),
         "sequential_keys": sequence("w x 1", "w x 2", "r x 1", processes="000"),
@@ -539,7 +539,7 @@ def test_the_verifier_is_told_what_is_promised(flag: str) -> None:
     assert result.details["proof"]["not_verified"] == {}
 
 
-def test_a_history_of_runs_is_read_as_recorded() -> None:
+def test_a_history_of_runs_is_read_as_recorded():
     history = recorded(concurrent("a x 1", "fail:a x 2", "info:a x 3"))
     found = list(transactions(history))
 

@@ -48,7 +48,7 @@ def found(history: list[Transaction], universe: dict[str, int]) -> Iterator[Case
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_every_case_of_a_minimal_history_verifies(name: str) -> None:
+def test_every_case_of_a_minimal_history_verifies(name):
     history, universe, _, _ = CASES[name]
     told = [(case.type, outcome(history, universe, case)) for case in found(history, universe)]
 
@@ -77,7 +77,7 @@ SINGLE = {
 
 
 @pytest.mark.parametrize("name", sorted(SINGLE))
-def test_every_anomaly_that_is_no_cycle_verifies(name: str) -> None:
+def test_every_anomaly_that_is_no_cycle_verifies(name):
     history, universe = SINGLE[name]
     told = [(case.type, outcome(history, universe, case)) for case in found(history, universe)]
 
@@ -86,7 +86,7 @@ def test_every_anomaly_that_is_no_cycle_verifies(name: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_nothing_that_is_found_in_stores_is_refused(level: str) -> None:
+def test_nothing_that_is_found_in_stores_is_refused(level):
     for seed in range(25):
         universe, history = run(
             level, seed, keys="uvwxyzab"[: 3 + seed % 6], once=seed % 2 == 0, lost_answers=0.1
@@ -95,7 +95,7 @@ def test_nothing_that_is_found_in_stores_is_refused(level: str) -> None:
             assert outcome(history, universe, case) == "verified", (seed, case.text)
 
 
-def test_nothing_that_is_found_in_invented_histories_is_refused() -> None:
+def test_nothing_that_is_found_in_invented_histories_is_refused():
     """And what has no certificate is a read of something dirty, of which there were two kinds."""
     told: dict[str, int] = {}
     for seed in range(500):
@@ -140,7 +140,7 @@ def altered(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 @pytest.mark.parametrize("name", sorted(CASES) + sorted(SINGLE))
-def test_altered_cases_are_refused(name: str) -> None:
+def test_altered_cases_are_refused(name):
     history, universe = CASES[name][:2] if name in CASES else SINGLE[name]
     for case in found(history, universe):
         for what, other in altered(case):
@@ -317,7 +317,7 @@ BEGINS_EMPTY = ("wrp of what matches", "rw of nil", "rw of nil, of two")
 @pytest.mark.parametrize(
     ("wanted", "name"), [(wanted, name) for wanted, cases in NEARLY.items() for name in cases]
 )
-def test_what_only_resembles_a_case_is_refused(wanted: str, name: str) -> None:
+def test_what_only_resembles_a_case_is_refused(wanted, name):
     history, case = NEARLY[wanted][name]
     universe = {} if name in BEGINS_EMPTY else {"x": 1, "y": 1}
 
@@ -342,16 +342,16 @@ def test_what_only_resembles_a_case_is_refused(wanted: str, name: str) -> None:
         ("G1c", "ww wr", False),
     ],
 )
-def test_what_the_names_of_cycles_mean(name: str, kinds: str, holds: bool) -> None:
+def test_what_the_names_of_cycles_mean(name, kinds, holds):
     assert fits(name, kinds.split(), verify_predicates.OF_DATA) is holds
 
 
-def test_a_value_given_twice_proves_nothing() -> None:
+def test_a_value_given_twice_proves_nothing():
     history = at_once("r x 2; w x 2", "w x 2")
     assert outcome(history, {"x": 1}, single("future-read", "x", 0)) == "refused"
 
 
-def test_the_existence_of_a_cycle_alone_is_beyond_these_means() -> None:
+def test_the_existence_of_a_cycle_alone_is_beyond_these_means():
     assert outcome([], {}, Case("PL-3-cycle-exists", (), ())) == "beyond"
 
 
@@ -374,7 +374,7 @@ def judged(tmp_path: Path, text: str = PHANTOM) -> CheckResult:
     return prepared.check(time_limit_s=60.0, draw=False)[0]
 
 
-def test_a_verdict_carries_its_certificate(tmp_path: Path) -> None:
+def test_a_verdict_carries_its_certificate(tmp_path):
     result = judged(tmp_path)
 
     assert result.verdict is Verdict.INVALID
@@ -382,16 +382,14 @@ def test_a_verdict_carries_its_certificate(tmp_path: Path) -> None:
     assert result.details["proof"]["verified"] == ["G2"]
 
 
-def test_a_history_that_declares_no_universe_has_a_certificate(tmp_path: Path) -> None:
+def test_a_history_that_declares_no_universe_has_a_certificate(tmp_path):
     result = judged(tmp_path, "\n".join(PHANTOM.strip().splitlines()[2:]))
 
     assert result.verdict is Verdict.INVALID
     assert result.details["proof"]["verified"] == ["G2"]
 
 
-def test_a_check_broken_on_purpose_gives_no_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_broken_on_purpose_gives_no_verdict(tmp_path, monkeypatch):
     """The inference takes every predicate for one that matches nothing of what was written."""
     genuine = Predicate.matches
     monkeypatch.setattr(

@@ -1,9 +1,6 @@
 """Version orders of registers against what follows from the definitions, pair by pair."""
 
-import random
-
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +59,7 @@ def closure(pairs: set[tuple[int, int]]) -> set[tuple[int, int]]:
 
 @settings(deadline=None)
 @given(history)
-def test_zones_tell_the_keys_in_trouble(drawn: list) -> None:
+def test_zones_tell_the_keys_in_trouble(drawn):
     of = accesses(drawn)
     pairs = complete(of)
     expected = {int(of.key_of(np.array([v]))[0]) for v, w in pairs if (w, v) in pairs}
@@ -72,7 +69,7 @@ def test_zones_tell_the_keys_in_trouble(drawn: list) -> None:
 
 @settings(deadline=None)
 @given(history)
-def test_the_nearest_successors_imply_all_others(drawn: list) -> None:
+def test_the_nearest_successors_imply_all_others(drawn):
     of = accesses(drawn)
     time = realtime_of(of)
     usable = ~np.isin(of.key_of(np.arange(of.count)), contradicting_keys(of, time))
@@ -86,7 +83,7 @@ def test_the_nearest_successors_imply_all_others(drawn: list) -> None:
 
 @settings(deadline=None)
 @given(history, st.randoms(use_true_random=False))
-def test_nearest_written_successors_imply_all_written_ones(drawn: list, rng: random.Random) -> None:
+def test_nearest_written_successors_imply_all_written_ones(drawn, rng):
     of = accesses(drawn)
     time = realtime_of(of)
     usable = ~np.isin(of.key_of(np.arange(of.count)), contradicting_keys(of, time))
@@ -129,7 +126,7 @@ def walked(of: Accesses) -> set[tuple[int, int]]:
 
 @settings(deadline=None)
 @given(history)
-def test_walked_pairs_go_around_transactions_on_the_key(drawn: list) -> None:
+def test_walked_pairs_go_around_transactions_on_the_key(drawn):
     of = accesses(drawn)
     pairs = walked_pairs(of, np.arange(len(of.columns.keys), dtype=np.int32))
     assert pairs is not None
@@ -139,14 +136,14 @@ def test_walked_pairs_go_around_transactions_on_the_key(drawn: list) -> None:
     assert expected <= complete(of)
 
 
-def test_a_limit_on_walking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_on_walking(monkeypatch):
     monkeypatch.setattr("checkers.elle.search.walk.WALK_STEPS_MAX", 3)
     of = accesses([(i, 0, True, [(True, "x", 0)]) for i in range(9)])
 
     assert walked_pairs(of, np.zeros(1, np.int32)) is None
 
 
-def test_walking_keeps_to_the_time() -> None:
+def test_walking_keeps_to_the_time():
     of = accesses([(i, 0, True, [(True, "x", 0)]) for i in range(9)])
 
     assert walked_pairs(of, np.zeros(1, np.int32)) is not None

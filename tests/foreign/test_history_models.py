@@ -23,8 +23,13 @@ def judge(model, lines):
 WROTE_1 = [("0!", "write", 1), ("0+", "write", 1)]
 
 
+def done(f, value, *answer, end="+", by=0):
+    """A call and its end, which repeats the value where no answer is given."""
+    return [(f"{by}!", f, value), (f"{by}{end}", f, *(answer or [value]))]
+
+
 def read(value, process=1):
-    return [(f"{process}!", "read", None), (f"{process}+", "read", value)]
+    return done("read", None, value, by=process)
 
 
 def table(
@@ -73,16 +78,8 @@ CASES = [
     ("cas-register", [("0!", "cas", [1, 2]), ("0+", "cas", [0, 3]), *read(3)], VALID),
     ("cas-register", [("0!", "write", 1), ("0+", "write", None), *read(1)], VALID),
     ("cas-register", [("0!", "write", 1), ("0?", "write", 4), *read(4)], INVALID),
-    (
-        "cas-register",
-        [("0!", "write", {"value": 1}), ("0+", "write", {"value": 4}), *read({"value": 1})],
-        VALID,
-    ),
-    (
-        "queue",
-        [("0!", "enqueue", 1), ("0+", "enqueue", 4), ("0!", "dequeue", None), ("0+", "dequeue", 4)],
-        VALID,
-    ),
+    ("cas-register", [*done("write", {"value": 1}, {"value": 4}), *read({"value": 1})], VALID),
+    ("queue", [*done("enqueue", 1, 4), *done("dequeue", None, 4)], VALID),
     ("etcd-cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(1)], VALID),
     ("etcd-cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(4)], INVALID),
     ("cas-register", [("0!", "read", None), ("0?", "read", None), *read(0)], VALID),
@@ -96,46 +93,25 @@ CASES = [
     ("etcd-cas-register", [*WROTE_1, ("0!", "cas", [3, 2]), ("0-", "cas", [3, 2])], VALID),
     (
         "etcd-cas-register",
-        [*WROTE_1, ("0!", "cas", [1, 2]), ("0-", "cas", None, "timed-out"), *read(2)],
+        [*WROTE_1, *done("cas", [1, 2], None, "timed-out", end="-"), *read(2)],
         VALID,
     ),
     ("etcd-cas-register", [("0!", "read", None), ("0-", "read", None, "timed-out")], UNKNOWN),
     ("etcd-cas-register", [("0!", "cas", [3, 2]), ("0-", "cas", [3, 2])], VALID),
-    (
-        "multi-register",
-        [("0!", "txn", [["read", "x", None]]), ("0+", "txn", [["read", "x", 0]])],
-        VALID,
-    ),
-    (
-        "multi-register",
-        [("0!", "txn", []), ("0+", "txn", [["write", "x", 1], ["read", "x", 0]])],
-        INVALID,
-    ),
+    ("multi-register", done("txn", [["read", "x", None]], [["read", "x", 0]]), VALID),
+    ("multi-register", done("txn", [], [["write", "x", 1], ["read", "x", 0]]), INVALID),
     ("multi-register", [("0!", "txn", [["write", "x", 1]]), ("0-", "txn", None)], VALID),
-    (
-        "multi-register",
-        [("0!", "txn", []), ("0+", "txn", [["write", "x", 1], ["read", "y", None]])],
-        UNKNOWN,
-    ),
+    ("multi-register", done("txn", [], [["write", "x", 1], ["read", "y", None]]), UNKNOWN),
     ("kv-string", [("0!", "put", ["a", "x"]), ("0+", "put", ["a", "x"])], UNKNOWN),
-    (
-        "kv-string",  # a key that nobody read is fine where another was
-        [
-            *[("0!", "put", ["a", "x"]), ("0+", "put", ["a", "x"])],
-            *[("0!", "get", ["b", None]), ("0+", "get", ["b", ""])],
-        ],
-        VALID,
-    ),
+    # a key that nobody read is fine where another was
+    ("kv-string", [*done("put", ["a", "x"]), *done("get", ["b", None], ["b", ""])], VALID),
     ("kv-string", [("0!", "get", ["a", None]), ("0+", "get", ["a", ""])], VALID),
     (
         "kv-string",
         [
-            ("0!", "append", ["a", "x"]),
-            ("0?", "append", ["a", "x"]),
-            ("1!", "get", ["a", None]),
-            ("1+", "get", ["a", "x"]),
-            ("1!", "get", ["a", None]),
-            ("1+", "get", ["a", ""]),
+            *done("append", ["a", "x"], end="?"),
+            *done("get", ["a", None], ["a", "x"], by=1),
+            *done("get", ["a", None], ["a", ""], by=1),
         ],
         INVALID,
     ),
@@ -175,13 +151,14 @@ CASES = [
         ],
         VALID,
     ),
+    # an aborted read
     (
         "list-append",
         [
-            *[("0!", "txn", [["append", "x", 1]]), ("0-", "txn", [["append", "x", 1]])],
-            *[("1!", "txn", [["r", "x", None]]), ("1+", "txn", [["r", "x", [1]]])],
+            *done("txn", [["append", "x", 1]], end="-"),
+            *done("txn", [["r", "x", None]], [["r", "x", [1]]], by=1),
         ],
-        INVALID,  # an aborted read
+        INVALID,
     ),
 ]
 

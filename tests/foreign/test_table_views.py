@@ -75,7 +75,7 @@ ALL_KINDS = ("name", "tenants", "id", "window")
 
 @pytest.mark.usefixtures("short_windows")
 @pytest.mark.parametrize("name", ["catalog", "catalog, ids given twice"])
-def test_a_view_is_linearizable_whenever_the_whole_is(name: str) -> None:
+def test_a_view_is_linearizable_whenever_the_whole_is(name):
     valid = refuted = 0
     kinds: Counter[str] = Counter()
     for seed in range(350):
@@ -135,7 +135,7 @@ def assert_blurring_changes_nothing(view: Projection[Any, Any, Any], rng: random
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_windows")
-def test_what_a_view_leaves_out_around_a_core_cannot_matter() -> None:
+def test_what_a_view_leaves_out_around_a_core_cannot_matter():
     illegal: Counter[str] = Counter()
     for seed in range(350):
         rng = random.Random(seed)
@@ -195,15 +195,13 @@ ALTER = done(2, "alter", 4, 5, "b", ident=7, version=2, payload=6)
         (done(3, "create", 6, 7, "c", result="nf"), "name 'c'"),
     ],
 )
-def test_each_lie_is_seen_in_a_view(late: Operation[Any, Any], view: str) -> None:
+def test_each_lie_is_seen_in_a_view(late, view):
     operations = [CREATE, RENAME, ALTER, late]
     names = refuting(operations)
     assert view in names
 
 
-def test_what_is_called_when_a_window_ends_may_come_before_what_returns_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_called_when_a_window_ends_may_come_before_what_returns_then(monkeypatch):
     monkeypatch.setattr(tables, "STRIDE", 1)
     operations = [
         done(0, "create", 0, 1, "a", ident=7, version=1, payload=5),
@@ -218,7 +216,7 @@ def test_what_is_called_when_a_window_ends_may_come_before_what_returns_then(
         assert check_operations(view.model, view.operations).result is Result.OK, view.name
 
 
-def test_a_list_between_two_sights_must_show_the_id() -> None:
+def test_a_list_between_two_sights_must_show_the_id():
     hidden = done(3, "list", 6, 7, "", listing=())
     later = done(4, "get", 8, 9, "b", ident=7, version=2, seen=6)
     # The name alone does not see it: by an unknown outcome the table may have left and come back.
@@ -237,7 +235,7 @@ def test_a_list_between_two_sights_must_show_the_id() -> None:
     assert (len(proof.core), proof.part) == (3, "id 7")  # what was before, the list, what was after
 
 
-def test_any_table_can_be_the_one_whose_id_is_not_said() -> None:
+def test_any_table_can_be_the_one_whose_id_is_not_said():
     operations = [
         Operation(0, Said("put", "x", 0), 0, True, 1, 0),
         Operation(0, Said("see", None, 0), 2, True, 3, 1),
@@ -247,7 +245,7 @@ def test_any_table_can_be_the_one_whose_id_is_not_said() -> None:
     assert not decided(CatalogName(), operations[1:], {1})
 
 
-def test_an_id_that_no_create_gave_is_nobodys() -> None:
+def test_an_id_that_no_create_gave_is_nobodys():
     # Two renames whose answers were lost: all that the views of names know is that something came.
     moves: Ops = [
         Operation(number, Rename("a", name), 2, UNKNOWN, None, number)
@@ -269,7 +267,7 @@ def test_an_id_that_no_create_gave_is_nobodys() -> None:
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("b", "a"), ("a", "b")])
-def test_a_list_names_each_table_once_and_in_order(names: tuple[str, str]) -> None:
+def test_a_list_names_each_table_once_and_in_order(names):
     operations = [CREATE, done(1, "create", 2, 3, "b", ident=8, version=1)]
     listing = tuple((name, 7 if name == "a" else 8) for name in names)
     operations.append(done(2, "list", 4, 5, "", listing=listing))
@@ -283,7 +281,7 @@ def test_a_list_names_each_table_once_and_in_order(names: tuple[str, str]) -> No
 
 
 @pytest.mark.parametrize("shown", [2, 1])
-def test_a_name_may_be_empty(shown: int) -> None:
+def test_a_name_may_be_empty(shown):
     operations = [
         done(0, "create", 0, 1, "a", ident=7, version=1, payload=5),
         done(1, "ren", 2, 3, "a", to="", ident=7),
@@ -295,7 +293,7 @@ def test_a_name_may_be_empty(shown: int) -> None:
     assert {"name ''", "name 'a'"} <= names
 
 
-def test_an_id_with_two_lives_has_no_view() -> None:
+def test_an_id_with_two_lives_has_no_view():
     again = [
         CREATE,
         done(1, "drop", 2, 3, "a", ident=7),
@@ -307,7 +305,7 @@ def test_an_id_with_two_lives_has_no_view() -> None:
     assert names == ["name 'a'", "tenants of name 'a'"]
 
 
-def test_an_id_that_came_to_a_name_twice_is_no_tenant() -> None:
+def test_an_id_that_came_to_a_name_twice_is_no_tenant():
     there_and_back = [
         CREATE,
         done(1, "ren", 2, 3, "a", to="b", ident=7),
@@ -321,7 +319,7 @@ def test_an_id_that_came_to_a_name_twice_is_no_tenant() -> None:
 
 
 @pytest.mark.usefixtures("short_windows")
-def test_what_is_open_when_a_window_begins_may_have_happened_before() -> None:
+def test_what_is_open_when_a_window_begins_may_have_happened_before():
     operations = [
         done(0, "create", 0, 20, "a", ident=7, version=1, payload=5),
         done(1, "alter", 2, 4, "a", ident=7, version=2, payload=6),
@@ -335,7 +333,7 @@ def test_what_is_open_when_a_window_begins_may_have_happened_before() -> None:
 
 
 @pytest.mark.usefixtures("short_windows")
-def test_what_leaves_within_a_window_is_not_seen_there_afterwards() -> None:
+def test_what_leaves_within_a_window_is_not_seen_there_afterwards():
     operations = [
         done(0, "create", 0, 1, "a", ident=7, version=1, payload=5),
         done(1, "get", 2, 3, "a", ident=7, version=1, seen=5),
@@ -350,7 +348,7 @@ def test_what_leaves_within_a_window_is_not_seen_there_afterwards() -> None:
 @pytest.mark.parametrize(
     ("total", "clients"), [(300, 4), (1000, 8), pytest.param(5000, 8, marks=pytest.mark.nightly)]
 )
-def test_cores_of_long_histories_are_small_and_proven(total: int, clients: int) -> None:
+def test_cores_of_long_histories_are_small_and_proven(total, clients):
     sizes = []
     for seed in range({300: 12, 1000: 6, 5000: 2}[total]):
         rng = random.Random(seed)

@@ -11,12 +11,6 @@ from tests.generator.simulate import perfect, quick
 
 
 def test_any_takes_the_soonest():
-    generator = any_of(Draft("late", time_ns=30), Draft("early", time_ns=10))
-
-    assert short(quick(generator)) == [(10, 0, "early", None), (30, 1, "late", None)]
-
-
-def test_any_of_many_is_in_order_of_time():
     drafts = [Draft("a", time_ns=time_ns) for time_ns in (40, 90, 10, 70, 20, 80, 30, 60, 50)]
 
     assert times(quick(any_of(*drafts))) == list(range(10, 100, 10))
@@ -28,8 +22,9 @@ def test_any_ends_when_all_have():
     assert any_of(None, None) is NOTHING
 
 
-def test_any_draws_ties_fairly():
-    counts = Counter(names(quick(limit(3000, any_of(*(forever(f) for f in "abc"))))))
+@pytest.mark.parametrize("choose", [any_of, mix])  # among ties, and among all
+def test_choices_are_fair(choose):
+    counts = Counter(names(quick(limit(3000, choose(*(forever(f) for f in "abc"))))))
 
     assert all(900 < counts[f] < 1100 for f in "abc")
 
@@ -44,17 +39,11 @@ def test_any_goes_on_where_one_is_pending():
     assert names(ops).index("b") in {0, 6}
 
 
-def test_any_tells_everyone():
-    ops = perfect(any_of(UntilOk(forever("a"), "a"), limit(50, forever("b"))), concurrency=1)
+@pytest.mark.parametrize("choose", [any_of, mix])
+def test_everyone_is_told(choose):
+    ops = perfect(choose(UntilOk(forever("a"), "a"), limit(50, forever("b"))), concurrency=1)
 
-    assert names(ops).count("a") == 1
-    assert names(ops).count("b") == 50
-
-
-def test_mix_is_uniform():
-    counts = Counter(names(quick(limit(3000, mix(*(forever(f) for f in "abc"))))))
-
-    assert all(900 < counts[f] < 1100 for f in "abc")
+    assert Counter(names(ops)) == {"a": 1, "b": 50}
 
 
 def test_mix_loses_members_and_then_ends():
@@ -83,13 +72,6 @@ def test_a_pending_member_does_not_hold_up_the_mixture():
     # Both threads are always at work: two operations every 10 ns.
     assert [n // 2 * 10 for n in range(40)] == times(ops)
     assert 10 <= names(ops).count("second") <= 20
-
-
-def test_mix_tells_its_members():
-    ops = perfect(mix(UntilOk(forever("a"), "a"), limit(30, forever("b"))), concurrency=1)
-
-    assert names(ops).count("a") == 1
-    assert names(ops).count("b") == 30
 
 
 def test_weighted_follows_its_weights():

@@ -1,5 +1,7 @@
 """Combinators over threads."""
 
+from functools import partial
+
 import pytest
 
 from harness.errors import UsageError
@@ -27,26 +29,6 @@ def test_reserve_gives_each_group_its_threads():
     assert [names(ops).count(f) for f in "abc"] == [20, 40, 40]
 
 
-def test_reserve_nests_inside_a_restriction():
-    ops = quick(limit(20, reserve(2, None, reserve(1, forever("a"), forever("b")))), concurrency=4)
-
-    assert {(2, "a"), (3, "b")} == {(op.process, op.f) for op in ops}
-
-
-def test_reserve_goes_on_where_one_group_is_done():
-    generator = reserve(1, numbered("a", 2), 1, numbered("b", 5), None)
-    ops = perfect(generator)
-
-    assert [names(ops).count(f) for f in "ab"] == [2, 5]
-
-
-def test_reserve_tells_a_group_of_its_own_events_only():
-    generator = reserve(1, UntilOk(forever("a")), limit(4, forever("b")))
-    ops = perfect(generator)
-
-    assert [names(ops).count(f) for f in "ab"] == [1, 4]
-
-
 def test_reserve_needs_enough_threads():
     with pytest.raises(UsageError, match="reserve wants 3 threads and has 2"):
         quick(reserve(1, forever("a"), 2, forever("b"), None))
@@ -69,19 +51,47 @@ def test_reserve_of_nothing_is_its_default():
     assert names(quick(reserve(Draft("a")))) == ["a"]
 
 
-def test_each_thread_runs_a_copy_on_every_thread():
-    ops = perfect(each_thread(numbered("a", 2)))
-
-    assert [(op.time, op.process, op.value) for op in ops] == [
-        (0, 0, 0),
-        (0, 1, 0),
-        (10, 0, 1),
-        (10, 1, 1),
-    ]
+def counts(ops):
+    return [names(ops).count(f) for f in "ab"]
 
 
-def test_each_thread_favours_none():
-    assert processes(quick(limit(6, each_thread(forever("a"))), concurrency=3)) == [0, 1, 2] * 2
+def starts(ops):
+    return [(op.time, op.f) for op in ops]
+
+
+def places(ops):
+    return [(op.time, op.process, op.value) for op in ops]
+
+
+three = partial(perfect, concurrency=3)
+
+
+@pytest.mark.parametrize(
+    ("play", "generator", "read", "expected"),
+    [
+        # A group goes on where another is done, and hears of its own events only.
+        (perfect, reserve(1, numbered("a", 2), 1, numbered("b", 5), None), counts, [2, 5]),
+        (perfect, reserve(1, UntilOk(forever("a")), limit(4, forever("b"))), counts, [1, 4]),
+        # Groups nest inside a restriction.
+        (partial(quick, concurrency=4),
+         limit(6, reserve(2, None, reserve(1, forever("a"), forever("b")))),
+         lambda ops: {(op.process, op.f) for op in ops}, {(2, "a"), (3, "b")}),
+        # Each thread has a copy, favours none and goes on after a crash.
+        (perfect, each_thread(numbered("a", 2)),
+         places, [(0, 0, 0), (0, 1, 0), (10, 0, 1), (10, 1, 1)]),
+        (partial(quick, concurrency=3), limit(6, each_thread(forever("a"))),
+         processes, [0, 1, 2] * 2),
+        (partial(perfect_info, concurrency=1), each_thread(numbered("a", 2)),
+         places, [(0, 0, 0), (10, 1, 1)]),
+        # Synchronizing waits for all threads, and phases do not interleave.
+        (three, [Draft("a"), delay(3 / 1e9, numbered("b", 2)), synchronize(Draft("c"))],
+         starts, [(0, "a"), (0, "b"), (3, "b"), (13, "c")]),
+        (three, phases(numbered("a", 2), numbered("b", 1), numbered("c", 3)),
+         starts, [(0, "a"), (0, "a"), (10, "b"), (20, "c"), (20, "c"), (20, "c")]),
+    ],
+)  # fmt: skip
+def test_operations_and_their_threads(play, generator, read, expected):
+    assert read(play(generator)) == expected
 
 
 def test_each_thread_takes_the_soonest_when_none_is_due():
@@ -103,30 +113,3 @@ def test_each_thread_sees_one_thread_and_its_events():
     assert {(0,), (1,)} == set(seen)
     # Every client's first ok ends that client's copy alone.
     assert len(perfect(each_thread(UntilOk(forever("a"))))) == 2
-
-
-def test_each_thread_goes_on_after_a_crash():
-    ops = perfect_info(each_thread(numbered("a", 2)), concurrency=1)
-
-    assert [(op.process, op.value) for op in ops] == [(0, 0), (1, 1)]
-
-
-def test_synchronize_waits_for_all_threads():
-    ops = perfect(
-        [Draft("a"), delay(3 / 1e9, numbered("b", 2)), synchronize(Draft("c"))], concurrency=3
-    )
-
-    assert [(op.time, op.f) for op in ops] == [(0, "a"), (0, "b"), (3, "b"), (13, "c")]
-
-
-def test_phases_do_not_interleave():
-    ops = perfect(phases(numbered("a", 2), numbered("b", 1), numbered("c", 3)), concurrency=3)
-
-    assert [(op.time, op.f) for op in ops] == [
-        (0, "a"),
-        (0, "a"),
-        (10, "b"),
-        (20, "c"),
-        (20, "c"),
-        (20, "c"),
-    ]

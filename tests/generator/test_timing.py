@@ -1,5 +1,6 @@
 """Rates, spacing, windows, schedules."""
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -25,17 +26,52 @@ from tests.generator.simulate import perfect, perfect_history, perfect_info, qui
 NS = 1 / S
 
 
-def test_time_limit_counts_from_the_first_operation():
-    generator = [Draft("before", time_ns=100), time_limit(30 * NS, delay(10 * NS, forever("a")))]
-
-    assert times(quick(generator)) == [100, 100, 110, 120]
+def op(at_ns, process, f):
+    return ScheduledOp(at_ns, process, f, at_ns)
 
 
-def test_time_limit_ends_a_generator_that_would_wait():
-    generator = time_limit(15 * NS, [Draft("a"), Draft("b", time_ns=15), Draft("c")])
+def places(ops):
+    return [(op.time, op.process, op.f) for op in ops]
 
-    assert names(perfect(generator)) == ["a"]
-    assert time_limit(0, forever("a")) is NOTHING
+
+alone, crashing = partial(perfect, concurrency=1), partial(perfect_info, concurrency=1)
+
+
+@pytest.mark.parametrize(
+    ("play", "generator", "read", "expected"),
+    [
+        # A time limit counts from the first operation, and ends a generator that would wait.
+        (quick, [Draft("b", time_ns=100), time_limit(30 * NS, delay(10 * NS, forever("a")))],
+         times, [100, 100, 110, 120]),
+        (perfect, time_limit(15 * NS, [Draft("a"), Draft("b", time_ns=15), Draft("c")]),
+         names, ["a"]),
+        # A delay spaces exactly, and does not hurry after it was late.
+        (perfect, limit(4, delay(30 * NS, forever("a"))), times, [0, 30, 60, 90]),
+        (alone, limit(5, delay(3 * NS, forever("a"))), times, [0, 10, 20, 30, 40]),
+        # A sleep keeps one thread idle, is not in the history, and does not retire its process.
+        (perfect, [sleep(50 * NS), limit(4, forever("a"))],
+         places, [(0, 1, "a"), (10, 1, "a"), (20, 1, "a"), (30, 1, "a")]),
+        (perfect_history, [sleep(50 * NS), synchronize(Draft("a"))], times, [50, 60]),
+        (crashing, [sleep(5 * NS), synchronize(Draft("a"))], places, [(5, 0, "a")]),
+        # Scheduled operations happen at their times on their threads, soonest first.
+        (partial(perfect, concurrency=3),
+         timed_ops([op(30, 1, "b"), op(5, 0, "a"), op(30, 2, "c"), op(90, 4, "d")]),
+         short, [(5, 0, "a", 5), (30, 1, "b", 30), (30, 2, "c", 30), (90, 1, "d", 90)]),
+        (partial(quick, concurrency=8), timed_ops([op(90 - 10 * n, n, "a") for n in range(8)]),
+         times, list(range(20, 100, 10))),
+        # A late thread holds up no other.
+        (perfect, timed_ops([op(0, 0, "a"), op(1, 0, "b"), op(2, 0, "c"), op(3, 1, "d")]),
+         places, [(0, 0, "a"), (3, 1, "d"), (10, 0, "b"), (20, 0, "c")]),
+        # After a crash they go on under the new process.
+        (perfect_info, timed_ops([op(0, 5, "a"), op(50, 5, "b")]),
+         places, [(0, 1, "a"), (50, 3, "b")]),
+        # They count from when they are asked for, and an offset.
+        (quick, [Draft("b", time_ns=100), timed_ops([op(5, 0, "a")], offset_ns=20)],
+         times, [100, 125]),
+    ],
+)  # fmt: skip
+def test_operations_and_their_times(play, generator, read, expected):
+    assert read(play(generator)) == expected
 
 
 def test_time_limit_ends_what_is_pending_for_ever():
@@ -46,16 +82,7 @@ def test_time_limit_ends_what_is_pending_for_ever():
         return sim.Outcome(OpType.OK, 1000)
 
     assert names(sim.invocations(sim.simulate(generator, slow))) == ["a"]
-
-
-def test_delay_spaces_exactly():
-    assert times(perfect(limit(4, delay(30 * NS, forever("a"))))) == [0, 30, 60, 90]
-
-
-def test_delay_does_not_hurry_after_it_was_late():
-    ops = perfect(limit(5, delay(3 * NS, forever("a"))), concurrency=1)
-
-    assert times(ops) == [0, 10, 20, 30, 40]
+    assert time_limit(0, forever("a")) is NOTHING
 
 
 def test_stagger_spaces_at_random_up_to_twice_its_interval():
@@ -93,68 +120,6 @@ def test_what_goes_together_is_not_spaced_and_the_rate_stays():
 
     assert all(gap <= 1 for number, gap in enumerate(gaps, start=1) if number % 4)
     assert 900 < at[-1] / (len(at) - 1) < 1100
-
-
-def test_sleep_keeps_one_thread_idle_and_is_not_in_the_history():
-    generator = [sleep(50 * NS), limit(4, forever("a"))]
-
-    assert [(op.time, op.process) for op in perfect(generator)] == [
-        (0, 1),
-        (10, 1),
-        (20, 1),
-        (30, 1),
-    ]
-    assert times(perfect_history([sleep(50 * NS), synchronize(Draft("a"))]))[:1] == [50]
-
-
-def test_a_sleeper_is_not_retired():
-    ops = perfect_info([sleep(5 * NS), synchronize(Draft("a"))], concurrency=1)
-
-    assert short(ops) == [(5, 0, "a", None)]
-
-
-def op(at_ns, process, f):
-    return ScheduledOp(at_ns, process, f, at_ns)
-
-
-def test_timed_ops_happen_at_their_times_on_their_threads():
-    schedule = [op(30, 1, "b"), op(5, 0, "a"), op(30, 2, "c"), op(90, 4, "d")]
-
-    assert short(perfect(timed_ops(schedule), concurrency=3)) == [
-        (5, 0, "a", 5),
-        (30, 1, "b", 30),
-        (30, 2, "c", 30),
-        (90, 1, "d", 90),
-    ]
-
-
-def test_timed_ops_take_the_soonest_of_all_threads():
-    schedule = [op(90 - 10 * n, n, "a") for n in range(8)]
-
-    assert times(quick(timed_ops(schedule), concurrency=8)) == list(range(20, 100, 10))
-
-
-def test_a_late_thread_holds_up_no_other():
-    schedule = [op(0, 0, "a"), op(1, 0, "b"), op(2, 0, "c"), op(3, 1, "d")]
-
-    assert [(o.time, o.process, o.f) for o in perfect(timed_ops(schedule))] == [
-        (0, 0, "a"),
-        (3, 1, "d"),
-        (10, 0, "b"),
-        (20, 0, "c"),
-    ]
-
-
-def test_timed_ops_go_on_after_a_crash_under_the_new_process():
-    schedule = [op(0, 5, "a"), op(50, 5, "b")]
-
-    assert short(perfect_info(timed_ops(schedule))) == [(0, 1, "a", 0), (50, 3, "b", 50)]
-
-
-def test_timed_ops_count_from_when_they_are_asked_and_an_offset():
-    generator = [Draft("before", time_ns=100), timed_ops([op(5, 0, "a")], offset_ns=20)]
-
-    assert times(quick(generator)) == [100, 125]
 
 
 def test_timed_ops_for_threads_of_others_are_an_error():

@@ -107,7 +107,7 @@ def test_the_bound_of_a_failover_is_that_of_the_settings():
 
 
 @on(deploy)
-async def test_without_any_metastore_all_fails_and_nothing_is_unknown(hms: Deployed):
+async def test_without_any_metastore_all_fails_and_nothing_is_unknown(hms):
     client = hms.new_client(connect_rounds=2)
     for node in ("hms1", "hms2"):
         await hms.cluster.kill(node)
@@ -146,7 +146,7 @@ def test_the_refusal_of_a_copy_is_believed_with_hive_25144():
 
 
 @on(deploy)
-async def test_an_operation_ends_within_its_deadline(hms: Deployed):
+async def test_an_operation_ends_within_its_deadline(hms):
     client = hms.new_client()
     await hms.ok(client, "create", "db1.x")
     await hms.cluster.pause("db", lease_s=60)
@@ -187,7 +187,7 @@ def test_selection_is_as_the_profile_has_it_and_as_asked():
 
 
 @on(deploy)
-async def test_what_is_not_in_the_vocabulary_is_a_usage_error(hms: Deployed):
+async def test_what_is_not_in_the_vocabulary_is_a_usage_error(hms):
     client = hms.new_client()
     for request in (Request("fly", {}), Request("create", {"name": "x"})):
         with pytest.raises(UsageError):

@@ -135,7 +135,7 @@ def test_sequential_and_random_go_by_the_new_list():
 
 
 @on(deploy, spare_metastores=2)
-async def test_the_last_one_stays_and_what_is_asked_twice_is_done_once(hms: Deployed):
+async def test_the_last_one_stays_and_what_is_asked_twice_is_done_once(hms):
     assert await remove(hms, "db", "hms1", "hms3", "hms2") == "remove-metastore: hms1"
     assert await remove(hms, "hms1", "hms2") is None
     assert await add(hms, "hms2", "db") is None
@@ -144,7 +144,7 @@ async def test_the_last_one_stays_and_what_is_asked_twice_is_done_once(hms: Depl
 
 
 @on(deploy, spare_metastores=1)
-async def test_all_that_asks_for_metastores_asks_those_that_are_listed(hms: Deployed):
+async def test_all_that_asks_for_metastores_asks_those_that_are_listed(hms):
     async def seen():
         shown = await hms.system.snapshot()
         candidates = (await hms.system.groups())["metastore"].candidates
@@ -166,7 +166,7 @@ async def test_all_that_asks_for_metastores_asks_those_that_are_listed(hms: Depl
 
 
 @on(deploy, spare_metastores=1)
-async def test_a_kill_takes_nobody_off_the_list_and_puts_nobody_on_it(hms: Deployed):
+async def test_a_kill_takes_nobody_off_the_list_and_puts_nobody_on_it(hms):
     await add(hms, "hms3")
     await remove(hms, "hms2")
     for node in ("hms2", "hms3"):
@@ -179,7 +179,7 @@ async def test_a_kill_takes_nobody_off_the_list_and_puts_nobody_on_it(hms: Deplo
 
 
 @on(deploy, spare_metastores=1)
-async def test_who_is_down_or_does_not_reach_the_database_is_not_added(hms: Deployed):
+async def test_who_is_down_or_does_not_reach_the_database_is_not_added(hms):
     await hms.cluster.kill("hms3")
     assert await add(hms, "hms3") is None
     await hms.cluster.start("hms3")
@@ -191,7 +191,7 @@ async def test_who_is_down_or_does_not_reach_the_database_is_not_added(hms: Depl
 
 
 @on(deploy, spare_metastores=1)
-async def test_who_is_down_while_it_is_removed_is_off_the_list_all_the_same(hms: Deployed):
+async def test_who_is_down_while_it_is_removed_is_off_the_list_all_the_same(hms):
     await hms.cluster.kill("hms1")
     assert await remove(hms, "hms1") == "remove-metastore: hms1"
     assert listed(hms) == ["hms2"]
@@ -201,7 +201,7 @@ async def test_who_is_down_while_it_is_removed_is_off_the_list_all_the_same(hms:
 
 
 @on(deploy, spare_metastores=1)
-async def test_answers_under_way_are_lost_and_sent_again(hms: Deployed):
+async def test_answers_under_way_are_lost_and_sent_again(hms):
     client = hms.new_client()
     await hms.ok(client, "create", "db1.x")
     await hms.cluster.pause("db", lease_s=60)

@@ -58,7 +58,7 @@ def test_every_operation_works(profile):
 
 
 @on(deploy)
-async def test_the_other_calls(hms: Deployed):
+async def test_the_other_calls(hms):
     table = MetaTable("db1", "t", COLUMNS, {NONCE: "n"})
     await hms.at("hms1", api.CreateTable(table))
     assert await hms.at("hms2", api.GetAllTables("db1")) == ["t"]
@@ -83,7 +83,7 @@ async def test_the_other_calls(hms: Deployed):
 
 
 @on(deploy)
-async def test_a_request_that_comes_twice_is_told_what_it_was_told_first(hms: Deployed):
+async def test_a_request_that_comes_twice_is_told_what_it_was_told_first(hms):
     table = MetaTable("db1", "t", COLUMNS, {NONCE: "n"})
     for _ in range(2):
         await hms.at("hms1", api.CreateTable(table, "r1"))
@@ -149,7 +149,7 @@ def test_races_end_as_measured(profile):
 
 
 @on(deploy)
-async def test_killing_or_pausing_one_metastore_costs_a_failover(hms: Deployed):
+async def test_killing_or_pausing_one_metastore_costs_a_failover(hms):
     client = hms.new_client()
     await hms.ok(client, "create", "db1.x")
     assert client._address.node == "hms1"
@@ -168,7 +168,7 @@ async def test_killing_or_pausing_one_metastore_costs_a_failover(hms: Deployed):
 
 
 @on(deploy)
-async def test_a_metastore_that_stops_within_a_transaction_stops_nobody_for_long(hms: Deployed):
+async def test_a_metastore_that_stops_within_a_transaction_stops_nobody_for_long(hms):
     """Whoever is paused may hold the lock of the sequence, which the database takes from it."""
     client = hms.new_client()
     for number in range(40):
@@ -185,7 +185,7 @@ async def test_a_metastore_that_stops_within_a_transaction_stops_nobody_for_long
 
 
 @on(deploy)
-async def test_the_database_lost_within_a_transaction_leaves_nothing_half_done(hms: Deployed):
+async def test_the_database_lost_within_a_transaction_leaves_nothing_half_done(hms):
     client = hms.new_client()
     for number in range(25):
         pending = asyncio.ensure_future(hms.do(client, "create", f"db1.t{number}", nonce="n"))

@@ -56,7 +56,7 @@ def test_the_database_is_real_wherever_programs_run(environment, monkeypatch):
 
 
 @on(deploy, token_store="zookeeper")
-async def test_zookeeper_belongs_to_the_core_and_must_answer(hms: Deployed):
+async def test_zookeeper_belongs_to_the_core_and_must_answer(hms):
     groups = await hms.system.groups()
     assert groups["metastore"].candidates == ("hms1", "hms2", "db", "zk1")
     assert groups["zookeeper"].candidates == ("zk1",)
@@ -129,7 +129,7 @@ def test_every_nemesis_of_the_target_can_be_planned(nemesis):
 
 
 @on(deploy)
-async def test_metastores_are_named_whoever_changes_the_database_meanwhile(hms: Deployed):
+async def test_metastores_are_named_whoever_changes_the_database_meanwhile(hms):
     assert (await hms.system.snapshot())["metastores"] == {"hms1": [], "hms2": []}
     dump, numbers = hms.system._dump, itertools.count()
 
@@ -141,7 +141,7 @@ async def test_metastores_are_named_whoever_changes_the_database_meanwhile(hms: 
 
 
 @on(deploy)
-async def test_the_database_leads_and_a_core_is_it_with_any_metastore(hms: Deployed):
+async def test_the_database_leads_and_a_core_is_it_with_any_metastore(hms):
     groups = await hms.system.groups()
     service = groups["metastore"]
     assert service.leader == groups["database"].leader == "db"

@@ -10,7 +10,7 @@ from targets import checked_file
 from targets.kudu.consensus import log as wal
 from tests.async_tests import on
 from tests.faults.test_runs import run
-from tests.kudu.deploy import Deployed, deploy
+from tests.kudu.deploy import deploy
 from tests.support.waiting import until
 
 ROT = "disk one bitrot=20% every 3s for 1500ms"
@@ -19,9 +19,7 @@ SEED = 13  # of which one bit is in an entry that can be read all the same
 
 @pytest.mark.parametrize("node", ["m1", "t1"])
 @on(deploy, flags="master_snapshot_every=3,tablet_snapshot_every=1")
-async def test_a_flipped_bit_in_any_file_ends_the_node_and_nothing_else_does(
-    deployed: Deployed, node
-):
+async def test_a_flipped_bit_in_any_file_ends_the_node_and_nothing_else_does(deployed, node):
     client = deployed.new_client()
     await deployed.ok(client, "create", name="t")
     await deployed.until_done(client, "is-create-done", "t")

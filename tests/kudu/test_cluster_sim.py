@@ -74,7 +74,7 @@ def test_under_other_seeds(seed):
 
 
 @on(deploy)
-async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(cluster: Deployed):
+async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(cluster):
     client = cluster.new_client()
     table = await cluster.ok(client, "create", name="t")
     for round_ in range(3):
@@ -91,7 +91,7 @@ async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(clus
 
 
 @on(deploy)
-async def test_everything_restarted_at_once_comes_back(cluster: Deployed):
+async def test_everything_restarted_at_once_comes_back(cluster):
     nodes = list(cluster.session.cluster.nodes)
     client = cluster.new_client()
     table = await cluster.ok(client, "create", name="t")
@@ -111,7 +111,7 @@ async def test_everything_restarted_at_once_comes_back(cluster: Deployed):
 
 
 @on(deploy)
-async def test_a_killed_tablet_server_catches_up_with_alters_and_deletes(cluster: Deployed):
+async def test_a_killed_tablet_server_catches_up_with_alters_and_deletes(cluster):
     client = cluster.new_client()
     await cluster.ok(client, "create", name="t")
     await cluster.ok(client, "create", name="gone")
@@ -125,7 +125,7 @@ async def test_a_killed_tablet_server_catches_up_with_alters_and_deletes(cluster
 
 
 @on(deploy)
-async def test_a_partitioned_leader_does_not_answer_reads(cluster: Deployed):
+async def test_a_partitioned_leader_does_not_answer_reads(cluster):
     client, late = cluster.new_client(), cluster.new_client()
     await cluster.ok(client, "create", name="t")
     await cluster.ok(late, "get", name="t")  # now it remembers the leader
@@ -144,7 +144,7 @@ async def test_a_partitioned_leader_does_not_answer_reads(cluster: Deployed):
 
 
 @on(deploy, bugs=("NO-LEASE",))
-async def test_switch_no_lease_shows_to_clients_that_remember_the_old_leader(cluster: Deployed):
+async def test_switch_no_lease_shows_to_clients_that_remember_the_old_leader(cluster):
     """The control of the test above: the same steps, and the deposed leader answers."""
     client, late = cluster.new_client(), cluster.new_client()
     await cluster.ok(client, "create", name="t")

@@ -62,7 +62,7 @@ async def _get(cluster: Deployed, allowed_ms: int, timeout_s: float = 3.0):
 
 
 @on(deploy)
-async def test_any_master_answers(cluster: Deployed):
+async def test_any_master_answers(cluster):
     made = await cluster.ok(cluster.new_client(), "create", name="t")
     answers = [await _get(cluster, 2000) for _ in range(12)]
     assert {answer.type for answer in answers} == {OpType.OK}
@@ -88,9 +88,7 @@ async def _left_alone(cluster: Deployed) -> str:
 
 
 @on(deploy)
-async def test_a_follower_that_is_cut_off_answers_as_long_as_its_state_is_new_enough(
-    cluster: Deployed,
-):
+async def test_a_follower_that_is_cut_off_answers_as_long_as_its_state_is_new_enough(cluster):
     alone = await _left_alone(cluster)
     await asyncio.sleep(5.0)
     old = await _get(cluster, 60_000)
@@ -101,7 +99,7 @@ async def test_a_follower_that_is_cut_off_answers_as_long_as_its_state_is_new_en
 
 
 @on(deploy)
-async def test_a_clock_that_runs_slow_makes_no_answer_look_newer_than_it_is(cluster: Deployed):
+async def test_a_clock_that_runs_slow_makes_no_answer_look_newer_than_it_is(cluster):
     alone = await _left_alone(cluster)
     await cluster.session.cluster.skew(alone, offset_ns=0, drift_ppm=-DRIFT_PPM_MAX)
     await asyncio.sleep(5.0)

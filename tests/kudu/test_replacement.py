@@ -75,7 +75,7 @@ async def works(cluster: Deployed, client, name: str) -> None:
 
 
 @on(deploy, spare_masters=1)
-async def test_a_new_machine_under_the_old_name_does_the_work_of_a_lost_master(cluster: Deployed):
+async def test_a_new_machine_under_the_old_name_does_the_work_of_a_lost_master(cluster):
     old = cluster.new_client()
     await works(cluster, old, "before")
     await lose(cluster)
@@ -91,7 +91,7 @@ async def test_a_new_machine_under_the_old_name_does_the_work_of_a_lost_master(c
 
 
 @on(deploy, **ONCE)
-async def test_processes_that_resolved_a_name_must_restart(cluster: Deployed):
+async def test_processes_that_resolved_a_name_must_restart(cluster):
     old = cluster.new_client()
     await cluster.ok(old, "list")
     await lose(cluster)
@@ -114,7 +114,7 @@ async def test_processes_that_resolved_a_name_must_restart(cluster: Deployed):
     flags="heartbeat_names_masters=false",
     more={"told_spares": False, "changed_masters": "m2,m3,m4"},
 )
-async def test_without_an_alias_nodes_that_know_flags_only_must_restart(cluster: Deployed):
+async def test_without_an_alias_nodes_that_know_flags_only_must_restart(cluster):
     await lose(cluster)
     await members(cluster, "add-master", SPARE, "m2", "m3", SPARE)
     await lead(cluster, SPARE)
@@ -127,7 +127,7 @@ async def test_without_an_alias_nodes_that_know_flags_only_must_restart(cluster:
 
 
 @on(deploy)
-async def test_pages_are_where_a_name_leads(cluster: Deployed):
+async def test_pages_are_where_a_name_leads(cluster):
     await cluster.session.cluster.alias("m1", "m2")
     listed = (await get(cluster.env, "m3", "/masters.json"))["masters"]
     assert {m["address"]: m["page"] for m in listed}["m1:7051"] == "http://m2:8051"
@@ -202,7 +202,7 @@ def kinds(events: list[ClusterEvent]) -> list[str]:
 
 
 @on(deploy, spare_masters=1)
-async def test_a_master_with_an_old_list_follows_what_it_has_stored_and_says_so(cluster: Deployed):
+async def test_a_master_with_an_old_list_follows_what_it_has_stored_and_says_so(cluster):
     assert kinds(await _killed_in_the_middle(cluster)) == ["node-exited", "masters-differ"]
     await cluster.until_converged()
     pages = [await get(cluster.env, name, "/masters.json") for name in ("m1", "m2", "m3", "m4")]
@@ -216,14 +216,14 @@ async def test_a_master_with_an_old_list_follows_what_it_has_stored_and_says_so(
 
 
 @on(deploy, spare_masters=1, bugs=("STORED-LIST",))
-async def test_with_the_switch_it_exits(cluster: Deployed):
+async def test_with_the_switch_it_exits(cluster):
     events = await _killed_in_the_middle(cluster)
     assert kinds(events) == ["node-exited", "masters-differ", "node-exited"]
     assert any(LISTS_DIFFER in line for line in events[-1].data["log"])
 
 
 @on(deploy, spare_masters=1, bugs=("STORED-LIST",))
-async def test_who_is_to_join_must_be_the_only_one_that_is_missing(cluster: Deployed):
+async def test_who_is_to_join_must_be_the_only_one_that_is_missing(cluster):
     world = cluster.session.cluster
     leader = await cluster.leader()
     other = next(name for name in ("m2", "m3") if name != leader)
@@ -236,13 +236,13 @@ async def test_who_is_to_join_must_be_the_only_one_that_is_missing(cluster: Depl
 
 
 @on(deploy, spare_masters=1, profile="modern")
-async def test_in_a_profile_whoever_restarts_it_keeps_its_list(cluster: Deployed):
+async def test_in_a_profile_whoever_restarts_it_keeps_its_list(cluster):
     assert kinds(await _killed_in_the_middle(cluster)) == ["node-exited"]
     await cluster.until_converged()
 
 
 @on(deploy, profile="modern", more={"changed_masters": "m1"})
-async def test_but_not_against_an_operator_who_writes_another_list(cluster: Deployed):
+async def test_but_not_against_an_operator_who_writes_another_list(cluster):
     world = cluster.session.cluster
     await world.kill("m2")
     await world.start("m2", "changed")

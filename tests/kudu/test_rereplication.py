@@ -75,7 +75,7 @@ async def with_table(cluster: Deployed, partitions: int) -> Any:
 
 
 @on(deploy, tservers=5, flags=SOON)
-async def test_replicas_of_a_server_that_never_returns_are_made_elsewhere(cluster: Deployed):
+async def test_replicas_of_a_server_that_never_returns_are_made_elsewhere(cluster):
     client, world = cluster.new_client(), cluster.session.cluster
     for name in ("t", "u", "v"):
         await cluster.ok(client, "create", name=name, partitions=2)
@@ -101,7 +101,7 @@ async def test_replicas_of_a_server_that_never_returns_are_made_elsewhere(cluste
 
 
 @on(deploy, flags=SOON)
-async def test_nothing_is_added_where_no_server_is_left_for_it(cluster: Deployed):
+async def test_nothing_is_added_where_no_server_is_left_for_it(cluster):
     await with_table(cluster, 4)
     world = cluster.session.cluster
     before = await of_leader(cluster)
@@ -117,7 +117,7 @@ async def test_nothing_is_added_where_no_server_is_left_for_it(cluster: Deployed
 
 @pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON)
-async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster: Deployed):
+async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster):
     """t1 goes and comes back, then two others go: what it had is copied over what it kept."""
     client, world = await with_table(cluster, 6), cluster.session.cluster
     first = await uuid_of(cluster, "t1")
@@ -144,7 +144,7 @@ async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster: D
 
 
 @on(deploy, tservers=5, flags=SOON)
-async def test_replicas_follow_a_new_number(cluster: Deployed):
+async def test_replicas_follow_a_new_number(cluster):
     client = await with_table(cluster, 2)
     identifier = m.TableIdentifier(table_name="t")
     for number, replicas in enumerate((5, 3, 1, 3)):
@@ -162,7 +162,7 @@ async def test_replicas_follow_a_new_number(cluster: Deployed):
 
 
 @on(deploy, tservers=4, flags=SOON)
-async def test_a_server_in_maintenance_is_not_missed(cluster: Deployed):
+async def test_a_server_in_maintenance_is_not_missed(cluster):
     client, world = await with_table(cluster, 4), cluster.session.cluster
     uuid = await uuid_of(cluster, "t1")
     enter = m.ChangeTServerStateRequest(uuid, m.TServerStateChange.ENTER_MAINTENANCE_MODE)
@@ -186,7 +186,7 @@ async def test_a_server_in_maintenance_is_not_missed(cluster: Deployed):
 
 
 @on(deploy, flags=SOON)
-async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster: Deployed):
+async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster):
     await with_table(cluster, 1)
     world = cluster.session.cluster
     (old,) = await members(cluster)
@@ -204,7 +204,7 @@ async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster: D
 
 @pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON + ",tablet_snapshot_every=4")
-async def test_rows_move_with_their_replicas(cluster: Deployed):
+async def test_rows_move_with_their_replicas(cluster):
     """Every server goes once: no replica of the end is one of the beginning."""
     client, world = cluster.new_client(), cluster.session.cluster
     await cluster.ok(client, "create", name="t", columns=["a"], partitions=2)
@@ -233,7 +233,7 @@ async def test_rows_move_with_their_replicas(cluster: Deployed):
 
 
 @on(deploy, tservers=5, flags=SOON + ",raft_prepare_replacement_before_eviction=false")
-async def test_the_old_scheme_replaces_replicas_as_well(cluster: Deployed):
+async def test_the_old_scheme_replaces_replicas_as_well(cluster):
     await with_table(cluster, 4)
     world = cluster.session.cluster
     lost = await uuid_of(cluster, "t1")
@@ -245,7 +245,7 @@ async def test_the_old_scheme_replaces_replicas_as_well(cluster: Deployed):
 
 
 @on(deploy, tservers=4, flags=SOON)
-async def test_a_replica_moves_only_where_none_is_on_its_way(cluster: Deployed):
+async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
     """Two on their way out of four servers could never both be replaced."""
     client, world = await with_table(cluster, 1), cluster.session.cluster
     (found,) = (await of_leader(cluster))["tablets"]
@@ -264,7 +264,7 @@ async def test_a_replica_moves_only_where_none_is_on_its_way(cluster: Deployed):
 
 
 @on(deploy, tservers=4)
-async def test_replicas_that_are_to_be_replaced_move_away_a_leader_too(cluster: Deployed):
+async def test_replicas_that_are_to_be_replaced_move_away_a_leader_too(cluster):
     """As `kudu tablet change_config move_replica` asks for it, while nothing has failed."""
     await with_table(cluster, 1)
     rpc = RpcClient(cluster.env)

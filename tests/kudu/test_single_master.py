@@ -4,11 +4,11 @@ import pytest
 
 from harness.ops import OpType
 from tests.async_tests import on
-from tests.kudu.deploy import Deployed, deploy
+from tests.kudu.deploy import deploy
 
 
 @on(deploy, masters=1)
-async def test_tablets_are_led_by_others_and_servers_restart_without_a_master(cluster: Deployed):
+async def test_tablets_are_led_by_others_and_servers_restart_without_a_master(cluster):
     client, world = cluster.new_client(), cluster.session.cluster
     await cluster.ok(client, "create", name="t", partitions=3)
     await cluster.until_done(client, "is-create-done", "t")

@@ -8,7 +8,7 @@ from tests.sim.toy import run
 
 
 @on(run)
-async def test_set_before_the_wait_needs_no_wait(session) -> None:
+async def test_set_before_the_wait_needs_no_wait(session):
     wakeup = Wakeup()
     wakeup.set()
     assert await wakeup.wait(5)
@@ -16,7 +16,7 @@ async def test_set_before_the_wait_needs_no_wait(session) -> None:
 
 
 @on(run)
-async def test_set_during_the_wait_ends_it(session) -> None:
+async def test_set_during_the_wait_ends_it(session):
     wakeup = Wakeup()
     asyncio.get_running_loop().call_later(2, wakeup.set)
     assert await wakeup.wait(5)
@@ -24,7 +24,7 @@ async def test_set_during_the_wait_ends_it(session) -> None:
 
 
 @on(run)
-async def test_the_time_passes_and_a_clear_takes_a_set_back(session) -> None:
+async def test_the_time_passes_and_a_clear_takes_a_set_back(session):
     wakeup = Wakeup()
     wakeup.set()
     wakeup.clear()
@@ -33,7 +33,7 @@ async def test_the_time_passes_and_a_clear_takes_a_set_back(session) -> None:
 
 
 @on(run)
-async def test_a_cancelled_wait_leaves_room_for_the_next(session) -> None:
+async def test_a_cancelled_wait_leaves_room_for_the_next(session):
     wakeup = Wakeup()
     first = asyncio.create_task(wakeup.wait(5))
     await asyncio.sleep(1)

@@ -58,7 +58,7 @@ def invoke(value: Any, answers: list[Any], *, timeout_s: float = 2.0) -> tuple[C
     return run(main())
 
 
-def test_appends_are_one_alter_with_all_columns_in_order() -> None:
+def test_appends_are_one_alter_with_all_columns_in_order():
     completion, rpc = invoke(APPEND, [m.AlterTableResponse(META, table_id="id", schema_version=4)])
     assert (completion.type, completion.value) == (OpType.OK, APPEND)
     (request,) = rpc.requests("AlterTable")
@@ -70,24 +70,24 @@ def test_appends_are_one_alter_with_all_columns_in_order() -> None:
     ]
 
 
-def test_a_read_answers_with_the_columns_but_the_key() -> None:
+def test_a_read_answers_with_the_columns_but_the_key():
     completion, _ = invoke(READ, [schema("c2", "c1")])
     assert (completion.type, completion.value) == (OpType.OK, [["r", "t", ["c2", "c1"]]])
     completion, _ = invoke(READ, [schema()])
     assert completion.value == [["r", "t", []]]
 
 
-def test_a_table_that_is_not_there_reads_as_the_empty_list() -> None:
+def test_a_table_that_is_not_there_reads_as_the_empty_list():
     completion, _ = invoke(READ, [m.GetTableSchemaResponse(META, error=NOT_FOUND)])
     assert (completion.type, completion.value) == (OpType.OK, [["r", "t", []]])
 
 
-def test_a_table_that_does_not_run_is_not_read() -> None:
+def test_a_table_that_does_not_run_is_not_read():
     completion, _ = invoke(READ, [m.GetTableSchemaResponse(META, error=NOT_RUNNING)])
     assert (completion.type, completion.value) == (OpType.FAIL, None)
 
 
-def test_a_read_waits_for_what_is_committed_to_be_shown() -> None:
+def test_a_read_waits_for_what_is_committed_to_be_shown():
     altering = schema("c1", shown=3, committed=4)
     completion, _ = invoke(READ, [altering, altering, schema("c1", "c2", shown=4, committed=4)])
     assert completion.value == [["r", "t", ["c1", "c2"]]]
@@ -95,7 +95,7 @@ def test_a_read_waits_for_what_is_committed_to_be_shown() -> None:
     assert [attempt.outcome for attempt in completion.attempts] == [said, said, "ok"]
 
 
-def test_a_read_of_a_table_that_stays_altering_fails_and_says_nothing() -> None:
+def test_a_read_of_a_table_that_stays_altering_fails_and_says_nothing():
     completion, _ = invoke(READ, [schema("c1", shown=3, committed=4)])
     assert (completion.type, completion.value) == (OpType.FAIL, None)
     assert completion.error == "ALTERING: version 4 is committed, but 3 is shown"
@@ -103,7 +103,7 @@ def test_a_read_of_a_table_that_stays_altering_fails_and_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("error", [NOT_FOUND, TAKEN])
-def test_refused_appends_did_not_happen(error: m.MasterError) -> None:
+def test_refused_appends_did_not_happen(error):
     completion, rpc = invoke(APPEND, [m.AlterTableResponse(META, error=error)])
     assert (completion.type, completion.value) == (OpType.FAIL, None)
     assert len(rpc.requests("AlterTable")) == 1
@@ -118,7 +118,7 @@ def test_refused_appends_did_not_happen(error: m.MasterError) -> None:
         m.AlterTableResponse(META, error=LOST_LEADERSHIP),
     ],
 )
-def test_appends_nobody_answered_in_time_are_unknown_and_sent_once(answer: Any) -> None:
+def test_appends_nobody_answered_in_time_are_unknown_and_sent_once(answer):
     completion, rpc = invoke(APPEND, [answer])
     assert (completion.type, completion.value) == (OpType.INFO, None)
     assert len(rpc.requests("AlterTable")) == 1
@@ -127,7 +127,7 @@ def test_appends_nobody_answered_in_time_are_unknown_and_sent_once(answer: Any) 
 @pytest.mark.parametrize(
     "answer", [RpcError("down", sent=False), m.AlterTableResponse(META, error=NOT_LEADER)]
 )
-def test_appends_that_nobody_considered_are_sent_again(answer: Any) -> None:
+def test_appends_that_nobody_considered_are_sent_again(answer):
     done = m.AlterTableResponse(META, table_id="id", schema_version=4)
     completion, rpc = invoke(APPEND, [answer, done])
     assert completion.type is OpType.OK
@@ -136,7 +136,7 @@ def test_appends_that_nobody_considered_are_sent_again(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [RpcError("lost", sent=True), Silence()])
-def test_a_read_nobody_answered_failed(answer: Any) -> None:
+def test_a_read_nobody_answered_failed(answer):
     assert invoke(READ, [answer])[0].type is OpType.FAIL
 
 
@@ -148,7 +148,7 @@ def test_a_read_nobody_answered_failed(answer: Any) -> None:
         [["r", "t", None], ["r", "u", None]],
     ],
 )
-def test_what_one_rpc_cannot_do_atomically_is_refused(value: Any) -> None:
+def test_what_one_rpc_cannot_do_atomically_is_refused(value):
     with pytest.raises(UsageError, match="more than one RPC and so not be atomic"):
         invoke(value, [schema()])
 
@@ -157,6 +157,6 @@ def test_what_one_rpc_cannot_do_atomically_is_refused(value: Any) -> None:
     "value",
     [None, {}, [], ["r"], [["r", "t"]], [["w", "t", "c"]], [["r", "t", []]], [["append", "t", 1]]],
 )
-def test_what_is_no_transaction_is_refused(value: Any) -> None:
+def test_what_is_no_transaction_is_refused(value):
     with pytest.raises(UsageError, match="vocabulary 'append'"):
         invoke(value, [schema()])

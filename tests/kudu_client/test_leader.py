@@ -105,67 +105,36 @@ async def test_all_masters_are_asked_at_once_and_the_leader_is_remembered():
     assert len(rpc.sent) > asked
 
 
-def test_stale_leader_that_answers_first_loses():
-    leader, _, _ = find(
-        {
-            "m1:7051": [connect(4, "LEADER")],
-            "m2:7051": [Late(0.05, connect(5, "LEADER"))],
-            "m3:7051": [Late(0.02, connect(5))],
-        }
-    )
-    assert leader == "m2:7051"
+SILENT, REFUSED = [Silence()], [RpcError("refused", sent=False)]
 
 
-def test_stale_leader_is_not_taken_while_its_successor_is_silent():
-    leader, took_s, _ = find(
-        {"m1:7051": [connect(4, "LEADER")], "m2:7051": [Silence()], "m3:7051": [connect(5)]},
-        limit_s=3.0,
-    )
-    assert leader is None
-    assert took_s == pytest.approx(3.0, abs=0.01)
-
-
-def test_silent_minority_does_not_delay_the_leader():
-    leader, took_s, _ = find(
-        {"m1:7051": [Silence()], "m2:7051": [connect(5)], "m3:7051": [connect(5, "LEADER")]}
-    )
-    assert leader == "m3:7051"
-    assert took_s < 0.01
-
-
-def test_election_under_way_is_waited_for():
-    leader, took_s, _ = find(
-        {
-            "m1:7051": [RpcError("refused", sent=False)],
-            "m2:7051": [connect(4), connect(4), connect(5, "LEADER")],
-            "m3:7051": [connect(4, error=UNINITIALISED), connect(4), connect(5)],
-        }
-    )
-    assert leader == "m2:7051"
-    assert 0.1 < took_s < 2.0
-
-
-def test_majority_without_leader_waits_only_a_little_for_the_rest():
-    leader, took_s, _ = find(
-        {
-            "m1:7051": [Silence()],
-            "m2:7051": [connect(4), connect(5)],
-            "m3:7051": [connect(4), connect(5, "LEADER")],
-        }
-    )
-    assert leader == "m3:7051"
-    assert took_s < 0.5
-
-
-def test_deadline_ends_the_search_with_nobody():
-    leader, took_s, _ = find({a: [Silence()] for a in MASTERS}, limit_s=2.5)
-    assert leader is None
-    assert took_s == pytest.approx(2.5, abs=0.01)
-
-
-def test_single_master_needs_no_other():
-    leader, _, _ = find({"m1:7051": [connect(1, "LEADER")]}, masters=("m1:7051",))
-    assert leader == "m1:7051"
+@pytest.mark.parametrize(
+    ("answers", "expected", "least_s", "most_s"),
+    [
+        # a stale leader that answers first loses
+        ([[connect(4, "LEADER")], [Late(0.05, connect(5, "LEADER"))], [Late(0.02, connect(5))]],
+         "m2:7051", 0, 1.0),
+        # and is not taken while its successor is silent
+        ([[connect(4, "LEADER")], SILENT, [connect(5)]], None, 2.99, 3.01),
+        # a silent minority does not delay the leader
+        ([SILENT, [connect(5)], [connect(5, "LEADER")]], "m3:7051", 0, 0.01),
+        # an election under way is waited for
+        ([REFUSED, [connect(4), connect(4), connect(5, "LEADER")],
+          [connect(4, error=UNINITIALISED), connect(4), connect(5)]], "m2:7051", 0.1, 2.0),
+        # a majority without a leader waits only a little for the rest
+        ([SILENT, [connect(4), connect(5)], [connect(4), connect(5, "LEADER")]],
+         "m3:7051", 0, 0.5),
+        # the deadline ends the search
+        ([SILENT] * 3, None, 2.99, 3.01),
+        # a single master needs no other
+        ([[connect(1, "LEADER")]], "m1:7051", 0, 0.01),
+    ],
+)  # fmt: skip
+def test_a_search(answers, expected, least_s, most_s):
+    by_master = dict(zip(MASTERS, answers, strict=False))
+    leader, took_s, _ = find(by_master, limit_s=3.0, masters=tuple(by_master))
+    assert leader == expected
+    assert least_s <= took_s <= most_s
 
 
 @pytest.mark.parametrize(

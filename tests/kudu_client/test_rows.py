@@ -95,7 +95,7 @@ INSERT = write(["insert", "a", {"v": "1"}])
 READ = ("read", {"table": "t", "key": "a"})
 
 
-def test_a_write_is_one_request_a_tablet_and_its_rows_are_answered_one_by_one() -> None:
+def test_a_write_is_one_request_a_tablet_and_its_rows_are_answered_one_by_one():
     keys = [f"k{n}" for n in range(8)]
     how = m.PartitionSchema(num_hash_buckets=2, hash_columns=("key",))
     first = [partition_key(how, (KEY,), (key,)) == b"\0\0\0\0" for key in keys]
@@ -129,7 +129,7 @@ def test_a_write_is_one_request_a_tablet_and_its_rows_are_answered_one_by_one() 
         (m.RowErrorCode.OUT_OF_RANGE, "invalid"),
     ],
 )
-def test_errors_of_rows(code: m.RowErrorCode, result: str) -> None:
+def test_errors_of_rows(code, result):
     script = located() | {(SERVERS[0], "Write"): [done(10, (0, code))]}
     (completion,), _ = invoke([INSERT], script)
     assert (completion.type, completion.value["rows"]) == (OpType.OK, [result])
@@ -144,7 +144,7 @@ def test_errors_of_rows(code: m.RowErrorCode, result: str) -> None:
         RpcError("cannot connect", sent=False),
     ],
 )
-def test_what_proves_that_nothing_happened_is_tried_elsewhere(answer: Any) -> None:
+def test_what_proves_that_nothing_happened_is_tried_elsewhere(answer):
     script = located() | {(SERVERS[0], "Write"): [answer], (SERVERS[1], "Write"): [done(10)]}
     completions, rpc = invoke([INSERT, INSERT], script)
     assert [completion.type for completion in completions] == [OpType.OK, OpType.OK]
@@ -164,7 +164,7 @@ def test_what_proves_that_nothing_happened_is_tried_elsewhere(answer: Any) -> No
         refused(CODE.REQUEST_STALE),
     ],
 )
-def test_what_may_have_happened_is_info_and_not_sent_again(answer: Any) -> None:
+def test_what_may_have_happened_is_info_and_not_sent_again(answer):
     script = located() | {(address, "Write"): [answer] for address in SERVERS}
     (completion,), rpc = invoke([INSERT], script)
     assert (completion.type, completion.value["rows"]) == (OpType.INFO, [None])
@@ -172,37 +172,33 @@ def test_what_may_have_happened_is_info_and_not_sent_again(answer: Any) -> None:
     assert len(rpc.requests("Write")) == 1
 
 
-def test_with_the_policy_to_resend_it_is_sent_again_under_the_same_id() -> None:
-    script = located() | {
-        (SERVERS[0], "Write"): [RpcError("broke", sent=True), done(10)],
-        (SERVERS[1], "Write"): [refused(CODE.NOT_THE_LEADER)],
-        (SERVERS[2], "Write"): [refused(CODE.NOT_THE_LEADER)],
-    }
-    (completion,), rpc = invoke([INSERT], script, policy=RetryPolicy(resend=True))
-    assert (completion.type, completion.value["rows"]) == (OpType.OK, ["ok"])
+BROKE = RpcError("broke", sent=True)
+ELSEWHERE = [refused(CODE.NOT_THE_LEADER)]
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "resend", "kind", "row"),
+    [
+        ([BROKE, done(10)], ELSEWHERE, True, OpType.OK, "ok"),
+        # an attempt that may have acted stays unknown whatever later ones say
+        ([BROKE], [refused(CODE.MISMATCHED_SCHEMA)], True, OpType.INFO, None),
+        # where nobody takes it before the deadline, it failed
+        (ELSEWHERE, ELSEWHERE, False, OpType.FAIL, "failed"),
+    ],
+)
+def test_a_write_is_sent_again_under_the_same_id(first, others, resend, kind, row):
+    script = located() | {(address, "Write"): others for address in SERVERS}
+    script[SERVERS[0], "Write"] = first
+    (completion,), rpc = invoke([INSERT], script, policy=RetryPolicy(resend=resend))
+    assert (completion.type, completion.value["rows"]) == (kind, [row])
     assert len({request.request_id for request in rpc.requests("Write")}) == 1
     assert len(completion.attempts) == len(rpc.requests("Write")) > 1
+    if kind is OpType.FAIL:
+        assert {address for address, name, _ in rpc.sent if name == "Write"} == set(SERVERS)
+        assert len(rpc.requests("GetTableLocations")) > 1  # where are they now?
 
 
-def test_an_unknown_attempt_stays_unknown_whatever_later_ones_say() -> None:
-    script = located() | {
-        (SERVERS[0], "Write"): [RpcError("broke", sent=True)],
-        (SERVERS[1], "Write"): [refused(CODE.MISMATCHED_SCHEMA)],
-        (SERVERS[2], "Write"): [refused(CODE.MISMATCHED_SCHEMA)],
-    }
-    (completion,), _ = invoke([INSERT], script, policy=RetryPolicy(resend=True))
-    assert (completion.type, completion.value["rows"]) == (OpType.INFO, [None])
-
-
-def test_what_nobody_took_before_the_deadline_failed() -> None:
-    script = located() | {(a, "Write"): [refused(CODE.NOT_THE_LEADER)] for a in SERVERS}
-    (completion,), rpc = invoke([INSERT], script)
-    assert (completion.type, completion.value["rows"]) == (OpType.FAIL, ["failed"])
-    assert {address for address, name, _ in rpc.sent if name == "Write"} == set(SERVERS)
-    assert len(rpc.requests("GetTableLocations")) > 1  # where are they now?
-
-
-def test_a_write_of_which_one_tablet_is_silent_is_info_with_what_is_known() -> None:
+def test_a_write_of_which_one_tablet_is_silent_is_info_with_what_is_known():
     script = located(partitions=2) | {(SERVERS[0], "Write"): [done(10), Silence()]}
     rows = [["upsert", f"k{n}", {"v": "1"}] for n in range(8)]
     (completion,), _ = invoke([write(*rows)], script)
@@ -213,7 +209,7 @@ def test_a_write_of_which_one_tablet_is_silent_is_info_with_what_is_known() -> N
     assert all(completion.value["rows"][n] is None for n in unknown["rows"])
 
 
-def test_what_is_repeated_is_told_beside_the_first_answer() -> None:
+def test_what_is_repeated_is_told_beside_the_first_answer():
     again = done(11, (0, m.RowErrorCode.ALREADY_PRESENT))
     script = located() | {(SERVERS[0], "Write"): [done(10), again]}
     (completion,), rpc = invoke([INSERT], script, policy=RetryPolicy(repeat=True))
@@ -223,7 +219,7 @@ def test_what_is_repeated_is_told_beside_the_first_answer() -> None:
     assert len({request.request_id for request in rpc.requests("Write")}) == 1
 
 
-def test_timestamps_go_with_every_later_request() -> None:
+def test_timestamps_go_with_every_later_request():
     answer = m.WriteResponse(timestamp=70, propagated_timestamp=75)
     script = located() | {(SERVERS[0], "Write"): [answer], (SERVERS[0], "Scan"): [page(at=80)]}
     _, rpc = invoke([INSERT, READ, INSERT], script)
@@ -231,7 +227,7 @@ def test_timestamps_go_with_every_later_request() -> None:
     assert rpc.requests("Scan")[0].propagated_timestamp == 75
 
 
-def test_a_read_asks_the_leader_for_one_key() -> None:
+def test_a_read_asks_the_leader_for_one_key():
     script = located() | {(SERVERS[0], "Scan"): [page(("a", "1", None))]}
     (completion,), rpc = invoke([READ], script)
     value = {"table_id": "id", "tablet": "T0", "term": 0, "timestamp": 50, "row": {"v": "1"}}
@@ -242,7 +238,7 @@ def test_a_read_asks_the_leader_for_one_key() -> None:
     assert not request.allow_followers
 
 
-def test_a_scan_gathers_pages_and_tablets_at_one_timestamp() -> None:
+def test_a_scan_gathers_pages_and_tablets_at_one_timestamp():
     script = located(partitions=2) | {
         (SERVERS[0], "Scan"): [
             page(("a", "1", "2"), at=50, token=b"more"), page(("c", "3", None), at=50), page(at=50),
@@ -261,20 +257,20 @@ def test_a_scan_gathers_pages_and_tablets_at_one_timestamp() -> None:
     assert (third.mode, third.snapshot_timestamp) == (m.ReadMode.READ_AT_SNAPSHOT, 50)
 
 
-def test_a_latest_scan_that_was_read_at_several_timestamps_names_none() -> None:
+def test_a_latest_scan_that_was_read_at_several_timestamps_names_none():
     script = located(partitions=2) | {(SERVERS[0], "Scan"): [page(at=50), page(at=51)]}
     (completion,), _ = invoke([("scan", {"table": "t"})], script)
     assert completion.value["timestamp"] is None
     assert [part["timestamp"] for part in completion.value["parts"]] == [50, 51]
 
 
-def test_a_read_that_is_answered_nowhere_fails_and_says_nothing() -> None:
+def test_a_read_that_is_answered_nowhere_fails_and_says_nothing():
     script = located() | {(a, "Scan"): [Silence()] for a in SERVERS}
     (completion,), _ = invoke([READ], script)
     assert (completion.type, completion.value) == (OpType.FAIL, None)
 
 
-def test_a_snapshot_that_is_too_old_is_not_asked_for_again() -> None:
+def test_a_snapshot_that_is_too_old_is_not_asked_for_again():
     script = located() | {
         (a, "Scan"): [m.ScanResponse(error(CODE.INVALID_SNAPSHOT))] for a in SERVERS
     }
@@ -285,7 +281,7 @@ def test_a_snapshot_that_is_too_old_is_not_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize(("request_", "kind"), [(INSERT, OpType.FAIL), (READ, OpType.OK)])
-def test_a_table_that_is_not_there(request_: Any, kind: OpType) -> None:
+def test_a_table_that_is_not_there(request_, kind):
     script = located() | {
         (MASTER, "GetTableSchema"): [m.GetTableSchemaResponse(META, error=MISSING)]
     }
@@ -294,7 +290,7 @@ def test_a_table_that_is_not_there(request_: Any, kind: OpType) -> None:
 
 
 @pytest.mark.parametrize("ttl_ms", [60_000, 1])
-def test_known_tables_are_served_without_masters(ttl_ms: int) -> None:
+def test_known_tables_are_served_without_masters(ttl_ms):
     """Also beyond the time for which the master vouched for their locations."""
     script = located(ttl_ms=ttl_ms) | {(a, "Write"): [done(10)] for a in SERVERS}
 
@@ -307,7 +303,7 @@ def test_known_tables_are_served_without_masters(ttl_ms: int) -> None:
     assert {completion.type for completion in completions} == {OpType.OK}
 
 
-def test_what_is_not_known_waits_for_a_master_and_fails_at_the_deadline() -> None:
+def test_what_is_not_known_waits_for_a_master_and_fails_at_the_deadline():
     script = located() | {(MASTER, "ConnectToMaster"): [RpcError("no route", sent=False)]}
     (completion,), rpc = invoke([INSERT], script)
     assert (completion.type, completion.value) == (OpType.FAIL, None)
@@ -326,9 +322,7 @@ MISSING = m.MasterError(m.MasterErrorCode.TABLE_NOT_FOUND, m.AppStatus.NOT_FOUND
         (m.GetTableSchemaResponse(META, error=MISSING), "TABLE_NOT_FOUND"),
     ],
 )
-def test_a_read_of_a_column_whose_name_no_master_tells_says_why_it_failed(
-    answer: Any, error: str
-) -> None:
+def test_a_read_of_a_column_whose_name_no_master_tells_says_why_it_failed(answer, error):
     added = m.ScanResponse(column_ids=(0, 1, 9), rows=(("a", "1", "new"),), snap_timestamp=50)
     script = located() | {(SERVERS[0], "Scan"): [page(), added]}
 
@@ -341,7 +335,7 @@ def test_a_read_of_a_column_whose_name_no_master_tells_says_why_it_failed(
     assert completions[1].error.split(":")[0] == error
 
 
-def test_a_table_made_anew_under_the_name_is_another_one() -> None:
+def test_a_table_made_anew_under_the_name_is_another_one():
     script = located() | {(a, "Write"): [refused(CODE.TABLET_NOT_FOUND)] for a in SERVERS}
 
     def remake(rpc: FakeRpc) -> None:
@@ -354,7 +348,7 @@ def test_a_table_made_anew_under_the_name_is_another_one() -> None:
     assert completions[2].value["table_id"] == "other"
 
 
-def test_a_column_that_nobody_knows_is_not_sent() -> None:
+def test_a_column_that_nobody_knows_is_not_sent():
     (completion,), rpc = invoke([write(["insert", "a", {"x": "1"}])], located())
     assert completion.type is OpType.FAIL
     assert rpc.requests("Write") == []
@@ -369,6 +363,6 @@ def test_a_column_that_nobody_knows_is_not_sent() -> None:
         ("read", {"table": "t"}),
     ],
 )
-def test_values_outside_the_vocabulary_are_refused(f: str, value: Any) -> None:
+def test_values_outside_the_vocabulary_are_refused(f, value):
     with pytest.raises(UsageError):
         invoke([(f, value)], located())

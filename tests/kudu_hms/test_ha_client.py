@@ -7,7 +7,7 @@ import pytest
 from targets.hive import api
 from targets.kudu.hms.client import HaClient, HmsError, HmsSettings
 from tests.async_tests import on
-from tests.hive.deploy import Deployed, deploy
+from tests.hive.deploy import deploy
 
 SETTINGS = HmsSettings(addresses=("hms1:9083", "hms2:9083"))
 CREATE = api.CreateTable(api.MetaTable("db1", "x"))
@@ -25,7 +25,7 @@ async def failure(client, call, **given):
 
 
 @on(deploy)
-async def test_it_stays_with_the_one_that_serves(hms: Deployed):
+async def test_it_stays_with_the_one_that_serves(hms):
     client = HaClient(hms.session.env, SETTINGS)
     assert await client.call(api.GetStatus()) == "ALIVE"
     assert asked(client) == "hms1"
@@ -41,7 +41,7 @@ async def test_it_stays_with_the_one_that_serves(hms: Deployed):
 
 
 @on(deploy)
-async def test_during_a_pause_that_doubles_calls_fail_at_once(hms: Deployed):
+async def test_during_a_pause_that_doubles_calls_fail_at_once(hms):
     clock = hms.session.env.clock
     client = HaClient(hms.session.env, SETTINGS)
     for node in ("hms1", "hms2"):
@@ -63,7 +63,7 @@ async def test_during_a_pause_that_doubles_calls_fail_at_once(hms: Deployed):
 
 
 @on(deploy)
-async def test_a_lost_call_is_sent_once_more_and_its_refusal_may_be_its_own_success(hms: Deployed):
+async def test_a_lost_call_is_sent_once_more_and_its_refusal_may_be_its_own_success(hms):
     client = HaClient(hms.session.env, SETTINGS)
     await client.call(CREATE)
     assert not (await failure(client, CREATE, once=False)).maybe_done
@@ -85,7 +85,7 @@ async def test_a_lost_call_is_sent_once_more_and_its_refusal_may_be_its_own_succ
 
 
 @on(deploy)
-async def test_what_a_database_that_is_away_makes_of_a_call_is_open(hms: Deployed):
+async def test_what_a_database_that_is_away_makes_of_a_call_is_open(hms):
     client = HaClient(hms.session.env, SETTINGS)
     await hms.cluster.kill("db")
     refused = await failure(client, CREATE)

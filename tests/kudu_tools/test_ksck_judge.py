@@ -60,7 +60,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_health_of_a_tablet(name: str) -> None:
+def test_health_of_a_tablet(name):
     found, expected = CASES[name]
     results = judge(cluster(found))
     assert [t.health for t in results.tablet_summaries] == [expected]
@@ -68,14 +68,14 @@ def test_health_of_a_tablet(name: str) -> None:
     assert results.ok == (expected is Health.HEALTHY)
 
 
-def test_a_table_is_as_its_worst_tablet() -> None:
+def test_a_table_is_as_its_worst_tablet():
     second = change(tablet("t1", "t2", "t3", tablet_id="two"), 2, **DOWN)
     (table,) = judge(cluster(HEALTHY, second)).table_summaries
     assert table.health is Health.UNDER_REPLICATED
     assert (table.total_tablets, table.healthy_tablets, table.underreplicated_tablets) == (2, 1, 1)
 
 
-def test_one_dead_master_fails_the_check() -> None:
+def test_one_dead_master_fails_the_check():
     whole = cluster(HEALTHY)
     masters = (*whole.masters[:2], server("m3", ServerHealth.UNAVAILABLE))
     results = judge(cluster(HEALTHY, masters=masters, master_states=whole.master_states[:2]))
@@ -94,7 +94,7 @@ def test_one_dead_master_fails_the_check() -> None:
         {"type": ConfigType.PENDING},
     ],
 )
-def test_masters_that_disagree_are_in_conflict(changes: dict[str, object]) -> None:
+def test_masters_that_disagree_are_in_conflict(changes):
     states = list(cluster(HEALTHY).master_states)
     other = msgspec.structs.replace(states[2].consensus_state, **changes)
     states[2] = MasterConsensusState(uuid=states[2].uuid, consensus_state=other)
@@ -103,19 +103,19 @@ def test_masters_that_disagree_are_in_conflict(changes: dict[str, object]) -> No
     assert not results.ok
 
 
-def test_without_a_leading_master_the_check_stops() -> None:
+def test_without_a_leading_master_the_check_stops():
     results = judge(cluster(tables=None))
     assert not results.ok
     assert not results.tserver_summaries
     assert not results.count_summaries
 
 
-def test_a_dead_tablet_server_is_an_error_by_itself() -> None:
+def test_a_dead_tablet_server_is_an_error_by_itself():
     servers = (server("t1"), server("t2"), server("t3", ServerHealth.WRONG_SERVER_UUID))
     assert len(judge(cluster(HEALTHY, tservers=servers)).errors) == 1
 
 
-def test_two_versions_are_a_warning() -> None:
+def test_two_versions_are_a_warning():
     servers = tuple(
         msgspec.structs.replace(found, version="2.0") if found.uuid == uuid("t2") else found
         for found in cluster(HEALTHY).tservers
@@ -129,7 +129,7 @@ def test_two_versions_are_a_warning() -> None:
 @pytest.mark.parametrize(
     ("second", "mismatch", "errors"), [("7", False, 0), ("8", True, 1), (None, False, 1)]
 )
-def test_checksums(second: str | None, mismatch: bool, errors: int) -> None:
+def test_checksums(second, mismatch, errors):
     replicas = tuple(
         ReplicaChecksum(ts_uuid=uuid(name), ts_address=f"{name}:7050", checksum=checksum)
         for name, checksum in (("t1", "7"), ("t2", second))

@@ -29,7 +29,7 @@ def _lines(*tablets: object, full: bool = False, **changes: object) -> list[str]
     return plain_report(judge(cluster(*tablets, **changes)), full=full).splitlines()  # type: ignore[arg-type]
 
 
-def test_sections_come_in_order_and_end_with_ok() -> None:
+def test_sections_come_in_order_and_end_with_ok():
     lines = _lines(HEALTHY)
     places = [lines.index(title) for title in SECTIONS]
     assert places == sorted(places)
@@ -37,7 +37,7 @@ def test_sections_come_in_order_and_end_with_ok() -> None:
     assert not any("matrix" in line for line in lines)
 
 
-def test_states_of_tablet_servers_come_between_the_masters_and_them() -> None:
+def test_states_of_tablet_servers_come_between_the_masters_and_them():
     states = {uuid("t1"): "NONE", uuid("t2"): "MAINTENANCE_MODE"}
     seen = cluster(HEALTHY, tserver_states=states)
     lines = plain_report(judge(seen), tserver_states=states).splitlines()
@@ -50,7 +50,7 @@ def test_states_of_tablet_servers_come_between_the_masters_and_them() -> None:
     assert "Tablet Server States" not in _lines(HEALTHY)
 
 
-def test_a_bad_tablet_is_shown_between_servers_and_tables() -> None:
+def test_a_bad_tablet_is_shown_between_servers_and_tables():
     lines = _lines(PENDING)
     place = next(i for i, line in enumerate(lines) if line.startswith(f"Tablet {HEALTHY.id}"))
     assert lines.index("Version Summary") < place < lines.index("Summary by table")
@@ -58,7 +58,7 @@ def test_a_bad_tablet_is_shown_between_servers_and_tables() -> None:
     assert "Errors:" in lines
 
 
-def test_matrix() -> None:
+def test_matrix():
     lines = _lines(PENDING)
     start = lines.index("The consensus matrix is:")
     rows = [[cell.strip() for cell in line.split("|")] for line in lines[start + 1 : start + 7]]
@@ -70,25 +70,25 @@ def test_matrix() -> None:
     assert "  D = " + uuid("t4") in lines
 
 
-def test_full_shows_healthy_tablets_and_the_masters_matrix() -> None:
+def test_full_shows_healthy_tablets_and_the_masters_matrix():
     lines = _lines(HEALTHY, full=True)
     assert lines.count("The consensus matrix is:") == 2
 
 
-def test_a_server_without_its_replica() -> None:
+def test_a_server_without_its_replica():
     down = {"ts_healthy": False, "state": None, "consensus_state": None}
     lines = _lines(change(HEALTHY, 2, **down))
     assert f"  {uuid('t3')} (t3:7050): TS unavailable" in lines
     assert any("[config not available]" in line for line in lines)
 
 
-def test_an_empty_cluster() -> None:
+def test_an_empty_cluster():
     lines = _lines()
     assert "The cluster doesn't have any matching tables" in lines
     assert lines[-1] == "OK"
 
 
-def test_checksums_are_listed_by_replica() -> None:
+def test_checksums_are_listed_by_replica():
     replicas = (
         ReplicaChecksum(ts_uuid=uuid("t1"), ts_address="t1:7050", checksum="7"),
         ReplicaChecksum(ts_uuid=uuid("t2"), ts_address="t2:7050", status="TIMED_OUT"),
@@ -101,7 +101,7 @@ def test_checksums_are_listed_by_replica() -> None:
     assert f"T tab P {uuid('t2')} (t2:7050): Error: TIMED_OUT" in lines
 
 
-def test_keys_of_the_json() -> None:
+def test_keys_of_the_json():
     data = msgspec.json.decode(msgspec.json.encode(judge(cluster(HEALTHY))))
     assert set(data) >= {
         "errors", "master_summaries", "tserver_summaries", "master_uuids",
@@ -115,7 +115,7 @@ def test_keys_of_the_json() -> None:
 
 
 @pytest.mark.parametrize("rows", [[], [["a", "b"]], [["longer than it", "x"], ["", "wide cell"]]])
-def test_columns_of_a_table_line_up(rows: list[list[str]]) -> None:
+def test_columns_of_a_table_line_up(rows):
     heading, rule, *body = data_table(["Name", "RF"], rows)
     assert len(body) == len(rows)
     places = {line.index("|") for line in (heading, *body)} | {rule.index("+")}

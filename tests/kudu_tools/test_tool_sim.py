@@ -38,7 +38,7 @@ async def _json(cluster: Deployed, line: str) -> Any:
 
 
 @on(deploy)
-async def test_a_healthy_cluster_passes_the_check(cluster: Deployed):
+async def test_a_healthy_cluster_passes_the_check(cluster):
     await _with_table(cluster)
     said = await _kudu(cluster, "ksck --checksum")
     assert (said.exit_code, said.text.splitlines()[-1]) == (0, "OK"), said.text
@@ -57,7 +57,7 @@ async def test_a_healthy_cluster_passes_the_check(cluster: Deployed):
 
 @pytest.mark.parametrize("victim", ["m1", "t1"])
 @on(deploy)
-async def test_a_dead_server_fails_it(cluster: Deployed, victim: str):
+async def test_a_dead_server_fails_it(cluster, victim):
     await _with_table(cluster)
     await cluster.session.cluster.kill(victim)
     said = await _kudu(cluster, "ksck --format json_pretty")
@@ -73,7 +73,7 @@ async def test_a_dead_server_fails_it(cluster: Deployed, victim: str):
 
 
 @on(deploy)
-async def test_lists(cluster: Deployed):
+async def test_lists(cluster):
     client = await _with_table(cluster)
     masters = await _json(cluster, "master list --format json")
     assert [row["rpc-addresses"] for row in masters] == ["m1:7051", "m2:7051", "m3:7051"]
@@ -96,7 +96,7 @@ async def test_lists(cluster: Deployed):
 
 
 @on(deploy)
-async def test_what_a_scan_may_print_is_bounded(cluster: Deployed, monkeypatch: Any):
+async def test_what_a_scan_may_print_is_bounded(cluster, monkeypatch):
     client = await _with_table(cluster)
     await cluster.ok(client, "write", table="metrics", nonce="w", rows=ROWS)
     said = (await _kudu(cluster, "table scan metrics --limit 2")).text.splitlines()
@@ -111,7 +111,7 @@ async def test_what_a_scan_may_print_is_bounded(cluster: Deployed, monkeypatch: 
 
 
 @on(deploy)
-async def test_a_name_gives_no_orders_to_a_terminal(cluster: Deployed):
+async def test_a_name_gives_no_orders_to_a_terminal(cluster):
     client, name = cluster.new_client(), "red\x1b[31m\x9b\r\x7f"
     await cluster.ok(client, "create", name=name, nonce="made")
     said = await _kudu(cluster, "table list")
@@ -120,7 +120,7 @@ async def test_a_name_gives_no_orders_to_a_terminal(cluster: Deployed):
 
 
 @on(deploy)
-async def test_a_tablet_server_in_maintenance_is_named(cluster: Deployed):
+async def test_a_tablet_server_in_maintenance_is_named(cluster):
     def states(text: str) -> bool:
         return "Tablet Server States" in text and "MAINTENANCE_MODE" in text
 
@@ -134,7 +134,7 @@ async def test_a_tablet_server_in_maintenance_is_named(cluster: Deployed):
 
 
 @on(deploy, spare_masters=1)
-async def test_a_master_is_added_and_another_removed(cluster: Deployed):
+async def test_a_master_is_added_and_another_removed(cluster):
     async def members() -> set[str]:
         masters = await _json(cluster, "master list --format json")
         return {row["rpc-addresses"] for row in masters if row["member_type"] == "VOTER"}
@@ -164,7 +164,7 @@ async def test_a_master_is_added_and_another_removed(cluster: Deployed):
 
 
 @on(deploy)
-async def test_a_tablets_leader_steps_down(cluster: Deployed):
+async def test_a_tablets_leader_steps_down(cluster):
     await _with_table(cluster)
 
     async def leaders() -> dict[str, str]:
@@ -195,6 +195,6 @@ async def test_a_tablets_leader_steps_down(cluster: Deployed):
     "line", ["", "ksck --format xml", "ksck --check", "tablet", "table scan", "master burn"]
 )
 @on(deploy)
-async def test_other_arguments_are_refused(cluster: Deployed, line: str):
+async def test_other_arguments_are_refused(cluster, line):
     with pytest.raises(UsageError):
         await _kudu(cluster, line)

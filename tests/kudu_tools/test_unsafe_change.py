@@ -67,7 +67,7 @@ async def _lose_two(cluster: Deployed) -> tuple[str, list[dict[str, str]], Any]:
 
 
 @on(deploy, tservers=5, flags=SOON)
-async def test_a_lone_survivor_becomes_a_whole_tablet_again(cluster: Deployed):
+async def test_a_lone_survivor_becomes_a_whole_tablet_again(cluster):
     tablet, (first, second, survivor), client = await _lose_two(cluster)
     world = cluster.session.cluster
     for lost in (first, second):
@@ -105,7 +105,7 @@ async def test_a_lone_survivor_becomes_a_whole_tablet_again(cluster: Deployed):
 
 
 @on(deploy, tservers=5, flags=SOON)
-async def test_those_that_were_left_out_may_return_and_harm_nobody(cluster: Deployed):
+async def test_those_that_were_left_out_may_return_and_harm_nobody(cluster):
     """They are a majority of the configuration that they know, elect a leader and take writes."""
     tablet, (first, second, survivor), client = await _lose_two(cluster)
     at = survivor["ts_address"]
@@ -132,7 +132,7 @@ async def test_those_that_were_left_out_may_return_and_harm_nobody(cluster: Depl
 
 
 @on(deploy, masters=3)
-async def test_a_lone_master_serves_again(cluster: Deployed):
+async def test_a_lone_master_serves_again(cluster):
     client = cluster.new_client()
     await cluster.ok(client, "create", name="metrics")
     await cluster.until_converged()

@@ -39,7 +39,7 @@ def proven(model: Any, operations: Ops) -> Certificate:
     return found
 
 
-def test_thousands_of_verdicts_are_proven_and_cores_are_minimal() -> None:
+def test_thousands_of_verdicts_are_proven_and_cores_are_minimal():
     invalid = 0
     for seed in range(500):
         operations = [replace(o, id=n) for n, o in enumerate(random_register(seed))]
@@ -76,7 +76,7 @@ def stale_read_after(count: int, seed: int = 0) -> Ops:
 
 
 @pytest.mark.parametrize("count", [50, 1_000])
-def test_the_core_of_a_long_history_is_small_enough_to_read(count: int) -> None:
+def test_the_core_of_a_long_history_is_small_enough_to_read(count):
     found = proven(Register(0), stale_read_after(count))
     assert found.verdict is Result.ILLEGAL
     assert found.minimal
@@ -84,7 +84,7 @@ def test_the_core_of_a_long_history_is_small_enough_to_read(count: int) -> None:
     assert count - 10 in found.core
 
 
-def test_a_core_says_which_partition_it_is_in() -> None:
+def test_a_core_says_which_partition_it_is_in():
     operations: Ops = [
         Operation(0, KeyValueInput("put", "x", "a"), 0, None, 1, 0),
         Operation(0, KeyValueInput("put", "y", "b"), 2, None, 3, 1),
@@ -95,14 +95,14 @@ def test_a_core_says_which_partition_it_is_in() -> None:
     assert proven(KeyValue(partitioned=False), operations).part == "the whole history"
 
 
-def test_operations_without_ids_are_certified_by_position() -> None:
+def test_operations_without_ids_are_certified_by_position():
     operations: Ops = [Operation(0, Write(1), 0, None, 1), Operation(0, Read(), 2, 1, 3)]
     assert proven(Register(0), operations).orders == ((0, 1),)
     operations[1] = replace(operations[1], output=2)
     assert proven(Register(0), operations).core == (1,)
 
 
-def test_an_undecided_outcome_has_no_certificate_and_an_unexplained_one_is_refused() -> None:
+def test_an_undecided_outcome_has_no_certificate_and_an_unexplained_one_is_refused():
     operations: Ops = [Operation(0, Read(), 0, 1, 1)]
     assert certify(Register(0), operations, CheckOutcome(result=Result.UNKNOWN, reason="")) is None
     bare = check_operations(Register(0), operations, explained=False)
@@ -113,7 +113,7 @@ def test_an_undecided_outcome_has_no_certificate_and_an_unexplained_one_is_refus
 # --- an outcome that is wrong is a crash ------------------------------------------------------
 
 
-def test_a_false_outcome_does_not_get_a_certificate() -> None:
+def test_a_false_outcome_does_not_get_a_certificate():
     good: Ops = [Operation(0, Write(1), 0, None, 1, 0), Operation(0, Read(), 2, 1, 3, 1)]
     bad = [good[0], replace(good[1], output=0)]
     valid = check_operations(Register(0), good)
@@ -132,7 +132,7 @@ def test_a_false_outcome_does_not_get_a_certificate() -> None:
     assert issubclass(CertificateError, InternalError)
 
 
-def test_a_search_that_lies_crashes_the_checker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_lies_crashes_the_checker(monkeypatch):
     h = Writer()
     h.ok(0, "write", {"value": 1})
     h.ok(0, "read", {}, {"value": 0})
@@ -145,9 +145,7 @@ def test_a_search_that_lies_crashes_the_checker(monkeypatch: pytest.MonkeyPatch)
 # --- cores too large to enumerate -------------------------------------------------------------
 
 
-def test_another_search_confirms_what_is_too_large_and_the_certificate_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_another_search_confirms_what_is_too_large_and_the_certificate_says_so(monkeypatch):
     monkeypatch.setattr(proof, "VERIFIER_STEPS_MAX", 1)
     found = proven(Register(0), stale_read_after(50))
     assert found.confirmed_by == (
@@ -157,7 +155,7 @@ def test_another_search_confirms_what_is_too_large_and_the_certificate_says_so(
     assert proven(Register(0), stale_read_after(50)).confirmed_by == found.confirmed_by
 
 
-def test_a_core_that_another_search_refutes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_another_search_refutes_is_a_crash(monkeypatch):
     monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
     operations = stale_read_after(50)
     outcome = check_operations(Register(0), operations)
@@ -167,9 +165,7 @@ def test_a_core_that_another_search_refutes_is_a_crash(monkeypatch: pytest.Monke
         certify(Register(0), operations, replace(outcome, failure=failure))
 
 
-def test_the_whole_history_is_confirmed_where_the_core_is_too_much(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_whole_history_is_confirmed_where_the_core_is_too_much(monkeypatch):
     def confirm(part: Any, core: Any, limits: Limits, steps: int, end_s: float) -> str:
         return really(part, core, limits, steps, end_s) if len(core) > 10 else ""
 
@@ -183,7 +179,7 @@ def test_the_whole_history_is_confirmed_where_the_core_is_too_much(
     assert found.confirmed_by.startswith("the depth-first search")
 
 
-def test_what_nobody_confirms_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_confirms_in_time_is_unknown(monkeypatch):
     monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
     monkeypatch.setattr(proof, "_confirm", lambda *_: "")
     h = Writer()
@@ -194,15 +190,13 @@ def test_what_nobody_confirms_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch
     assert "nothing else could confirm" in result.reason
 
 
-def test_what_takes_too_long_to_confirm_is_left_unconfirmed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_takes_too_long_to_confirm_is_left_unconfirmed(monkeypatch):
     monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
     monkeypatch.setattr(proof, "CONFIRM_S_MAX", 0.0)
     assert proven(Register(0), stale_read_after(50)).confirmed_by == ""
 
 
-def test_a_core_not_proven_minimal_says_so() -> None:
+def test_a_core_not_proven_minimal_says_so():
     operations = stale_read_after(60)
     outcome = check_operations(Register(0), operations, limits=Limits(shrink_steps=300))
     found = certify(Register(0), operations, outcome)
@@ -211,9 +205,7 @@ def test_a_core_not_proven_minimal_says_so() -> None:
     assert found.to_json()["minimal"] is False
 
 
-def test_a_trial_that_is_not_decided_does_not_make_a_core_minimal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_trial_that_is_not_decided_does_not_make_a_core_minimal(monkeypatch):
     operations = stale_read_after(30)
     everything = {o.id for o in operations}
     assert core.find_core(Register(0), operations, everything, 20, Limits()).minimal
@@ -227,7 +219,7 @@ def test_a_trial_that_is_not_decided_does_not_make_a_core_minimal(
 # --- in results -------------------------------------------------------------------------------
 
 
-def test_results_carry_the_order() -> None:
+def test_results_carry_the_order():
     h = Writer()
     h.ok(0, "write", {"value": 1})
     h.lost(1, "write", {"value": 5})
@@ -240,7 +232,7 @@ def test_results_carry_the_order() -> None:
     }
 
 
-def test_results_carry_the_core() -> None:
+def test_results_carry_the_core():
     h = Writer()
     h.ok(0, "write", {"value": 1})
     h.ok(0, "cas", {"old": 1, "new": 2})
@@ -257,16 +249,14 @@ def test_results_carry_the_core() -> None:
     assert len(result.explanation) <= 12
 
 
-def test_a_long_order_is_left_out_of_the_result_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_long_order_is_left_out_of_the_result_and_says_so(monkeypatch):
     monkeypatch.setattr(proof, "SHOWN_MAX", 1)
     operations: Ops = [Operation(0, Write(1), 0, None, 1), Operation(0, Write(1), 2, None, 3)]
     shown = proven(Register(0), operations).to_json()
     assert shown["orders_left_out"] == "2 ids are more than 1"
 
 
-def test_every_catalog_verdict_carries_a_proof() -> None:
+def test_every_catalog_verdict_carries_a_proof():
     invalid = 0
     for seed in range(200):
         result = CatalogLinearizable().check(small_history(seed), None, time_limit_s=300)
@@ -280,7 +270,7 @@ def test_every_catalog_verdict_carries_a_proof() -> None:
     assert 60 < invalid < 140
 
 
-def test_an_optional_compare_and_set_does_what_it_answered() -> None:
+def test_an_optional_compare_and_set_does_what_it_answered():
     """One that failed cannot be the cause of what was read, whenever it was."""
     operations: Ops = [Operation(0, Cas(1, 4), 0, False, 1, 0), Operation(1, Read(), 2, 4, 3, 1)]
     assert proven(Register(0), operations).core == (1,)

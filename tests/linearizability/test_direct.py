@@ -43,7 +43,7 @@ DECIDED_MIN = {"register": 0.9, "map": 0.9, "set": 0.5, "queue": 0.9, "bag": 0.9
 
 
 @pytest.mark.parametrize("name", DECIDED_MIN)
-def test_a_direct_method_agrees_with_brute_force_and_is_proven(name: str) -> None:
+def test_a_direct_method_agrees_with_brute_force_and_is_proven(name):
     tally = Counter[tuple[bool, bool | None]]()
     for seed in range(3_000):
         found = compared(STYLES[name].model(), history(name, random.Random(seed)))
@@ -73,7 +73,7 @@ def writes_and_reads(total: int, *, stale: bool) -> Ops:
     return operations
 
 
-def test_a_stale_read_among_many_is_found_with_a_small_core() -> None:
+def test_a_stale_read_among_many_is_found_with_a_small_core():
     operations = writes_and_reads(20_000, stale=True)
     outcome = check_operations(Register(None), operations)
     proof = certify(Register(None), operations, outcome)
@@ -84,7 +84,7 @@ def test_a_stale_read_among_many_is_found_with_a_small_core() -> None:
     assert proof.confirmed_by
 
 
-def test_what_was_written_too_late_or_never_refutes_alone() -> None:
+def test_what_was_written_too_late_or_never_refutes_alone():
     for value in (7, 8):
         operations = [
             Operation(0, Write(1), 0, None, 1),
@@ -105,7 +105,7 @@ RUNS = sorted((CONFORMANCE / "runs").glob("etcd-ser-*")) if CONFORMANCE.is_dir()
 
 
 @pytest.mark.skipif(not RUNS, reason=f"no runs at {CONFORMANCE}; set HARNESS_CONFORMANCE")
-def test_stale_runs_on_which_a_search_gave_up_are_invalid() -> None:
+def test_stale_runs_on_which_a_search_gave_up_are_invalid():
     for folder in RUNS:
         run = load_run(folder)
         result = RegisterLinearizable().check(run.history, run.case, time_limit_s=60)
@@ -116,7 +116,7 @@ def test_stale_runs_on_which_a_search_gave_up_are_invalid() -> None:
         assert proof["confirmed_by"]
 
 
-def test_a_set_with_removals_still_refuses_what_was_never_added() -> None:
+def test_a_set_with_removals_still_refuses_what_was_never_added():
     operations = numbered(
         (Add(1), 0, None, 1), (Remove(1), 2, None, 3), (ReadAll(), 4, frozenset((1, 2)), 5)
     )
@@ -128,7 +128,7 @@ def test_a_set_with_removals_still_refuses_what_was_never_added() -> None:
 
 
 @pytest.mark.slow
-def test_twenty_thousand_additions_are_one_look() -> None:
+def test_twenty_thousand_additions_are_one_look():
     adds = [(Add(n), 2 * n, None, 2 * n + 5) for n in range(20_000)]
     for lost in (frozenset[int](), frozenset((777,))):
         shown = frozenset(range(20_000)) - lost
@@ -142,7 +142,7 @@ def test_twenty_thousand_additions_are_one_look() -> None:
 
 
 @pytest.mark.parametrize("model", [Queue(), UnorderedQueue().to_model()])
-def test_lost_dequeues_take_what_has_to_be_gone_but_no_more(model: Model[Any, Any, Any]) -> None:
+def test_lost_dequeues_take_what_has_to_be_gone_but_no_more(model):
     puts = [(Enqueue(n), 2 * n, None, 2 * n + 1) for n in range(12)]
     lost = [(Dequeue(), 30 + n, None, None) for n in range(11)]
     empty = (Dequeue(), 90, None, 91)
@@ -162,7 +162,7 @@ def test_lost_dequeues_take_what_has_to_be_gone_but_no_more(model: Model[Any, An
 
 
 @pytest.mark.parametrize(("call", "is_legal"), [(9, True), (10, False)])
-def test_a_lost_dequeue_takes_only_what_left_after_its_call(call: float, is_legal: bool) -> None:
+def test_a_lost_dequeue_takes_only_what_left_after_its_call(call, is_legal):
     operations = numbered(
         (Enqueue(0), 0, None, 1),
         (Enqueue(1), 2, None, 3),
@@ -174,13 +174,13 @@ def test_a_lost_dequeue_takes_only_what_left_after_its_call(call: float, is_lega
     assert (decision.order is not None) == is_legal
 
 
-def test_times_that_cannot_be_are_refused_before_any_method() -> None:
+def test_times_that_cannot_be_are_refused_before_any_method():
     for call, end in ((5, 4), (float("nan"), 4), (5, float("nan"))):
         with pytest.raises(ValueError, match="time"):
             check_operations(Queue(), [Operation(0, Enqueue(1), call, None, end)])
 
 
-def test_a_method_that_contradicts_the_operations_is_no_verdict() -> None:
+def test_a_method_that_contradicts_the_operations_is_no_verdict():
     """A wrong order or core does not survive its proof."""
 
     class Wrong(Queue):
@@ -216,9 +216,7 @@ class PlainMap(KeyValue):
 
 
 @pytest.mark.parametrize("origins_max", [64, 1])
-def test_what_a_core_cannot_tell_apart_makes_no_difference(
-    origins_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_core_cannot_tell_apart_makes_no_difference(origins_max, monkeypatch):
     """Where origins are cut off, more may be legal than is, but never less."""
     monkeypatch.setattr(register, "ORIGINS_MAX", origins_max)
     kinds = {"register": (Register(0), PlainRegister(0)), "map": (KeyValue(), PlainMap())}
@@ -241,7 +239,7 @@ def test_what_a_core_cannot_tell_apart_makes_no_difference(
 
 @pytest.mark.parametrize("distance", [1, 2, 15, 16, 17, 18, 100])
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_a_chain_of_compare_and_sets_is_proven_however_long(distance: int, is_lost: bool) -> None:
+def test_a_chain_of_compare_and_sets_is_proven_however_long(distance, is_lost):
     """The core needs what leads from the one read to the other; some answers got lost."""
     chain: Ops = [
         Operation(0, Cas(n, n + 1), 10 * n, True, None if is_lost and n % 7 == 3 else 10 * n + 5, n)

@@ -81,7 +81,7 @@ def mismatches(seeds: range, tally: Counter[tuple[str, Result]]) -> list[str]:
     [range(700), pytest.param(range(700, 20_700), marks=pytest.mark.nightly)],
     ids=["few", "many"],
 )
-def test_native_python_and_brute_force_agree_and_certificates_hold(seeds: range) -> None:
+def test_native_python_and_brute_force_agree_and_certificates_hold(seeds):
     tally: Counter[tuple[str, Result]] = Counter()
     assert mismatches(seeds, tally) == []
     for name in NAMES:
@@ -91,7 +91,7 @@ def test_native_python_and_brute_force_agree_and_certificates_hold(seeds: range)
     assert lost > len(seeds) / 5
 
 
-def test_a_search_that_lies_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_lies_is_a_mismatch(monkeypatch):
     lie = CheckOutcome(result=Result.OK, reason="", witness=())
     monkeypatch.setitem(globals(), "check_operations", lambda *_, **__: lie)
     monkeypatch.setitem(globals(), "certify", lambda *_: None)

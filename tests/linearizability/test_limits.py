@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 
 from checkers.linearizability import (
     Limits,
-    Model,
     NondeterministicModel,
     Operation,
     Result,
@@ -85,9 +84,7 @@ def _native(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("_native")
 @pytest.mark.parametrize("make", [Slow, lambda now: Exploding(now).to_model()])
-def test_time_is_kept_where_steps_are_slow(
-    make: Callable[[list[float]], Model[Any, Any, Any]], now: list[float]
-) -> None:
+def test_time_is_kept_where_steps_are_slow(make, now):
     outcome = check_operations(make(now), one_by_one(12), timeout_s=LIMIT_S)
     assert outcome.result is Result.UNKNOWN
     assert "time limit" in outcome.reason
@@ -95,7 +92,7 @@ def test_time_is_kept_where_steps_are_slow(
 
 
 @pytest.mark.usefixtures("_native")
-def test_the_proof_keeps_the_time_of_the_check(now: list[float]) -> None:
+def test_the_proof_keeps_the_time_of_the_check(now):
     operations = [*one_by_one(2), Operation(1, Read(), 9, 7, 10, 9)]
     outcome = check_operations(Slow(now), operations, timeout_s=LIMIT_S)
     assert outcome.result is Result.ILLEGAL
@@ -105,7 +102,7 @@ def test_the_proof_keeps_the_time_of_the_check(now: list[float]) -> None:
     assert not proof.confirmed_by
 
 
-def test_an_order_that_cannot_be_replayed_in_time_is_not_confirmed(now: list[float]) -> None:
+def test_an_order_that_cannot_be_replayed_in_time_is_not_confirmed(now):
     operations = one_by_one(5)
     outcome = check_operations(Register(None), operations, timeout_s=LIMIT_S)
     assert outcome.result is Result.OK
@@ -117,7 +114,7 @@ def test_an_order_that_cannot_be_replayed_in_time_is_not_confirmed(now: list[flo
 
 
 @pytest.mark.usefixtures("_native")
-def test_memory_is_kept(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_kept(now, monkeypatch):
     held = [50 << 20]
 
     class Hungry(Register):
@@ -133,11 +130,11 @@ def test_memory_is_kept(now: list[float], monkeypatch: pytest.MonkeyPatch) -> No
     assert held[0] < 80 << 20
 
 
-def test_memory_is_what_the_system_says() -> None:
+def test_memory_is_what_the_system_says():
     assert 1 << 20 < clock.resident_bytes() < 1 << 40
 
 
-def test_a_clock_that_is_over_stays_so(now: list[float]) -> None:
+def test_a_clock_that_is_over_stays_so(now):
     limited = Clock(1.0)
     with limited.running():
         tick()
@@ -150,7 +147,7 @@ def test_a_clock_that_is_over_stays_so(now: list[float]) -> None:
     tick()
 
 
-def test_where_a_search_stands_does_not_depend_on_slices(now: list[float]) -> None:
+def test_where_a_search_stands_does_not_depend_on_slices(now):
     class Steps:
         steps = 0
         status = Status.RUNNING
@@ -169,7 +166,7 @@ def test_where_a_search_stands_does_not_depend_on_slices(now: list[float]) -> No
         assert found.steps == 1_000
 
 
-def test_steps_are_limited_by_themselves_only_without_time() -> None:
+def test_steps_are_limited_by_themselves_only_without_time():
     assert Limits().steps_max(None) == model.STEPS_MAX
     assert Limits().steps_max(5.0) > 10**15
     assert Limits(steps=7).steps_max(5.0) == Limits(steps=7).steps_max(None) == 7
@@ -177,7 +174,7 @@ def test_steps_are_limited_by_themselves_only_without_time() -> None:
     assert Limits().share(0.5).steps == model.STEPS_MAX // 2
 
 
-def test_the_command_line_sets_the_limits_of_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_sets_the_limits_of_all_processes(monkeypatch):
     assert check_limit.MAX_STEPS_VARIABLE == model.STEPS_VARIABLE
     assert check_limit.MEMORY_VARIABLE == model.MEMORY_VARIABLE
     for name in (model.STEPS_VARIABLE, model.MEMORY_VARIABLE):
@@ -190,7 +187,7 @@ def test_the_command_line_sets_the_limits_of_all_processes(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("flag", ["--max-steps", "--memory"])
 @pytest.mark.parametrize("value", ["0", "-3", "1.5", "many"])
-def test_limits_that_are_none_are_refused(flag: str, value: str) -> None:
+def test_limits_that_are_none_are_refused(flag, value):
     parser = Parser(prog="harness check")
     check_limit.add_check_limit(parser)
     with pytest.raises(UsageError):

@@ -55,7 +55,7 @@ def placed(tablet: TabletRecord, number: int) -> TabletRecord:
     )
 
 
-def test_a_thousand_tablets_are_one_small_entry() -> None:
+def test_a_thousand_tablets_are_one_small_entry():
     """The design document measured 117 KB against a limit of 8 MB."""
     created = new_tablets(1000)
     running = tuple(placed(tablet, n) for n, tablet in enumerate(created))
@@ -69,7 +69,7 @@ def test_a_thousand_tablets_are_one_small_entry() -> None:
     assert sizes[2] < sizes[0] + 300, "what could be created can be deleted"
 
 
-def test_few_tablets_are_plain_as_they_always_were() -> None:
+def test_few_tablets_are_plain_as_they_always_were():
     few = Batch(1, 0, (TABLE,), new_tablets(PACKED_FROM - 1))
     assert msgspec.msgpack.encode(few) == encode_batch(few)
     many = Batch(1, 0, (TABLE,), new_tablets(PACKED_FROM))
@@ -119,20 +119,20 @@ BATCHES = st.builds(
 
 
 @given(BATCHES)
-def test_batches_survive_encoding(batch: Batch) -> None:
+def test_batches_survive_encoding(batch):
     payload = encode_batch(batch)
     assert batch == decode_batch(payload)
     assert len(payload) <= len(msgspec.msgpack.encode(batch)) + 60
 
 
 @given(st.lists(TABLETS, min_size=PACKED_FROM, max_size=PACKED_FROM))
-def test_equal_batches_give_equal_bytes(tablets: list[TabletRecord]) -> None:
+def test_equal_batches_give_equal_bytes(tablets):
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(tablets), type=list[TabletRecord])
     first, second = Batch(1, 0, (), tuple(tablets)), Batch(1, 0, (), tuple(again))
     assert encode_batch(first) == encode_batch(second)
 
 
-def test_every_field_of_a_tablet_is_packed() -> None:
+def test_every_field_of_a_tablet_is_packed():
     """A new field of the record has to be added to the packed form, or it would be lost."""
     assert TabletRecord.__struct_fields__ == (
         "id",
@@ -149,13 +149,13 @@ def test_every_field_of_a_tablet_is_packed() -> None:
     assert m.RaftConfig.__struct_fields__ == ("opid_index", "peers")
 
 
-def test_foreign_bytes_are_refused() -> None:
+def test_foreign_bytes_are_refused():
     with pytest.raises(msgspec.ValidationError):
         decode_batch(b"\xc1\x91\x01")
     with pytest.raises(msgspec.ValidationError):
         decode_batch(b"\x91\x01")
 
 
-def test_the_limit_leaves_room_for_the_message() -> None:
+def test_the_limit_leaves_room_for_the_message():
     assert entry_limit(Flags(rpc_max_message_size=1 << 20)) == (1 << 20) - (1 << 16)
     assert entry_limit(Flags(rpc_max_message_size=1 << 30)) == FRAME_BYTES_MAX - (1 << 16)

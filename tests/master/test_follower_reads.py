@@ -40,7 +40,7 @@ class Follower(FakeMaster):
         return await self.ask(m.ListTablesRequest(max_staleness_ms=1000))
 
 
-async def test_a_follower_answers_once_it_has_applied_what_its_leader_had() -> None:
+async def test_a_follower_answers_once_it_has_applied_what_its_leader_had():
     master = Follower(ReadIndexResponse(1, 7))
     assert refusal(await master.read()).code is m.MasterErrorCode.TOO_STALE
 
@@ -56,7 +56,7 @@ async def test_a_follower_answers_once_it_has_applied_what_its_leader_had() -> N
     assert {type(request) for _, request in master.asked} == {ReadIndexRequest}
 
 
-async def test_a_leader_that_cannot_confirm_itself_tells_nothing() -> None:
+async def test_a_leader_that_cannot_confirm_itself_tells_nothing():
     error = ConsensusError(ConsensusErrorCode.NOT_THE_LEADER, "deposed")
     master = Follower(ReadIndexResponse(error=error))
 

@@ -8,7 +8,6 @@ import pytest
 from targets.kudu import messages as m
 from targets.kudu.consensus.errors import ConfigRefusedError, IndeterminateError, OverloadedError
 from targets.kudu.consensus.messages import ChangeType, ConsensusErrorCode
-from targets.kudu.flags import Flags
 from tests.master.fakes import FakeMaster, add, refusal, settle
 from tests.support.virtual import run
 
@@ -18,7 +17,7 @@ Status = m.AppStatus
 NOT_LEADER = Code.NOT_THE_LEADER
 
 
-async def test_a_follower_refuses_and_says_that_nothing_happened() -> None:
+async def test_a_follower_refuses_and_says_that_nothing_happened():
     master = FakeMaster()
     assert Code.CATALOG_MANAGER_NOT_INITIALIZED is refusal(await master.create("t")).code
     master.leadership.on_role_change(master.replica)
@@ -27,7 +26,7 @@ async def test_a_follower_refuses_and_says_that_nothing_happened() -> None:
     assert not error.indeterminate
 
 
-async def test_a_leader_is_ready_only_after_its_own_term_committed() -> None:
+async def test_a_leader_is_ready_only_after_its_own_term_committed():
     master = FakeMaster()
     master.replica.elect(1, no_op_commits=False)
     await asyncio.sleep(1)
@@ -42,16 +41,7 @@ async def test_a_leader_is_ready_only_after_its_own_term_committed() -> None:
     assert master.rows.cluster_id is not None
 
 
-async def test_a_leader_that_cannot_catch_up_steps_down_and_stays_up() -> None:
-    master = FakeMaster(flags=Flags(master_failover_catchup_timeout_ms=3000))
-    master.replica.elect(1, no_op_commits=False)
-    await asyncio.sleep(4)
-    assert master.replica.role == "FOLLOWER"
-    assert "catch-up-timed-out" in master.env.kinds()
-    await master.lead(5)
-
-
-async def test_a_second_callback_in_the_same_term_reloads_nothing() -> None:
+async def test_a_second_callback_in_the_same_term_reloads_nothing():
     master = await FakeMaster().lead()
     epoch = master.leadership.epoch
     master.leadership.on_role_change(master.replica)
@@ -75,12 +65,12 @@ async def _acknowledged_then_killed(bug: str | None) -> FakeMaster:
     return second
 
 
-async def test_a_new_leader_knows_everything_acknowledged_before() -> None:
+async def test_a_new_leader_knows_everything_acknowledged_before():
     master = await _acknowledged_then_killed(None)
     assert await master.names() == ["kept"]
 
 
-async def test_switch_kudu_765_forgets_acknowledged_tables_until_the_next_election() -> None:
+async def test_switch_kudu_765_forgets_acknowledged_tables_until_the_next_election():
     master = await _acknowledged_then_killed("KUDU-765")
     assert await master.names() == []
     assert (await master.get("kept")).error is not None
@@ -92,7 +82,7 @@ async def test_switch_kudu_765_forgets_acknowledged_tables_until_the_next_electi
     assert await master.names() == ["kept", "other"]
 
 
-async def test_reads_and_errors_wait_for_a_majority() -> None:
+async def test_reads_and_errors_wait_for_a_majority():
     master = await FakeMaster().lead()
     await master.create("t")
     before = master.replica.confirmations
@@ -113,7 +103,7 @@ async def test_reads_and_errors_wait_for_a_majority() -> None:
         assert (answer.error.code, answer.error.indeterminate) == (NOT_LEADER, False)
 
 
-async def test_switch_no_lease_answers_without_a_majority() -> None:
+async def test_switch_no_lease_answers_without_a_majority():
     master = await FakeMaster("NO-LEASE").lead()
     await master.create("t")
     master.replica.reachable = False
@@ -123,7 +113,7 @@ async def test_switch_no_lease_answers_without_a_majority() -> None:
     assert before == master.replica.confirmations
 
 
-async def test_a_lost_write_is_indeterminate_and_ends_the_leadership() -> None:
+async def test_a_lost_write_is_indeterminate_and_ends_the_leadership():
     master = await FakeMaster().lead()
     create = await master.held(master.create("t"))
     assert await master.names() == [], "not committed, so not visible"
@@ -135,7 +125,7 @@ async def test_a_lost_write_is_indeterminate_and_ends_the_leadership() -> None:
     assert await master.names() == []
 
 
-async def test_requests_that_waited_for_a_lock_across_an_election_do_nothing() -> None:
+async def test_requests_that_waited_for_a_lock_across_an_election_do_nothing():
     master = await FakeMaster().lead()
     await master.create("t")
     master.replica.hold()
@@ -153,7 +143,7 @@ async def test_requests_that_waited_for_a_lock_across_an_election_do_nothing() -
     assert got.schema_version == 0
 
 
-async def test_the_table_under_creation_is_invisible_until_it_is_committed() -> None:
+async def test_the_table_under_creation_is_invisible_until_it_is_committed():
     master = await FakeMaster().lead()
     create = await master.held(master.create("t"))
     assert Status.NOT_FOUND is refusal(await master.get("t")).status
@@ -164,7 +154,7 @@ async def test_the_table_under_creation_is_invisible_until_it_is_committed() -> 
     assert await master.names() == ["t"]
 
 
-async def test_switch_order_create_shows_a_table_that_never_comes_to_be() -> None:
+async def test_switch_order_create_shows_a_table_that_never_comes_to_be():
     master = await FakeMaster("ORDER-CREATE").lead()
     assert (await master.create("fine", "a")).error is None
     assert (await master.get("fine")).state == "RUNNING"
@@ -186,7 +176,7 @@ async def test_switch_order_create_shows_a_table_that_never_comes_to_be() -> Non
     assert await master.names() == ["fine"]
 
 
-async def test_a_write_that_lands_in_another_term_is_void() -> None:
+async def test_a_write_that_lands_in_another_term_is_void():
     master = await FakeMaster().lead()
     epoch = master.epoch
     await master.create("t")
@@ -201,7 +191,7 @@ async def test_a_write_that_lands_in_another_term_is_void() -> None:
     assert before != master.rows.snapshot()
 
 
-async def test_a_write_planned_in_an_earlier_term_of_ours_did_nothing() -> None:
+async def test_a_write_planned_in_an_earlier_term_of_ours_did_nothing():
     master = await FakeMaster().lead()
     replicate = master.replica.replicate
 
@@ -215,7 +205,7 @@ async def test_a_write_planned_in_an_earlier_term_of_ours_did_nothing() -> None:
     assert master.rows.tables == {}
 
 
-async def test_a_leader_that_does_not_know_what_it_wrote_steps_down() -> None:
+async def test_a_leader_that_does_not_know_what_it_wrote_steps_down():
     master = await FakeMaster().lead()
 
     async def unknown(payload: bytes, *, timeout_s: float | None = None) -> Any:
@@ -226,7 +216,7 @@ async def test_a_leader_that_does_not_know_what_it_wrote_steps_down() -> None:
     assert master.replica.role == "FOLLOWER"
 
 
-async def test_an_overloaded_system_tablet_refuses_and_nothing_happened() -> None:
+async def test_an_overloaded_system_tablet_refuses_and_nothing_happened():
     master = await FakeMaster().lead()
 
     async def full(payload: bytes, *, timeout_s: float | None = None) -> Any:
@@ -240,7 +230,7 @@ async def test_an_overloaded_system_tablet_refuses_and_nothing_happened() -> Non
     assert (await master.create("t")).error is None
 
 
-async def test_revisions_never_fall_across_leaders() -> None:
+async def test_revisions_never_fall_across_leaders():
     master = await FakeMaster().lead()
     revisions = []
     for term in (1, 3, 5):
@@ -256,7 +246,7 @@ async def test_revisions_never_fall_across_leaders() -> None:
     assert revisions[0] > 0
 
 
-async def test_masters_change_only_from_the_configuration_that_was_looked_at() -> None:
+async def test_masters_change_only_from_the_configuration_that_was_looked_at():
     master = await FakeMaster().lead()
     replica: Any = master.replica
     replica.committed_config = m.RaftConfig(
@@ -278,7 +268,7 @@ async def test_masters_change_only_from_the_configuration_that_was_looked_at() -
     assert asked == [(ChangeType.REMOVE_PEER, "b", 7)]
 
 
-async def test_what_a_later_leadership_confirms_says_nothing_of_this_ones_maps() -> None:
+async def test_what_a_later_leadership_confirms_says_nothing_of_this_ones_maps():
     master = await FakeMaster().lead()
     await master.create("t")
     await asyncio.sleep(1)

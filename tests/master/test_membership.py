@@ -50,7 +50,7 @@ async def tables(cluster: Deployed, node: str) -> list[str]:
 
 
 @pytest.mark.parametrize("snapshot_every", [60, 2])
-def test_a_new_master_joins_by_itself_and_has_everything(snapshot_every: int) -> None:
+def test_a_new_master_joins_by_itself_and_has_everything(snapshot_every):
     """By the log, or by a snapshot."""
 
     async def body(cluster: Deployed) -> None:
@@ -69,7 +69,7 @@ def test_a_new_master_joins_by_itself_and_has_everything(snapshot_every: int) ->
 
 
 @on(deploy, joining=1, flags=BY_HAND)
-async def test_a_master_is_added_when_asked_and_another_one_removed(cluster: Deployed) -> None:
+async def test_a_master_is_added_when_asked_and_another_one_removed(cluster):
     client = cluster.new_client()
     await cluster.ok(client, "create", name="a")
     await asyncio.sleep(8)
@@ -95,7 +95,7 @@ async def test_a_master_is_added_when_asked_and_another_one_removed(cluster: Dep
 
 
 @on(deploy, flags=BY_HAND)
-async def test_what_is_refused(cluster: Deployed) -> None:
+async def test_what_is_refused(cluster):
     leader = await cluster.leader()
     other = next(name for name in ("m1", "m2", "m3") if name != leader)
     code, status = m.MasterErrorCode, m.AppStatus
@@ -119,7 +119,7 @@ async def test_what_is_refused(cluster: Deployed) -> None:
 
 
 @on(deploy, masters=1, tservers=1, flags=BY_HAND)
-async def test_the_last_master_stays(cluster: Deployed) -> None:
+async def test_the_last_master_stays(cluster):
     error = (await ask(cluster, "m1", "RemoveMaster", "m1:7051")).error
 
     assert (error.code, error.status) == (
@@ -129,7 +129,7 @@ async def test_the_last_master_stays(cluster: Deployed) -> None:
 
 
 @on(deploy, joining=1, flags=BY_HAND)
-async def test_a_dead_master_is_listed_with_its_error_and_replaced(cluster: Deployed) -> None:
+async def test_a_dead_master_is_listed_with_its_error_and_replaced(cluster):
     client = cluster.new_client()
     await cluster.ok(client, "create", name="a")
     leader = await cluster.leader()
@@ -147,7 +147,7 @@ async def test_a_dead_master_is_listed_with_its_error_and_replaced(cluster: Depl
 
 
 @on(deploy, flags=BY_HAND)
-async def test_a_wiped_master_is_nobody_in_its_cluster(cluster: Deployed) -> None:
+async def test_a_wiped_master_is_nobody_in_its_cluster(cluster):
     """It has forgotten its votes with its uuid: it must not count under a new one by itself."""
     world = cluster.session.cluster
     leader = await cluster.leader()
@@ -172,7 +172,7 @@ def master_of(*cluster: str, name: str, joins: bool = False) -> NodeSpec:
     return NodeSpec(name=name, role="master", ports=(7051,), pages=8051, entry=entry, config=config)
 
 
-def test_a_master_that_was_started_for_another_cluster_is_not_added() -> None:
+def test_a_master_that_was_started_for_another_cluster_is_not_added():
     """The configuration it began with may be newer than any of this cluster, and is then not
     replaced by them: it would vote, and never know that it does.
     """
@@ -192,9 +192,7 @@ def test_a_master_that_was_started_for_another_cluster_is_not_added() -> None:
 
 
 @pytest.mark.parametrize(("told", "joins"), [(("a", "b", "c", "d"), True), (("a", "d"), False)])
-def test_a_master_joins_by_itself_only_if_it_was_told_of_all(
-    told: tuple[str, ...], *, joins: bool
-) -> None:
+def test_a_master_joins_by_itself_only_if_it_was_told_of_all(told, *, joins):
     async def body(session: Session) -> None:
         await asyncio.sleep(20)
         listed = await ask(session, "a", "ListMasters")

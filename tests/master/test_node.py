@@ -22,9 +22,7 @@ async def dump(cluster: Deployed, node: str) -> dict:
 
 
 @on(deploy)
-async def test_identity_and_rows_survive_restarts_and_no_other_master_is_needed_for_them(
-    cluster: Deployed,
-):
+async def test_identity_and_rows_survive_restarts_and_no_other_master_is_needed_for_them(cluster):
     world = cluster.session.cluster
     client = cluster.new_client()
     await cluster.ok(client, "create", name="t")
@@ -45,7 +43,7 @@ async def test_identity_and_rows_survive_restarts_and_no_other_master_is_needed_
 
 
 @on(deploy)
-async def test_no_master_begins_before_it_knows_all_others(cluster: Deployed):
+async def test_no_master_begins_before_it_knows_all_others(cluster):
     world = cluster.session.cluster
     for node in ("m1", "m2", "m3"):
         await world.kill(node)

@@ -37,7 +37,7 @@ def tablet(number: int, table_number: int, state: TabletState, start: bytes = b"
     return TabletRecord(f"{number:032x}", f"{table_number:032x}", partition, state, consensus)
 
 
-def test_batches_survive_encoding() -> None:
+def test_batches_survive_encoding():
     batch = Batch(
         3,
         17,
@@ -49,7 +49,7 @@ def test_batches_survive_encoding() -> None:
     assert batch == decode_batch(encode_batch(batch))
 
 
-def test_a_batch_of_another_term_is_void() -> None:
+def test_a_batch_of_another_term_is_void():
     rows = SystemTablet()
     seen: list[int] = []
     rows.observer = lambda _batch, index, _term: seen.append(index)
@@ -60,14 +60,14 @@ def test_a_batch_of_another_term_is_void() -> None:
     assert seen == [2]
 
 
-def test_the_first_cluster_id_stays() -> None:
+def test_the_first_cluster_id_stays():
     rows = SystemTablet()
     rows.apply(1, 1, encode_batch(Batch(1, 0, cluster_id="one")))
     rows.apply(2, 2, encode_batch(Batch(2, 0, cluster_id="two")))
     assert rows.cluster_id == "one"
 
 
-def test_replies_are_bounded_in_the_order_of_application(monkeypatch) -> None:
+def test_replies_are_bounded_in_the_order_of_application(monkeypatch):
     monkeypatch.setattr(system_tablet, "REPLIES_MAX", 3)
     rows = SystemTablet()
     for number in range(5):
@@ -99,7 +99,7 @@ BATCHES = st.lists(
 
 
 @given(BATCHES, st.integers(1, 8))
-def test_snapshots_and_maps_equal_replay(batches: list, cut: int) -> None:
+def test_snapshots_and_maps_equal_replay(batches, cut):
     """Whatever was applied before a snapshot or a load and whatever after: the same state."""
     whole, resumed = SystemTablet(), SystemTablet()
     catalog: Catalog | None = None
@@ -138,7 +138,7 @@ def dict_by_first(items: list) -> list:
     return [item for _, item in sorted({item[0]: item for item in items}.items())]
 
 
-def test_swapping_names_in_one_batch_leaves_both_mapped() -> None:
+def test_swapping_names_in_one_batch_leaves_both_mapped():
     rows = SystemTablet()
     one, two = table(1, "a"), table(2, "b")
     rows.apply(1, 1, encode_batch(Batch(1, 0, (one, two))))
@@ -147,14 +147,14 @@ def test_swapping_names_in_one_batch_leaves_both_mapped() -> None:
     assert {"a": two.id, "b": one.id} == catalog.by_name
 
 
-def test_tablets_without_a_table_are_left_out() -> None:
+def test_tablets_without_a_table_are_left_out():
     rows = SystemTablet()
     rows.apply(1, 1, encode_batch(Batch(1, 0, (), (tablet(5, 9, TabletState.PREPARING),))))
     catalog = Catalog.load(rows, 1)
     assert (catalog.tablets, catalog.unsettled) == ({}, {})
 
 
-def test_buried_records_are_small_and_dead() -> None:
+def test_buried_records_are_small_and_dead():
     dead = table(1, "t").buried(5, "gone")
     assert (dead.state, dead.schema.columns, dead.delete_ns) == (TableState.REMOVED, (), 5)
     assert not dead.is_live
@@ -162,7 +162,7 @@ def test_buried_records_are_small_and_dead() -> None:
     assert (gone.consensus, gone.is_live) == (None, False)
 
 
-def test_equal_histories_give_equal_snapshots() -> None:
+def test_equal_histories_give_equal_snapshots():
     rng = random.Random(3)
     first, second = SystemTablet(), SystemTablet()
     for index in range(1, 30):

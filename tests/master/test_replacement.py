@@ -100,12 +100,12 @@ CASES: list[tuple[str, int, Decision | None]] = [
 
 
 @pytest.mark.parametrize(("words", "num_replicas", "expected"), CASES)
-def test_cases(words: str, num_replicas: int, expected: Decision | None) -> None:
+def test_cases(words, num_replicas, expected):
     config, leader, health = parse(words)
     assert decide(config, leader, health, num_replicas=num_replicas) == expected
 
 
-def test_a_server_in_maintenance_is_not_missed() -> None:
+def test_a_server_in_maintenance_is_not_missed():
     config, leader, health = parse("A B! C")
     assert decide(config, leader, health, num_replicas=3, spared=("B",)) is None
     assert decide(config, leader, health, num_replicas=3, spared=("C",)) == ADD
@@ -113,12 +113,12 @@ def test_a_server_in_maintenance_is_not_missed() -> None:
     assert decide(config, leader, health, num_replicas=3, spared=("B",)) == ADD
 
 
-def test_a_leader_out_of_the_configuration_evicts_nobody() -> None:
+def test_a_leader_out_of_the_configuration_evicts_nobody():
     config, _, health = parse("A B C D!")
     assert decide(config, "Z", health, num_replicas=3) is None
 
 
-def test_settled_is_the_right_number_of_voters_and_nothing_else() -> None:
+def test_settled_is_the_right_number_of_voters_and_nothing_else():
     for words, num_replicas, settled in (
         ("A B C", 3, True),
         ("A B", 3, False),
@@ -129,7 +129,7 @@ def test_settled_is_the_right_number_of_voters_and_nothing_else() -> None:
         assert settled is is_settled(parse(words)[0], num_replicas)
 
 
-def test_at_rest_nothing_is_decided_and_all_else_is_asked_about() -> None:
+def test_at_rest_nothing_is_decided_and_all_else_is_asked_about():
     marks = ("", "!", "x", "?", "r", "n", "p")
     found = []
     for count in (1, 2, 3):
@@ -169,7 +169,7 @@ EVICTING: list[tuple[str, int, Decision | None]] = [
 
 
 @pytest.mark.parametrize(("words", "num_replicas", "expected"), EVICTING)
-def test_cases_of_the_old_scheme(words: str, num_replicas: int, expected: Decision | None) -> None:
+def test_cases_of_the_old_scheme(words, num_replicas, expected):
     config, leader, health = parse(words)
     found = decide(config, leader, health, num_replicas=num_replicas, scheme=Scheme.EVICT)
     assert found == expected
@@ -270,7 +270,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 @given(worlds(), st.randoms(use_true_random=False))
-def test_every_tablet_with_a_majority_settles(world: World, rng: random.Random) -> None:
+def test_every_tablet_with_a_majority_settles(world, rng):
     """Any start with a healthy majority comes to rest: whole, if there are servers enough."""
     assume(world.can_commit())
     world.elect(rng)
@@ -289,7 +289,7 @@ def test_every_tablet_with_a_majority_settles(world: World, rng: random.Random) 
 
 
 @given(worlds())
-def test_without_a_healthy_majority_no_voter_is_touched(world: World) -> None:
+def test_without_a_healthy_majority_no_voter_is_touched(world):
     """Removing the lost would only make what is left look whole."""
     assume(not world.can_commit())
     config = RaftConfig(1, tuple(world.peers.values()))
@@ -311,7 +311,7 @@ def survivors(scheme: Scheme) -> bool:
     return world.can_commit()
 
 
-def test_the_old_scheme_loses_a_tablet_to_a_second_failure_and_the_new_one_does_not() -> None:
+def test_the_old_scheme_loses_a_tablet_to_a_second_failure_and_the_new_one_does_not():
     """KUDU-1097: the first one to fail is back, but it was evicted."""
     assert survivors(Scheme.PREPARE)
     assert not survivors(Scheme.EVICT)

@@ -26,7 +26,7 @@ MODES = m.TServerStateChange
 # --- reports ---------------------------------------------------------------------------------
 
 
-def test_only_a_leaders_own_report_with_nothing_pending_says_how_its_peers_are() -> None:
+def test_only_a_leaders_own_report_with_nothing_pending_says_how_its_peers_are():
     well = {"A": HEALTHY, "B": FAILED, "C": HEALTHY}
     catalog = catalog_with()
     (found,) = plan_report(catalog, "A", [reported(TABLET, ABC, "A", term=3, **well)]).views
@@ -45,7 +45,7 @@ def test_only_a_leaders_own_report_with_nothing_pending_says_how_its_peers_are()
     assert plan_report(catalog, "A", [busy]).views == []
 
 
-def test_a_copy_is_left_alone_until_it_is_known_to_be_behind() -> None:
+def test_a_copy_is_left_alone_until_it_is_known_to_be_behind():
     stored = ConsensusState(3, "A", config(7, "A", "B", "C"))
     catalog = catalog_with(consensus=stored)
     for at in (None, config(9, "A", "B", "C", "D"), config(7, "A", "B", "C")):
@@ -58,7 +58,7 @@ def test_a_copy_is_left_alone_until_it_is_known_to_be_behind() -> None:
     assert (call.delete_type, call.cas_config_opid_index) == (TOMBSTONED, 7)
 
 
-def test_a_replica_that_knows_of_its_own_eviction_is_tombstoned_too() -> None:
+def test_a_replica_that_knows_of_its_own_eviction_is_tombstoned_too():
     catalog = catalog_with(consensus=ConsensusState(3, "A", config(7, "A", "B", "C")))
     gone = reported(TABLET, config(7, "A", "B", "C"), "A", term=3)
     (call,) = plan_report(catalog, "D", [gone]).calls
@@ -129,7 +129,7 @@ async def beat(master: FakeMaster, *silent: str, for_s: float) -> None:
                 await master.heartbeat(f"ts{number}")
 
 
-async def test_a_failed_replica_is_replaced_step_by_step() -> None:
+async def test_a_failed_replica_is_replaced_step_by_step():
     tablet = await one_tablet()
     await tablet.report()
     assert tablet.master.catalog.to_review == {}
@@ -164,7 +164,7 @@ async def test_a_failed_replica_is_replaced_step_by_step() -> None:
     assert len(tablet.master.epoch.tasks) == 0
 
 
-async def test_what_is_settled_meanwhile_is_not_done() -> None:
+async def test_what_is_settled_meanwhile_is_not_done():
     """The leader could not be reached, and then everybody was well again."""
     tablet = await one_tablet()
     tablet.master.client.answers["ChangeConfig"] = UNREACHABLE
@@ -179,7 +179,7 @@ async def test_what_is_settled_meanwhile_is_not_done() -> None:
 
 
 @pytest.mark.parametrize("code", [raft.ConsensusErrorCode.CAS_FAILED, None])
-async def test_an_answer_ends_a_call_and_the_stored_configuration_decides(code) -> None:
+async def test_an_answer_ends_a_call_and_the_stored_configuration_decides(code):
     tablet = await one_tablet()
     if code is not None:
         tablet.master.client.answers["ChangeConfig"] = raft.ConsensusError(code, "overtaken")
@@ -196,7 +196,7 @@ async def test_an_answer_ends_a_call_and_the_stored_configuration_decides(code) 
     assert all(cas == 5 for *_, cas in tablet.asked[done:])
 
 
-async def test_a_call_follows_the_tablets_leader() -> None:
+async def test_a_call_follows_the_tablets_leader():
     tablet = await one_tablet()
     tablet.master.client.answers["ChangeConfig"] = raft.ConsensusError(
         raft.ConsensusErrorCode.NOT_THE_LEADER, "it is another"
@@ -210,7 +210,7 @@ async def test_a_call_follows_the_tablets_leader() -> None:
     assert {dest for dest, *_ in tablet.asked} == {tablet.second}
 
 
-async def test_a_call_that_hangs_is_made_anew_where_another_one_leads() -> None:
+async def test_a_call_that_hangs_is_made_anew_where_another_one_leads():
     tablet = await one_tablet()
     client: Any = tablet.master.client
     answering = client.call
@@ -229,7 +229,7 @@ async def test_a_call_that_hangs_is_made_anew_where_another_one_leads() -> None:
     assert {dest for dest, *_ in tablet.asked} == {tablet.second}
 
 
-async def test_a_new_master_hears_everything_anew() -> None:
+async def test_a_new_master_hears_everything_anew():
     tablet = await one_tablet()
     tablet.master.client.answers["ChangeConfig"] = UNREACHABLE
     await tablet.report(tablet.third)
@@ -241,7 +241,7 @@ async def test_a_new_master_hears_everything_anew() -> None:
     assert [change for _, change, *_ in tablet.asked] == ["ADD_PEER"]
 
 
-async def test_replicas_go_to_servers_that_live_and_are_not_in_maintenance() -> None:
+async def test_replicas_go_to_servers_that_live_and_are_not_in_maintenance():
     tablet = await one_tablet(tserver_unresponsive_timeout_ms=10_000)
     master, (one, other) = tablet.master, tablet.spare
     await beat(master, one, other, for_s=15)
@@ -256,7 +256,7 @@ async def test_replicas_go_to_servers_that_live_and_are_not_in_maintenance() -> 
     assert [peer for *_, peer, _ in tablet.asked][:1] == [other]
 
 
-async def test_a_server_in_maintenance_is_not_missed_until_it_leaves() -> None:
+async def test_a_server_in_maintenance_is_not_missed_until_it_leaves():
     tablet = await one_tablet()
     master = tablet.master
 
@@ -285,7 +285,7 @@ async def test_a_server_in_maintenance_is_not_missed_until_it_leaves() -> None:
     assert unknown.status is m.AppStatus.NOT_FOUND
 
 
-async def test_another_number_of_replicas_is_followed_without_a_new_report() -> None:
+async def test_another_number_of_replicas_is_followed_without_a_new_report():
     tablet = await one_tablet()
     await tablet.report()
     identifier, request_id = m.TableIdentifier(table_name="t"), m.RequestId("c", 1, "n")
@@ -308,7 +308,7 @@ async def test_another_number_of_replicas_is_followed_without_a_new_report() -> 
     assert (await tablet.master.get("t")).num_replicas == 5
 
 
-async def test_the_old_scheme_evicts_first() -> None:
+async def test_the_old_scheme_evicts_first():
     tablet = await one_tablet(raft_prepare_replacement_before_eviction=False)
     await tablet.report(tablet.third)
     assert tablet.asked == [(tablet.leader, "REMOVE_PEER", tablet.third, -1)]
@@ -319,7 +319,7 @@ async def test_the_old_scheme_evicts_first() -> None:
     assert request.change.peer.member_type == "VOTER"
 
 
-async def test_a_leader_that_is_to_be_replaced_is_asked_to_hand_over() -> None:
+async def test_a_leader_that_is_to_be_replaced_is_asked_to_hand_over():
     tablet = await one_tablet()
     first = tablet.config.peers[0]
     tablet.change(m.PeerConfig(first.uuid, first.address, replace=True))
@@ -331,7 +331,7 @@ async def test_a_leader_that_is_to_be_replaced_is_asked_to_hand_over() -> None:
     assert {(r.dest_uuid, r.mode) for r in asked} == {(tablet.leader, raft.StepDownMode.GRACEFUL)}
 
 
-async def test_a_tablet_is_given_up_for_an_empty_one() -> None:
+async def test_a_tablet_is_given_up_for_an_empty_one():
     tablet = await one_tablet()
     master = tablet.master
     answer = await master.ask(m.ReplaceTabletRequest(tablet.id))
@@ -353,7 +353,7 @@ async def test_a_tablet_is_given_up_for_an_empty_one() -> None:
     assert refusal(unsure).code is m.MasterErrorCode.NOT_THE_LEADER
 
 
-def test_one_change_of_one_configuration_is_pending_at_once() -> None:
+def test_one_change_of_one_configuration_is_pending_at_once():
     eviction = ChangeConfig(TABLET, EvictPeer("B"), None, 7)
     addition = ChangeConfig(TABLET, AddPeer("NON_VOTER", promote=True), ("D", "d:1"), 7)
     assert eviction.key == addition.key
@@ -363,7 +363,7 @@ def test_one_change_of_one_configuration_is_pending_at_once() -> None:
     assert eviction.key != ChangeConfig(TABLET, EvictPeer("B"), None, 8).key
 
 
-def test_a_report_of_another_leader_or_configuration_decides_nothing() -> None:
+def test_a_report_of_another_leader_or_configuration_decides_nothing():
     catalog = catalog_with(consensus=ConsensusState(3, "A", config(7, "A", "B", "C")))
     health = {"A": HEALTHY, "B": HEALTHY, "C": FAILED}
     for leader, index, decided in (("A", 7, True), ("B", 7, False), ("A", 5, False)):

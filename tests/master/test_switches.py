@@ -57,7 +57,7 @@ def batches(replica: FakeReplica) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("bug", "refused"), [("KUDU-1358", True), (None, False)])
-async def test_kudu_1358_knows_no_tablet_server_at_first(bug: str | None, refused: bool) -> None:
+async def test_kudu_1358_knows_no_tablet_server_at_first(bug, refused):
     master = await FakeMaster(*([bug] if bug else [])).lead()
     answer = await master.create("t")
     assert (answer.error is not None and answer.error.code is UNPLACEABLE) is refused
@@ -66,9 +66,7 @@ async def test_kudu_1358_knows_no_tablet_server_at_first(bug: str | None, refuse
 
 
 @pytest.mark.parametrize(("bugs", "waits"), [(("PLACE-AT-ONCE",), False), ((), True)])
-async def test_place_at_once_does_not_wait_for_heartbeats(
-    bugs: tuple[str, ...], waits: bool
-) -> None:
+async def test_place_at_once_does_not_wait_for_heartbeats(bugs, waits):
     master = await FakeMaster(*bugs).lead(tservers=0)
     create = asyncio.ensure_future(master.create("t"))
     await asyncio.sleep(0.5)
@@ -77,7 +75,7 @@ async def test_place_at_once_does_not_wait_for_heartbeats(
 
 
 @pytest.mark.parametrize(("bugs", "heard"), [(("LEADER-ONLY-HEARTBEATS",), 0), ((), 1)])
-async def test_followers_take_note_of_heartbeats(bugs: tuple[str, ...], heard: int) -> None:
+async def test_followers_take_note_of_heartbeats(bugs, heard):
     master = FakeMaster(*bugs)
     master.leadership.on_role_change(master.replica)
     answer = await master.heartbeat("ts0")
@@ -86,7 +84,7 @@ async def test_followers_take_note_of_heartbeats(bugs: tuple[str, ...], heard: i
 
 @pytest.mark.parametrize("leads", [True, False])
 @pytest.mark.parametrize("names", [True, False])
-async def test_answers_to_heartbeats_name_the_masters(leads: bool, names: bool) -> None:
+async def test_answers_to_heartbeats_name_the_masters(leads, names):
     """Those of the active configuration: whoever is about to vote is to know the servers first."""
     master = FakeMaster(flags=Flags(heartbeat_names_masters=names))
     if leads:
@@ -112,7 +110,7 @@ async def test_answers_to_heartbeats_name_the_masters(leads: bool, names: bool) 
     ("bug", "asks"),
     [("KUDU-1374", False), ("LEADER-FLAP-ABA", False), ("KUDU-1353", False), (None, True)],
 )
-async def test_a_later_leadership_asks_for_full_reports(bug: str | None, asks: bool) -> None:
+async def test_a_later_leadership_asks_for_full_reports(bug, asks):
     master = await table(*([bug] if bug else []))
     await master.fail_over()
     answer = await master.heartbeat("ts0")
@@ -120,9 +118,7 @@ async def test_a_later_leadership_asks_for_full_reports(bug: str | None, asks: b
 
 
 @pytest.mark.parametrize(("bugs", "located"), [(("KUDU-1353",), 0), ((), 3)])
-async def test_replicas_are_those_of_the_stored_configuration(
-    bugs: tuple[str, ...], located: int
-) -> None:
+async def test_replicas_are_those_of_the_stored_configuration(bugs, located):
     master = await table(*bugs)
     await master.fail_over()
     (tablet,) = (await master.locate("t")).tablets
@@ -135,7 +131,7 @@ async def test_replicas_are_those_of_the_stored_configuration(
 
 
 @pytest.mark.parametrize("deletes", [True, False])
-def test_fence_orphan_deletes_what_is_unknown(*, deletes: bool) -> None:
+def test_fence_orphan_deletes_what_is_unknown(*, deletes):
     config = m.RaftConfig(-1, (m.PeerConfig("A", "A:7050"),))
     unknown = reported("f" * 32, config, "A")
     plan = plan_report(Catalog(1), "A", [unknown], deletes_unknown=deletes)
@@ -144,9 +140,7 @@ def test_fence_orphan_deletes_what_is_unknown(*, deletes: bool) -> None:
 
 
 @pytest.mark.parametrize(("bugs", "calls"), [(("FENCE-ORPHAN",), 1), ((), 0)])
-async def test_a_master_orders_no_deletion_of_what_it_does_not_know(
-    bugs: tuple[str, ...], calls: int
-) -> None:
+async def test_a_master_orders_no_deletion_of_what_it_does_not_know(bugs, calls):
     master = await table(*bugs)
     unknown = reported("f" * 32, m.RaftConfig(-1, (m.PeerConfig("ts0", "ts0:7050"),)), "ts0")
     await master.heartbeat("ts0", m.TabletReport(True, 2, (unknown,)))
@@ -155,7 +149,7 @@ async def test_a_master_orders_no_deletion_of_what_it_does_not_know(
 
 
 @pytest.mark.parametrize(("bugs", "done"), [(("ALTER-REPLY",), True), ((), False)])
-async def test_alter_reply_counts_as_a_report(bugs: tuple[str, ...], done: bool) -> None:
+async def test_alter_reply_counts_as_a_report(bugs, done):
     master = await table(*bugs)
     await master.alter("t", add("b"))
     await asyncio.sleep(3)
@@ -172,7 +166,7 @@ def failed_checks(master: FakeMaster) -> list[str]:
 
 
 @pytest.mark.parametrize(("bugs", "deaths"), [(("KUDU-495-ABORT",), 1), ((), 0)])
-async def test_a_lost_write_ends_no_process(bugs: tuple[str, ...], deaths: int) -> None:
+async def test_a_lost_write_ends_no_process(bugs, deaths):
     master = await leader(*bugs)
     create = await master.held(master.create("t"))
     master.replica.depose(lose_tail=True)
@@ -182,18 +176,19 @@ async def test_a_lost_write_ends_no_process(bugs: tuple[str, ...], deaths: int) 
 
 
 @pytest.mark.parametrize(("bugs", "deaths"), [(("CATCH-UP-EXIT",), 1), ((), 0)])
-async def test_a_leader_that_cannot_catch_up_ends_no_process(
-    bugs: tuple[str, ...], deaths: int
-) -> None:
+async def test_a_leader_that_cannot_catch_up_ends_no_process(bugs, deaths):
     master = FakeMaster(*bugs, flags=Flags(master_failover_catchup_timeout_ms=3000))
     master.replica.elect(1, no_op_commits=False)
     await asyncio.sleep(4)
     assert len(failed_checks(master)) == deaths
     assert (master.replica.role == "FOLLOWER") is (deaths == 0)
+    if not bugs:
+        assert "catch-up-timed-out" in master.env.kinds()
+        await master.lead(5)
 
 
 @pytest.mark.parametrize(("bugs", "written"), [(("RELOAD-NO-LOCK",), True), ((), False)])
-async def test_no_request_goes_on_across_a_reload(bugs: tuple[str, ...], written: bool) -> None:
+async def test_no_request_goes_on_across_a_reload(bugs, written):
     master = await table(*bugs)
     epoch = master.epoch
     master.replica.depose()
@@ -215,9 +210,7 @@ async def test_no_request_goes_on_across_a_reload(bugs: tuple[str, ...], written
 @pytest.mark.parametrize(
     ("bugs", "create"), [(("KUDU-495-SPLIT",), [(0, 2), (1, 0)]), ((), [(1, 2)])]
 )
-async def test_one_operation_is_one_batch(
-    bugs: tuple[str, ...], create: list[tuple[int, int]]
-) -> None:
+async def test_one_operation_is_one_batch(bugs, create):
     master = await leader(*bugs)
     await master.create("t", "a", partitions=2)
     assert batches(master.replica)[: len(create)] == create
@@ -230,7 +223,7 @@ async def test_one_operation_is_one_batch(
     assert all(t.state is TabletState.DELETED for t in master.rows.tablets.values())
 
 
-async def test_kudu_495_split_does_not_deny_a_deletion_that_is_half_done() -> None:
+async def test_kudu_495_split_does_not_deny_a_deletion_that_is_half_done():
     master = await table("KUDU-495-SPLIT", partitions=2)
     replicate, count = master.replica.replicate, 0
 
@@ -246,7 +239,7 @@ async def test_kudu_495_split_does_not_deny_a_deletion_that_is_half_done() -> No
 
 
 @pytest.mark.parametrize(("bugs", "early"), [(("ORDER-DELETE",), 3), ((), 0)])
-async def test_replicas_are_deleted_after_the_commit(bugs: tuple[str, ...], early: int) -> None:
+async def test_replicas_are_deleted_after_the_commit(bugs, early):
     master = await table(*bugs)
     delete = await master.held(master.delete("t"))
     assert len(master.client.of("DeleteTablet")) == early
@@ -257,9 +250,7 @@ async def test_replicas_are_deleted_after_the_commit(bugs: tuple[str, ...], earl
 
 
 @pytest.mark.parametrize(("bugs", "shown"), [(("ORDER-REPLACE",), True), ((), False)])
-async def test_a_replacement_is_shown_when_it_is_committed(
-    bugs: tuple[str, ...], shown: bool
-) -> None:
+async def test_a_replacement_is_shown_when_it_is_committed(bugs, shown):
     master = await leader(*bugs)
     await master.create("t", "a")
     await asyncio.sleep(0.1)
@@ -279,7 +270,7 @@ async def test_a_replacement_is_shown_when_it_is_committed(
     assert (new.id == now.id) is shown
 
 
-async def test_order_replace_takes_back_what_could_not_be_written() -> None:
+async def test_order_replace_takes_back_what_could_not_be_written():
     master = await leader("ORDER-REPLACE")
     await master.create("t", "a")
     await asyncio.sleep(0.1)
@@ -299,7 +290,7 @@ async def test_order_replace_takes_back_what_could_not_be_written() -> None:
 
 
 @pytest.mark.parametrize(("bugs", "gap"), [(("RENAME-GAP",), True), ((), False)])
-async def test_a_rename_switches_both_names_at_once(bugs: tuple[str, ...], gap: bool) -> None:
+async def test_a_rename_switches_both_names_at_once(bugs, gap):
     master = await table(*bugs)
     rename = await master.held(master.alter("t", to="u"))
     master.replica.commit()
@@ -313,7 +304,7 @@ async def test_a_rename_switches_both_names_at_once(bugs: tuple[str, ...], gap: 
 
 
 @pytest.mark.parametrize(("bugs", "torn"), [(("LIST-TORN",), True), ((), False)])
-async def test_a_list_is_one_snapshot(bugs: tuple[str, ...], torn: bool) -> None:
+async def test_a_list_is_one_snapshot(bugs, torn):
     master = await leader(*bugs)
     for name in ("a", "b", "c", "z"):
         await master.create(name)
@@ -325,7 +316,7 @@ async def test_a_list_is_one_snapshot(bugs: tuple[str, ...], torn: bool) -> None
 
 
 @pytest.mark.parametrize(("bugs", "same"), [(("KUDU-1537",), False), ((), True)])
-async def test_what_is_sent_again_is_done_once(bugs: tuple[str, ...], same: bool) -> None:
+async def test_what_is_sent_again_is_done_once(bugs, same):
     master = await table(*bugs)
     first = await master.create("u", seq_no=77)
     again = await master.create("u", seq_no=77)
@@ -337,7 +328,7 @@ async def test_what_is_sent_again_is_done_once(bugs: tuple[str, ...], same: bool
 
 
 @pytest.mark.parametrize(("resets", "replaced"), [(True, False), (False, True)])
-async def test_failovers_do_not_postpone_a_replacement(*, resets: bool, replaced: bool) -> None:
+async def test_failovers_do_not_postpone_a_replacement(*, resets, replaced):
     master = await with_table("a", running=False)
     catalog = master.catalog
     stored = catalog.tables[catalog.by_name["t"]]
@@ -359,9 +350,7 @@ async def test_failovers_do_not_postpone_a_replacement(*, resets: bool, replaced
 
 
 @pytest.mark.parametrize(("bugs", "replaced"), [(("BG-CLOCK-RESET",), False), ((), True)])
-async def test_a_stuck_tablet_is_replaced_in_time_whoever_leads(
-    bugs: tuple[str, ...], replaced: bool
-) -> None:
+async def test_a_stuck_tablet_is_replaced_in_time_whoever_leads(bugs, replaced):
     master = await leader(*bugs)
     await master.create("t", "a")
     await asyncio.sleep(25)
@@ -386,7 +375,7 @@ async def test_a_stuck_tablet_is_replaced_in_time_whoever_leads(
         (lambda c: setattr(c, "revision", 99), "revision 99, not"),
     ],
 )
-async def test_any_difference_of_maps_is_told(spoil: Any, said: str) -> None:
+async def test_any_difference_of_maps_is_told(spoil, said):
     master = await table()
     maps = Catalog.load(master.rows, 1)
     spoil(maps)
@@ -397,7 +386,7 @@ async def test_any_difference_of_maps_is_told(spoil: Any, said: str) -> None:
 # --- the read view ---------------------------------------------------------------------------
 
 
-async def test_a_follower_keeps_a_view_that_equals_a_scan() -> None:
+async def test_a_follower_keeps_a_view_that_equals_a_scan():
     leader = await table()
     await leader.create("u", "a", partitions=3)
     await leader.alter("t", to="t2")
@@ -415,7 +404,7 @@ async def test_a_follower_keeps_a_view_that_equals_a_scan() -> None:
     assert sorted(third.leadership.view.by_name) == ["t2"]
 
 
-async def test_dumps_say_where_maps_differ_from_the_rows() -> None:
+async def test_dumps_say_where_maps_differ_from_the_rows():
     master = await table()
     answer = await master.ask(m.DumpEntitiesRequest())
     assert answer.data["unlike_rows"] == {"view": [], "leader": []}

@@ -74,13 +74,7 @@ def stored_after(catalog: Catalog, ts_uuid: str, replica: m.ReportedTablet) -> C
 # --- rules of reports ------------------------------------------------------------------------
 
 
-def test_unknown_tablets_are_left_alone() -> None:
-    plan = plan_report(catalog_with(), "A", [reported("f" * 32, ABC, "A")])
-    assert (plan.tablets, plan.calls, plan.versions) == ([], [], [])
-    assert "unknown" in plan.alarms[0]
-
-
-def test_replicas_of_dead_tablets_and_tables_are_deleted() -> None:
+def test_replicas_of_dead_tablets_and_tables_are_deleted():
     for catalog in (
         catalog_with(state=TabletState.DELETED),
         catalog_with(state=TabletState.REPLACED),
@@ -99,7 +93,7 @@ def test_replicas_of_dead_tablets_and_tables_are_deleted() -> None:
         assert gone.calls == []
 
 
-def test_strays_are_tombstoned_with_a_compare_and_set() -> None:
+def test_strays_are_tombstoned_with_a_compare_and_set():
     catalog = catalog_with(consensus=ConsensusState(3, "A", config(7, "A", "B", "C")))
     stray = reported(TABLET, config(5, "A", "B", "D"), "A", term=3)
     (call,) = plan_report(catalog, "D", [stray]).calls
@@ -111,7 +105,7 @@ def test_strays_are_tombstoned_with_a_compare_and_set() -> None:
     assert plan_report(catalog, "D", [dead]).calls == []
 
 
-def test_broken_replicas_teach_nothing() -> None:
+def test_broken_replicas_teach_nothing():
     catalog = catalog_with(state=TabletState.CREATING, version=1)
     for replica in (
         reported(TABLET, ABC, "A", 1, error="disk"),
@@ -122,7 +116,7 @@ def test_broken_replicas_teach_nothing() -> None:
         assert (plan.tablets, plan.calls, plan.versions) == ([], [], [])
 
 
-def test_creating_ends_only_with_a_running_replica_that_knows_a_leader() -> None:
+def test_creating_ends_only_with_a_running_replica_that_knows_a_leader():
     catalog = catalog_with(state=TabletState.CREATING, consensus=ConsensusState(0, None, ABC))
     for replica in (
         reported(TABLET, ABC, None),
@@ -136,7 +130,7 @@ def test_creating_ends_only_with_a_running_replica_that_knows_a_leader() -> None
     assert tablet.consensus == ConsensusState(1, "A", ABC)
 
 
-def test_leaders_and_terms_move_forward_only() -> None:
+def test_leaders_and_terms_move_forward_only():
     catalog = catalog_with()  # term 3, leader A
     assert stored_after(catalog, "B", reported(TABLET, ABC, "B", term=4)) == ConsensusState(
         4, "B", ABC
@@ -153,7 +147,7 @@ def test_leaders_and_terms_move_forward_only() -> None:
     assert known == stored_after(leaderless, "C", reported(TABLET, ABC, "A", term=3))
 
 
-def test_a_new_configuration_tombstones_who_left_and_keeps_a_known_leader() -> None:
+def test_a_new_configuration_tombstones_who_left_and_keeps_a_known_leader():
     catalog = catalog_with(consensus=ConsensusState(3, "A", config(5, "A", "B", "C")))
     grown = config(9, "A", "B", "D")
     plan = plan_report(catalog, "B", [reported(TABLET, grown, None, term=3)])
@@ -169,7 +163,7 @@ def test_a_new_configuration_tombstones_who_left_and_keeps_a_known_leader() -> N
     assert old == ConsensusState(9, "B", config(5, "A", "B", "C"))
 
 
-def test_another_schema_version_is_answered_by_an_alter() -> None:
+def test_another_schema_version_is_answered_by_an_alter():
     catalog = catalog_with(version=2)
     plan = plan_report(catalog, "A", [reported(TABLET, ABC, "A", 1, term=3)])
     assert [AlterTablet(TABLET)] == plan.calls
@@ -188,9 +182,7 @@ def test_another_schema_version_is_answered_by_an_alter() -> None:
         max_size=12,
     )
 )
-def test_stored_terms_and_configurations_never_fall(
-    steps: list[tuple[str, int, str | None, int]],
-) -> None:
+def test_stored_terms_and_configurations_never_fall(steps):
     catalog = catalog_with(consensus=ConsensusState(0, None, ABC))
     index = 1
     for ts_uuid, term, leader, opid_index in steps:
@@ -211,7 +203,7 @@ def test_stored_terms_and_configurations_never_fall(
 # --- from creation to rest -------------------------------------------------------------------
 
 
-async def test_a_table_is_placed_created_and_located() -> None:
+async def test_a_table_is_placed_created_and_located():
     master = await FakeMaster().lead()
     created = await master.create("t", partitions=2)
     assert (await master.locate("t")).error is not None
@@ -242,7 +234,7 @@ async def test_a_table_is_placed_created_and_located() -> None:
     assert (await master.locate("t", key_start=b"b", key_end=b"a")).error is not None
 
 
-async def test_an_alter_ends_when_every_tablet_reported_it() -> None:
+async def test_an_alter_ends_when_every_tablet_reported_it():
     master = await with_table("a", partitions=2)
     altered = await master.alter("t", add("b"))
     done = m.IsAlterTableDoneRequest(m.TableIdentifier(table_name="t"))
@@ -266,7 +258,7 @@ async def test_an_alter_ends_when_every_tablet_reported_it() -> None:
     assert [c.name for c in got.schema.columns] == ["key", "a", "b"]
 
 
-async def test_an_alter_outlives_a_failover_through_full_reports() -> None:
+async def test_an_alter_outlives_a_failover_through_full_reports():
     master = await with_table("a")
     master.client.answers["AlterSchema"] = UNREACHABLE
     await master.alter("t", add("b"))
@@ -284,7 +276,7 @@ async def test_an_alter_outlives_a_failover_through_full_reports() -> None:
     assert [call.schema_version for call in master.client.of("AlterSchema")] == [1]
 
 
-async def test_deletes_reach_replicas_after_a_failover_too() -> None:
+async def test_deletes_reach_replicas_after_a_failover_too():
     master = await with_table()
     (tablet,) = master.catalog.tablets.values()
     master.client.answers["DeleteTablet"] = UNREACHABLE
@@ -299,7 +291,7 @@ async def test_deletes_reach_replicas_after_a_failover_too() -> None:
     assert (call.dest_uuid, call.delete_type) == ("ts1", DELETED)
 
 
-async def test_calls_are_repeated_until_they_take_effect_and_never_doubled() -> None:
+async def test_calls_are_repeated_until_they_take_effect_and_never_doubled():
     master = await with_table()
     (tablet,) = master.catalog.tablets.values()
     master.client.answers["DeleteTablet"] = UNREACHABLE
@@ -322,7 +314,7 @@ async def test_calls_are_repeated_until_they_take_effect_and_never_doubled() -> 
     assert total == len(master.client.of("DeleteTablet"))
 
 
-async def test_a_tablet_server_back_from_silence_is_called_at_once() -> None:
+async def test_a_tablet_server_back_from_silence_is_called_at_once():
     master = await with_table(running=False)
     master.client.answers["DeleteTablet"] = UNREACHABLE
     await master.delete("t")
@@ -334,7 +326,7 @@ async def test_a_tablet_server_back_from_silence_is_called_at_once() -> None:
     assert [call.dest_uuid for call in master.client.of("DeleteTablet")] == ["ts2"]
 
 
-async def test_a_tablet_nobody_creates_is_replaced_whatever_failovers_come() -> None:
+async def test_a_tablet_nobody_creates_is_replaced_whatever_failovers_come():
     master = await FakeMaster(flags=Flags(tablet_creation_timeout_ms=3000)).lead()
     created = await master.create("t")
     await asyncio.sleep(2)
@@ -352,7 +344,7 @@ async def test_a_tablet_nobody_creates_is_replaced_whatever_failovers_come() -> 
     assert len(master.rows.tablets) == 2
 
 
-async def test_a_new_leader_sends_creations_again() -> None:
+async def test_a_new_leader_sends_creations_again():
     master = await with_table(running=False)
     master.replica.depose()
     master.client.calls.clear()
@@ -364,7 +356,7 @@ async def test_a_new_leader_sends_creations_again() -> None:
 # --- heartbeats ------------------------------------------------------------------------------
 
 
-async def test_followers_take_note_and_drop_reports() -> None:
+async def test_followers_take_note_and_drop_reports():
     master = FakeMaster()
     master.leadership.on_role_change(master.replica)
     stranger = await master.heartbeat("ts9", registration=None)
@@ -380,7 +372,7 @@ async def test_followers_take_note_and_drop_reports() -> None:
     assert [server.uuid for server in listed] == ["ts0"]
 
 
-async def test_each_term_asks_for_one_full_report() -> None:
+async def test_each_term_asks_for_one_full_report():
     master = await FakeMaster().lead()
     for term in (3, 5):
         assert (await master.heartbeat("ts0")).needs_full_tablet_report
@@ -393,7 +385,7 @@ async def test_each_term_asks_for_one_full_report() -> None:
         await master.lead(term)
 
 
-def test_a_restarted_tablet_server_registers_anew() -> None:
+def test_a_restarted_tablet_server_registers_anew():
     servers = TServerMap()
     first = m.TSHeartbeatRequest("ts", 1, m.TSRegistration("ts:7050"))
     assert servers.heard(first, 0) is not None
@@ -408,7 +400,7 @@ def test_a_restarted_tablet_server_registers_anew() -> None:
     assert servers.alive(11, 8) == []
 
 
-async def test_reports_that_change_nothing_write_nothing() -> None:
+async def test_reports_that_change_nothing_write_nothing():
     master = await with_table()
     await asyncio.sleep(5)
     entries = len(master.replica.log)
@@ -418,7 +410,7 @@ async def test_reports_that_change_nothing_write_nothing() -> None:
     assert entries == len(master.replica.log)
 
 
-async def test_a_report_is_not_acknowledged_when_its_write_is_lost() -> None:
+async def test_a_report_is_not_acknowledged_when_its_write_is_lost():
     master = await with_table(running=False)
     (tablet,) = master.catalog.tablets.values()
     master.replica.hold()
@@ -435,7 +427,7 @@ async def test_a_report_is_not_acknowledged_when_its_write_is_lost() -> None:
 
 
 @given(st.integers(0, 6), st.integers(1, 5), st.integers())
-def test_replicas_go_to_different_servers(count: int, wanted: int, seed: int) -> None:
+def test_replicas_go_to_different_servers(count, wanted, seed):
     servers = [TServer(f"ts{i}", 1, "", 0) for i in range(count)]
     chosen = place_replicas(servers, wanted, random.Random(seed), 0)
     if wanted > count:
@@ -445,7 +437,7 @@ def test_replicas_go_to_different_servers(count: int, wanted: int, seed: int) ->
         assert wanted == len({server.uuid for server in chosen})
 
 
-def test_placement_evens_out_load() -> None:
+def test_placement_evens_out_load():
     servers = [TServer(f"ts{i}", 1, "", 0) for i in range(6)]
     rng = random.Random(5)
     for _ in range(300):
@@ -456,7 +448,7 @@ def test_placement_evens_out_load() -> None:
     assert abs(servers[0].load(60 * 10**9) - servers[0].load(0) / 2) < 1e-9
 
 
-def test_retry_delays_double_and_then_stay_at_a_minute() -> None:
+def test_retry_delays_double_and_then_stay_at_a_minute():
     rng = random.Random(1)
     delays = [retry_delay_ms(retry, rng) for retry in range(1, 15)]
     for retry, delay in enumerate(delays, start=1):
@@ -464,7 +456,7 @@ def test_retry_delays_double_and_then_stay_at_a_minute() -> None:
         assert base <= delay < base + 50
 
 
-async def test_dumps_are_plain_sorted_data() -> None:
+async def test_dumps_are_plain_sorted_data():
     master = await with_table(running=False)
     dump = (await master.ask(m.DumpEntitiesRequest())).data
     assert dump == msgspec.json.decode(msgspec.json.encode(dump))
@@ -476,7 +468,7 @@ async def test_dumps_are_plain_sorted_data() -> None:
     assert len(dump["cluster_id"]) == 32
 
 
-async def test_a_replica_that_was_never_created_is_found_by_a_full_report() -> None:
+async def test_a_replica_that_was_never_created_is_found_by_a_full_report():
     master = await FakeMaster().lead()
     created = await master.create("t", "a")
     await asyncio.sleep(0.1)
@@ -499,7 +491,7 @@ async def test_a_replica_that_was_never_created_is_found_by_a_full_report() -> N
     assert [column.name for column in call.schema.columns] == ["key", "a"]
 
 
-async def test_all_replicas_start_alike_whatever_happened_between_their_creations() -> None:
+async def test_all_replicas_start_alike_whatever_happened_between_their_creations():
     master = await with_table("a", running=False)
     master.client.answers["CreateTablet"] = UNREACHABLE
     await master.create("v", "a")
@@ -514,7 +506,7 @@ async def test_all_replicas_start_alike_whatever_happened_between_their_creation
     assert sorted(name for _, name, _ in origins) == ["t", "v"]
 
 
-async def test_a_tablet_server_back_from_silence_owes_a_full_report() -> None:
+async def test_a_tablet_server_back_from_silence_owes_a_full_report():
     master = await FakeMaster().lead()
     await master.heartbeat("ts0", m.TabletReport(False, 2))
     assert not (await master.heartbeat("ts0")).needs_full_tablet_report
@@ -522,7 +514,7 @@ async def test_a_tablet_server_back_from_silence_owes_a_full_report() -> None:
     assert (await master.heartbeat("ts0")).needs_full_tablet_report
 
 
-def test_only_first_members_are_created_from_nothing() -> None:
+def test_only_first_members_are_created_from_nothing():
     moved = catalog_with(consensus=ConsensusState(3, "A", config(7, "A", "B", "C")))
     assert plan_missing(moved, "A", []) == []
     first = catalog_with()
@@ -532,7 +524,7 @@ def test_only_first_members_are_created_from_nothing() -> None:
     assert plan_missing(catalog_with(state=TabletState.DELETED), "A", []) == []
 
 
-async def test_a_tablet_server_of_another_cluster_is_refused_and_loses_nothing() -> None:
+async def test_a_tablet_server_of_another_cluster_is_refused_and_loses_nothing():
     master = await with_table()
     joined = await master.heartbeat("ts0")
     assert joined.cluster_id == master.leadership.cluster_id
@@ -547,7 +539,7 @@ async def test_a_tablet_server_of_another_cluster_is_refused_and_loses_nothing()
     assert (own.error, own.cluster_id) == (None, "")
 
 
-async def test_a_master_that_does_not_know_its_cluster_yet_hears_of_no_foreign_server() -> None:
+async def test_a_master_that_does_not_know_its_cluster_yet_hears_of_no_foreign_server():
     master = FakeMaster()
     master.leadership.on_role_change(master.replica)
 

@@ -29,7 +29,7 @@ from checkers.linearizability.search import Status
 needs_native = pytest.mark.skipif(not is_native(), reason=native_status())
 
 
-def test_the_switch_turns_it_off_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_switch_turns_it_off_and_says_so(monkeypatch):
     monkeypatch.setenv("HARNESS_NATIVE", "0")
     assert not is_native()
     assert type(problem_of(Register(), [])) is Problem
@@ -37,13 +37,13 @@ def test_the_switch_turns_it_off_and_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @needs_native
-def test_the_status_names_the_version_and_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_names_the_version_and_the_switch(monkeypatch):
     assert native_status().endswith(", in use")
     monkeypatch.setenv("HARNESS_NATIVE", "0")
     assert native_status().endswith(", switched off by HARNESS_NATIVE=0")
 
 
-def test_without_the_extension_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extension_one_line_says_what_to_do(monkeypatch):
     monkeypatch.setattr(adapter, "_EXTENSION", None)
     monkeypatch.setattr(adapter, "_MISSING", "No module named 'checkers._native'")
     assert not is_native()
@@ -56,7 +56,7 @@ def test_without_the_extension_one_line_says_what_to_do(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("interface", [{}, {"INTERFACE": adapter.INTERFACE - 1}])
-def test_a_core_of_another_interface_is_not_used(monkeypatch, interface: dict[str, int]) -> None:
+def test_a_core_of_another_interface_is_not_used(monkeypatch, interface):
     monkeypatch.setitem(sys.modules, "checkers._native", SimpleNamespace(**interface))
     extension, reason = adapter._load()
     assert extension is None
@@ -79,9 +79,7 @@ def test_a_core_of_another_interface_is_not_used(monkeypatch, interface: dict[st
         ((float("-inf"), 0.0), (1.0, float("inf")), Result.ILLEGAL),
     ],
 )
-def test_times_of_all_kinds_are_ordered_as_python_orders_them(
-    first: Any, second: Any, result: Result, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_of_all_kinds_are_ordered_as_python_orders_them(first, second, result, monkeypatch):
     operations = [
         Operation(0, Write(1), first[0], None, first[1]),
         Operation(1, Read(), second[0], 0, second[1]),
@@ -106,16 +104,14 @@ def test_times_of_all_kinds_are_ordered_as_python_orders_them(
         [Operation(0, Write(None), 0, None, 1), Operation(0, Read(), 2, None, 3)],
     ],
 )
-def test_a_register_compares_values_as_python_does(
-    operations: list[Operation[Any, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_register_compares_values_as_python_does(operations, monkeypatch):
     ours = check_operations(Register(1), operations)
     monkeypatch.setenv("HARNESS_NATIVE", "0")
     assert check_operations(Register(1), operations) == ours
 
 
 @needs_native
-def test_only_the_register_itself_is_stepped_natively() -> None:
+def test_only_the_register_itself_is_stepped_natively():
     class Sticky(Register):
         def step(self, state: Any, input_: Any, output: Any, /) -> tuple[bool, Any]:
             return super().step(state, input_, output) if state == 0 else (False, state)
@@ -145,7 +141,7 @@ class Counted(Model[int, str, int | None]):
 
 
 @needs_native
-def test_a_python_model_is_asked_once_per_state_and_operation_class() -> None:
+def test_a_python_model_is_asked_once_per_state_and_operation_class():
     model = Counted()
     operations = [Operation(0, "next", 2 * n, None, 2 * n + 1) for n in range(300)]
     operations.append(Operation(0, "see", 1000, 0, 1001))
@@ -156,7 +152,7 @@ def test_a_python_model_is_asked_once_per_state_and_operation_class() -> None:
 
 
 @needs_native
-def test_unhashable_inputs_are_classes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unhashable_inputs_are_classes_of_their_own(monkeypatch):
     class Bag(Model[tuple[int, ...], list[int], Any]):
         def init(self) -> tuple[int, ...]:
             return ()
@@ -184,7 +180,7 @@ class Liar(Model[int, str, Any]):
 
 
 @needs_native
-def test_a_read_that_changes_the_state_is_the_same_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_changes_the_state_is_the_same_error(monkeypatch):
     operations = [Operation(0, "look", 0, None, 1)]
     with pytest.raises(ModelError) as ours:
         check_operations(Liar(), operations)
@@ -195,7 +191,7 @@ def test_a_read_that_changes_the_state_is_the_same_error(monkeypatch: pytest.Mon
 
 
 @needs_native
-def test_an_exception_in_the_model_comes_through() -> None:
+def test_an_exception_in_the_model_comes_through():
     class Broken(Liar):
         def step(self, state: int, input_: str, output: Any, /) -> tuple[bool, int]:
             raise ZeroDivisionError(input_)
@@ -205,13 +201,7 @@ def test_an_exception_in_the_model_comes_through() -> None:
 
 
 @needs_native
-def test_a_return_before_its_call_is_the_usual_error() -> None:
-    with pytest.raises(ValueError, match="before its call"):
-        check_operations(Register(), [Operation(0, Write(1), 5, None, 4)])
-
-
-@needs_native
-def test_numbers_out_of_range_are_errors_not_crashes() -> None:
+def test_numbers_out_of_range_are_errors_not_crashes():
     problem = problem_of(Register(0), [Operation(0, Write(1), 0, None, 1)])
     assert isinstance(problem, NativeProblem)
     with pytest.raises(IndexError):
@@ -225,7 +215,7 @@ def test_numbers_out_of_range_are_errors_not_crashes() -> None:
 
 
 @needs_native
-def test_searching_a_register_leaves_the_interpreter_to_other_threads() -> None:
+def test_searching_a_register_leaves_the_interpreter_to_other_threads():
     """Forty writes at once and a read of a value nobody wrote: more than the budget explores."""
     operations = [Operation(n, Write(n), 0, None, 100 + n) for n in range(40)]
     operations.append(Operation(99, Read(), 0, -1, 50))

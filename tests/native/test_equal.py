@@ -130,7 +130,7 @@ def assert_witness(kind: Kind, operations: Ops, witness: tuple[tuple[int, ...], 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_searches_are_equal_move_for_move(name: str) -> None:
+def test_searches_are_equal_move_for_move(name):
     kind = KINDS[name]
     verdicts = [assert_equal(kind, history(kind, seed)) for seed in range(HISTORIES)]
     assert min(verdicts.count(Status.FOUND), verdicts.count(Status.EXHAUSTED)) >= HISTORIES // 10
@@ -138,9 +138,7 @@ def test_searches_are_equal_move_for_move(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_outcomes_are_equal_with_witness_and_explanation(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outcomes_are_equal_with_witness_and_explanation(name, monkeypatch):
     kind = KINDS[name]
     for seed in range(HISTORIES // 4):
         operations = history(kind, 10**6 + seed)
@@ -167,7 +165,7 @@ def test_outcomes_are_equal_with_witness_and_explanation(
         (5, 1025),
     ],
 )
-def test_wide_masks_are_equal_too(clients: int, unknown: int) -> None:
+def test_wide_masks_are_equal_too(clients, unknown):
     kind = KINDS["directory"]
     operations = wide(clients, unknown)
     one = (Problem(kind.model_for(operations), operations), native(kind, operations))
@@ -220,7 +218,7 @@ PUT = Name("put", "a", value=1)
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_the_core_cannot_represent_is_searched_in_python(operations: Ops, why: str) -> None:
+def test_what_the_core_cannot_represent_is_searched_in_python(operations, why):
     assert why
     problem = problem_of(KINDS["directory"].model, operations)
     assert not isinstance(problem, NativeProblem)

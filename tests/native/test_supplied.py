@@ -38,13 +38,13 @@ FOLDERS = by_folder([row for row in ROWS if row.file != LONGEST])
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_outcomes_are_equal(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcomes_are_equal(folder, monkeypatch):
     for row in FOLDERS[folder]:
         assert_equal(row, *load(row), monkeypatch)
 
 
 @pytest.mark.nightly
-def test_outcomes_of_the_longest_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcomes_of_the_longest_are_equal(monkeypatch):
     (row,) = (row for row in ROWS if row.file == LONGEST)
     assert_equal(row, *load(row), monkeypatch)
 
@@ -52,6 +52,6 @@ def test_outcomes_of_the_longest_are_equal(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if row.model == "kv-string"], ids=lambda row: row.file
 )
-def test_outcomes_are_equal_without_partitions(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcomes_are_equal_without_partitions(row, monkeypatch):
     _, operations = load(row)
     assert_equal(row, KeyValue(partitioned=False), operations, monkeypatch)

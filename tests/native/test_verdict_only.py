@@ -10,7 +10,7 @@ FAST = Limits(shrink_steps=500)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_verdict_does_not_depend_on_being_explained(name: str) -> None:
+def test_the_verdict_does_not_depend_on_being_explained(name):
     kind = KINDS[name]
     for seed in range(40):
         operations = history(kind, seed)
@@ -22,7 +22,7 @@ def test_the_verdict_does_not_depend_on_being_explained(name: str) -> None:
         assert (full.failure is None) == (full.result is not Result.ILLEGAL)
 
 
-def test_events_can_be_checked_for_the_verdict_alone() -> None:
+def test_events_can_be_checked_for_the_verdict_alone():
     events = [
         Event(0, True, Write(1), 7),
         Event(0, False, None, 7),

@@ -74,7 +74,7 @@ def test_every_page_in_processes_over_http():
 
 
 @on(deploy)
-async def test_a_dead_and_a_silent_master_are_errors_within_the_limit(cluster: Deployed):
+async def test_a_dead_and_a_silent_master_are_errors_within_the_limit(cluster):
     world = cluster.session.cluster
     leader = await cluster.leader()
     dead, silent = (node for node in MASTERS if node != leader)
@@ -94,7 +94,7 @@ async def test_a_dead_and_a_silent_master_are_errors_within_the_limit(cluster: D
 
 
 @on(deploy)
-async def test_a_cut_off_follower_shows_its_pages(cluster: Deployed):
+async def test_a_cut_off_follower_shows_its_pages(cluster):
     await cluster.ok(cluster.new_client(), "create", name="t")
     await cluster.until_converged()
     leader = await cluster.leader()

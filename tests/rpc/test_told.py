@@ -45,7 +45,7 @@ class Told:
 
 
 @on(simulate)
-async def test_an_answer_is_told_on_a_new_connection_and_on_an_old_one(session: Session) -> None:
+async def test_an_answer_is_told_on_a_new_connection_and_on_an_old_one(session):
     told = Told(RpcClient(session.env))
     for number in (1, 2):
         told.start(Echo(number))
@@ -54,7 +54,7 @@ async def test_an_answer_is_told_on_a_new_connection_and_on_an_old_one(session: 
 
 
 @pytest.mark.parametrize("answer", ODD_FRAMES)
-def test_what_is_no_answer_is_told_as_a_broken_connection(answer: bytes) -> None:
+def test_what_is_no_answer_is_told_as_a_broken_connection(answer):
     async def body(session: Session) -> None:
         told = Told(RpcClient(session.env))
         await told.client.call(WHERE, Echo(1), timeout_s=2.0)
@@ -70,7 +70,7 @@ def test_what_is_no_answer_is_told_as_a_broken_connection(answer: bytes) -> None
 
 @pytest.mark.parametrize("connected", [False, True])
 @on(simulate)
-async def test_a_cut_is_told_as_a_timeout_once(session: Session, connected: bool) -> None:
+async def test_a_cut_is_told_as_a_timeout_once(session, connected):
     told = Told(RpcClient(session.env))
     if connected:
         await told.client.call(WHERE, Echo(1), timeout_s=2.0)
@@ -83,7 +83,7 @@ async def test_a_cut_is_told_as_a_timeout_once(session: Session, connected: bool
 
 
 @on(simulate)
-async def test_a_broken_connection_is_told(session: Session) -> None:
+async def test_a_broken_connection_is_told(session):
     told = Told(RpcClient(session.env))
     await told.client.call(WHERE, Echo(1), timeout_s=2.0)
     told.start(Slow(1, 1.0))
@@ -99,7 +99,7 @@ async def test_a_broken_connection_is_told(session: Session) -> None:
 
 
 @on(simulate)
-async def test_refusals_are_told(session: Session) -> None:
+async def test_refusals_are_told(session):
     told = Told(RpcClient(session.env))
     for _ in range(2):
         told.start(Refuse(1))
@@ -110,7 +110,7 @@ async def test_refusals_are_told(session: Session) -> None:
 
 
 @on(simulate)
-async def test_closing_the_client_is_told(session: Session) -> None:
+async def test_closing_the_client_is_told(session):
     told = Told(RpcClient(session.env))
     await told.client.call(WHERE, Echo(1), timeout_s=2.0)
     told.start(Slow(1, 1.0))
@@ -122,9 +122,7 @@ async def test_closing_the_client_is_told(session: Session) -> None:
 
 
 @on(simulate)
-async def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent(
-    session: Session,
-) -> None:
+async def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent(session):
     client = RpcClient(session.env)
     told = Told(client)
     await client.call(WHERE, Echo(1), timeout_s=2.0)
@@ -147,9 +145,7 @@ async def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent(
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.5])
 @pytest.mark.parametrize("number", [1, -1])
-def test_an_answer_may_be_set_at_once_or_later_and_the_first_wins(
-    wait_s: float, number: int
-) -> None:
+def test_an_answer_may_be_set_at_once_or_later_and_the_first_wins(wait_s, number):
     async def main(session: Session) -> Pong | str:
         client = RpcClient(session.env)
         try:
@@ -160,7 +156,7 @@ def test_an_answer_may_be_set_at_once_or_later_and_the_first_wins(
     assert simulate(main) == (Pong(1) if number == 1 else "no, thank you")
 
 
-def test_the_first_answer_wins() -> None:
+def test_the_first_answer_wins():
     answer, sent = Answer(), list[Pong]()
     answer.when_set(sent.append)
     answer.set(Pong(1))
@@ -170,7 +166,7 @@ def test_the_first_answer_wins() -> None:
 
 
 @given(st.lists(st.integers(1, 40)), st.integers(0, 3))
-def test_a_call_id_is_new_once(call_ids: list[int], windows: int) -> None:
+def test_a_call_id_is_new_once(call_ids, windows):
     """Against the plain rule: new is what was not seen and lies within the window."""
     seen, everything, highest = _SeenCalls(), set[int](), 0
     for position, small_id in enumerate(call_ids):

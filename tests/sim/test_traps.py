@@ -91,7 +91,7 @@ def nothing_happens_in_between(verb, number, seed):
 
 
 @on(run, specs("a", "b", entry="tests.sim.test_traps:actor"))
-async def test_what_a_spring_does_is_not_the_nodes_doing(session: Any):
+async def test_what_a_spring_does_is_not_the_nodes_doing(session):
     struck = asyncio.get_running_loop().create_future()
 
     async def spring(event: ClusterEvent) -> None:
@@ -123,5 +123,5 @@ def test_what_waits_in_a_spring_goes_on_as_a_task_of_the_driver():
 
 
 @on(run)
-async def test_the_simulation_aims_at_events_exactly(session: Any):
+async def test_the_simulation_aims_at_events_exactly(session):
     assert session.cluster.capabilities[Capability.AIM_AT_EVENTS] is Fidelity.EXACT

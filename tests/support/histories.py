@@ -1,7 +1,8 @@
 """Writing histories by hand: `h.ok(0, "create", {...}, {...})`."""
 
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 from harness.ops import HARNESS, NEMESIS, History, ModelSettings, Op, OpType, Process
 from harness.registry import load_plugin
@@ -15,6 +16,12 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[Op] = []
         self._shift = 0
+
+    def play(self, steps: Iterable[Callable[[Any], Any]]) -> Self:
+        """Write these steps, such as `methodcaller("get", 1, "a", None)`."""
+        for step in steps:
+            step(self)
+        return self
 
     def at(self, time_ms: int) -> None:
         """Let the next op be at this time, and the following ones after it."""

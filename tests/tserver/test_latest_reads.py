@@ -36,8 +36,8 @@ def leader(applied: int) -> Replica:
     ],
 )
 def test_without_a_lease_nobody_is_asked_once_older_terms_are_applied(
-    bugs: frozenset[Bug], applied: int, asked: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    bugs, applied, asked, monkeypatch
+):
     """A new leader that committed more than it has applied once answered from before it led."""
     calls = []
 

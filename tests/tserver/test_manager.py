@@ -83,23 +83,30 @@ async def test_the_versions_that_a_replica_has_are_announced():
     assert told == [{"group": "x", "version": 3}, {"group": "x", "version": 4}]
 
 
-async def test_requests_meant_for_another_server_are_refused():
+OTHER = {"dest_uuid": "b" * 32}
+ELSEWHERE = m.RaftConfig(-1, (m.PeerConfig("b" * 32, "t2:7050"),))
+
+
+@pytest.mark.parametrize(
+    ("operation", "replica", "expected"),
+    [
+        (lambda t: t.create_tablet(create("y", **OTHER)), {}, Code.WRONG_SERVER_UUID),
+        (lambda t: t.delete_tablet(delete(**OTHER)), {}, Code.WRONG_SERVER_UUID),
+        (lambda t: t.alter_schema(alter(4, "a", **OTHER)), {}, Code.WRONG_SERVER_UUID),
+        (lambda t: t.create_tablet(create("y", config=ELSEWHERE)), {}, Code.UNKNOWN_ERROR),
+        (lambda t: t.delete_tablet(delete(delete_type="COPYING")), {}, Code.UNKNOWN_ERROR),
+        (lambda t: t.alter_schema(alter(4, "a")), {"role": "FOLLOWER"}, Code.NOT_THE_LEADER),
+        (lambda t: t.alter_schema(alter(4, "a")), {"state_text": "BOOTSTRAPPING"},
+         Code.TABLET_NOT_RUNNING),
+    ],
+)  # fmt: skip
+async def test_what_is_refused_changes_nothing(operation, replica, expected):
     tablets = await with_tablet()
-    other = {"dest_uuid": "b" * 32}
-    for operation in (
-        tablets.create_tablet(create("y", **other)),
-        tablets.delete_tablet(delete(**other)),
-        tablets.alter_schema(alter(4, "a", **other)),
-    ):
-        assert (await code(operation)) is Code.WRONG_SERVER_UUID
+    for name, value in replica.items():
+        setattr(replica_of(tablets), name, value)
+    assert (await code(operation(tablets))) is expected
     assert tablets.live_tablets == 1
-
-
-async def test_server_outside_the_configuration_creates_nothing():
-    tablets = manager()
-    config = m.RaftConfig(-1, (m.PeerConfig("b" * 32, "t2:7050"),))
-    assert (await code(tablets.create_tablet(create(config=config)))) is Code.UNKNOWN_ERROR
-    assert tablets.live_tablets == 0
+    assert replica_of(tablets).log == []
 
 
 async def test_deleted_tablet_is_gone_and_its_id_refused_until_a_restart():
@@ -160,11 +167,6 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
     assert (await code(restarted.delete_tablet(stale))) is Code.CAS_FAILED
     assert await restarted.delete_tablet(delete()) is None
     assert disk.files == {}
-
-
-async def test_unknown_delete_type_is_refused():
-    tablets = await with_tablet()
-    assert await code(tablets.delete_tablet(delete(delete_type="COPYING"))) is Code.UNKNOWN_ERROR
 
 
 @pytest.mark.parametrize("steps", range(6))
@@ -239,13 +241,6 @@ async def test_versions_of_a_schema_change(version, columns, error, logged):
     assert reported.schema_version == (version if logged else 3)
 
 
-async def test_only_the_leader_changes_a_schema():
-    tablets = await with_tablet()
-    replica_of(tablets).role = "FOLLOWER"
-    assert (await code(tablets.alter_schema(alter(4, "a")))) is Code.NOT_THE_LEADER
-    assert replica_of(tablets).log == []
-
-
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [
@@ -261,12 +256,6 @@ async def test_failed_replication_is_reported_and_may_be_asked_again(raised, exp
     assert (await code(tablets.alter_schema(alter(4, "a")))) is expected
     replica.raises = None
     assert await tablets.alter_schema(alter(4, "a")) is None
-
-
-async def test_replica_that_bootstraps_changes_nothing():
-    tablets = await with_tablet()
-    replica_of(tablets).state_text = "BOOTSTRAPPING"
-    assert (await code(tablets.alter_schema(alter(4, "a")))) is Code.TABLET_NOT_RUNNING
 
 
 async def test_second_change_meanwhile_is_told_to_come_back():

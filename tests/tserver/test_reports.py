@@ -105,19 +105,13 @@ def test_back_off_after_failures_in_a_row():
     assert t.beat_now
 
 
-def test_full_report_follows_when_the_master_asks():
+@pytest.mark.parametrize(("register", "full"), [(True, False), (False, True), (False, False)])
+def test_what_the_master_asks_for_is_sent_at_once(register, full):
     t = settled()
-    t.answered(t.plan(), response(leads=True, full=True))
-    assert t.plan().kind is ReportKind.FULL
-    assert t.beat_now
-
-
-@pytest.mark.parametrize("register", [True, False])
-def test_registration_is_repeated_when_asked_for(register):
-    t = settled()
-    t.answered(t.plan(), response(leads=True, register=register))
-    assert t.plan().register is register
-    assert t.beat_now is register
+    t.answered(t.plan(), response(leads=True, register=register, full=full))
+    assert t.beat_now is (register or full)
+    plan = t.plan()
+    assert (plan.register, plan.kind is ReportKind.FULL) == (register, full)
 
 
 class Master:

@@ -33,7 +33,7 @@ async def some_rows(servers: Servers, count: int) -> m.WriteResponse:
 
 
 @on(simulate)
-async def test_rows_are_written_to_the_leader_and_read_from_all(servers: Servers):
+async def test_rows_are_written_to_the_leader_and_read_from_all(servers):
     answer = await some_rows(servers, 20)
     for node in NAMES:
         first, rows = await servers.scan_ok(
@@ -58,7 +58,7 @@ async def test_rows_are_written_to_the_leader_and_read_from_all(servers: Servers
 
 
 @on(simulate)
-async def test_bad_requests_are_refused_and_change_nothing(servers: Servers):
+async def test_bad_requests_are_refused_and_change_nothing(servers):
     await some_rows(servers, 1)
     leader = servers.leader
     bad = {
@@ -94,7 +94,7 @@ async def test_bad_requests_are_refused_and_change_nothing(servers: Servers):
 
 
 @on(simulate)
-async def test_rows_of_other_tablets_are_told_apart(servers: Servers):
+async def test_rows_of_other_tablets_are_told_apart(servers):
     other, hashed = "c" * 32, m.PartitionSchema(2, ("key",))
     bounds = [partition.start for partition in partitions_of(hashed)]
     mine = m.Partition(bounds[1], b"")
@@ -117,7 +117,7 @@ async def test_rows_of_other_tablets_are_told_apart(servers: Servers):
 
 
 @on(simulate)
-async def test_a_resend_gets_the_first_answer_from_whoever_leads(servers: Servers):
+async def test_a_resend_gets_the_first_answer_from_whoever_leads(servers):
     first = await servers.write_ok("c", 1, row("INSERT", "x", a="1"), row("DELETE", "none"))
     assert first.row_errors == (m.RowError(1, m.RowErrorCode.NOT_FOUND),)
     assert await servers.write_ok("c", 1, row("INSERT", "x"), row("DELETE", "none")) == first
@@ -140,7 +140,7 @@ async def test_a_resend_gets_the_first_answer_from_whoever_leads(servers: Server
 
 
 def test_a_tablet_that_remembers_too_many_results_is_written_to_again_when_they_are_old(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch,
 ):
     monkeypatch.setattr(limits, "RESULTS_MAX", 5)
 
@@ -156,7 +156,7 @@ def test_a_tablet_that_remembers_too_many_results_is_written_to_again_when_they_
 
 
 @on(simulate)
-async def test_schemas_change_in_the_order_of_the_log(servers: Servers):
+async def test_schemas_change_in_the_order_of_the_log(servers):
     await some_rows(servers, 3)
     columns = (SCHEMA.columns[0], SCHEMA.columns[2], m.Column(3, "c"))
     altered = m.AlterSchemaRequest(servers.uuids[servers.leader], TABLET, m.Schema(columns), 1)
@@ -175,7 +175,7 @@ async def test_schemas_change_in_the_order_of_the_log(servers: Servers):
 
 
 @on(simulate)
-async def test_what_a_far_behind_replica_is_sent_is_the_tablet(servers: Servers):
+async def test_what_a_far_behind_replica_is_sent_is_the_tablet(servers):
     await some_rows(servers, 5)
     behind = next(name for name in NAMES if name != servers.leader)
     await servers.cluster.kill(behind)
@@ -196,7 +196,7 @@ async def test_what_a_far_behind_replica_is_sent_is_the_tablet(servers: Servers)
 
 
 @on(simulate, remember_responses_ttl_ms=60_000)
-async def test_nobody_is_promised_what_a_cut_off_leader_says(servers: Servers):
+async def test_nobody_is_promised_what_a_cut_off_leader_says(servers):
     """It answers what it has already, and nothing of the present: it can make nothing safe."""
     await some_rows(servers, 3)
     old = servers.leader
@@ -208,9 +208,7 @@ async def test_nobody_is_promised_what_a_cut_off_leader_says(servers: Servers):
 
 
 @on(simulate)
-async def test_a_follower_does_not_wait_for_a_leader_that_is_gone_when_there_is_another(
-    servers: Servers,
-):
+async def test_a_follower_does_not_wait_for_a_leader_that_is_gone_when_there_is_another(servers):
     await some_rows(servers, 3)
     old = servers.leader
     follower = next(name for name in NAMES if name != old)
@@ -369,7 +367,7 @@ async def judge(servers: Servers, known: Known) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_snapshots_repeat_and_no_row_is_lost_in_a_storm(seed: int):
+def test_snapshots_repeat_and_no_row_is_lost_in_a_storm(seed):
     async def main(servers: Servers) -> Known:
         known = Known()
         await storm(servers, known, 12)

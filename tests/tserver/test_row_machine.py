@@ -3,7 +3,6 @@
 import asyncio
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,9 +193,7 @@ def test_a_tablet_does_what_its_log_says(operations, cut):
         assert oracle.at(at) == rows_of(one, at) == rows_of(other, at)
 
 
-async def test_others_go_on_while_rows_are_restored_and_see_what_was_there_before(
-    monkeypatch: pytest.MonkeyPatch,
-):
+async def test_others_go_on_while_rows_are_restored_and_see_what_was_there_before(monkeypatch):
     monkeypatch.setattr(_rows, "_LOADED_A_STEP", 10)
     source, target = Log(machine()), Log(machine())
     for number in range(1, 101):

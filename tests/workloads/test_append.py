@@ -7,7 +7,7 @@ import pytest
 
 from checkers.foreign.transactions import ElleListAppend
 from harness.case import Case
-from harness.errors import HistoryError, UsageError
+from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
 from harness.verdict.judge import Judgement
 from targets.kudu.client import append as _append
@@ -20,7 +20,7 @@ from workloads.append import FINAL_MAX, AppendWorkload
 case = functools.partial(case_of, AppendWorkload(), target={"tservers": 3})
 
 
-def test_tables_are_created_before_anything_else() -> None:
+def test_tables_are_created_before_anything_else():
     driver = Driver(AppendWorkload().generator(case(tables=2)))
     first, second = driver.draft(), driver.draft()
     assert [draft.value["name"] for draft in (first, second)] == ["a0", "a1"]
@@ -44,9 +44,7 @@ def test_tables_are_created_before_anything_else() -> None:
         (OpType.FAIL, {"result": "exists"}, False),  # the one before whose answer was lost
     ],
 )
-def test_a_create_is_repeated_until_the_table_is_there(
-    kind: OpType, value: Any, again: bool
-) -> None:
+def test_a_create_is_repeated_until_the_table_is_there(kind, value, again):
     driver = Driver(AppendWorkload().generator(case(tables=1)))
     first = driver.draft()
     driver.complete(first, kind, value)
@@ -57,7 +55,7 @@ def test_a_create_is_repeated_until_the_table_is_there(
         assert following.value["nonce"] != first.value["nonce"]
 
 
-def test_columns_are_unique_and_full_tables_are_replaced() -> None:
+def test_columns_are_unique_and_full_tables_are_replaced():
     driver = Driver(AppendWorkload().generator(case(tables=2, columns=10, appends=3, readers=0)))
     drafts = driver.take(600)
     appended: dict[str, list[str]] = {}
@@ -81,7 +79,7 @@ def test_columns_are_unique_and_full_tables_are_replaced() -> None:
     assert widths == {1, 2, 3}
 
 
-def test_the_share_of_reads_and_the_clients_that_only_read() -> None:
+def test_the_share_of_reads_and_the_clients_that_only_read():
     drafts = Driver(AppendWorkload().generator(case(reads=0, readers=0)), threads=4).take(100)
     assert all(d.f == "create" or d.value[0][0] == "append" for d in drafts)
     chosen = case(reads=0, readers=50)  # of ten clients, five: more than the four threads here
@@ -89,29 +87,7 @@ def test_the_share_of_reads_and_the_clients_that_only_read() -> None:
     assert all(d.f == "create" or d.value[0][0] == "r" for d in drafts)
 
 
-def test_same_seed_same_operations() -> None:
-    generator = AppendWorkload().generator(case())
-    assert Driver(generator).take(200) == Driver(generator).take(200)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"tables": 0}, "--tables is 0"),
-        ({"columns": 251}, "--columns is 251"),
-        ({"appends": 17}, "--appends is 17"),
-        ({"columns": 2, "appends": 3}, "raise it, or lower --appends"),
-        ({"reads": 101}, "--reads is 101"),
-        ({"readers": -1}, "--readers is -1"),
-        ({"replicas": 5}, "only 3 tablet servers"),
-    ],
-)
-def test_impossible_options_are_refused(options: dict[str, int], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        AppendWorkload().generator(case(**options))
-
-
-def test_the_probe_makes_appends_and_reads_a_table_of_its_own() -> None:
+def test_the_probe_makes_appends_and_reads_a_table_of_its_own():
     first, second = (AppendWorkload().probe(case(), attempt, 0) for attempt in (0, 1))
     assert [request.f for request in first] == ["create", "txn", "txn"]
     assert first[0].value["name"] == first[1].value[0][1] == first[2].value[0][1] == "probe-0"
@@ -120,7 +96,7 @@ def test_the_probe_makes_appends_and_reads_a_table_of_its_own() -> None:
     assert again[1].value[0][2] != first[1].value[0][2]
 
 
-def test_final_reads_every_table_there_can_be_up_to_a_bound() -> None:
+def test_final_reads_every_table_there_can_be_up_to_a_bound():
     final = AppendWorkload().final(case())
     names = [request.value[0][1] for request in final]
     assert names == [f"a{number}" for number in range(len(names))]
@@ -150,14 +126,14 @@ def read(h: Writer, found: list[str]) -> History:
     return History(h.lines)
 
 
-def test_creates_are_no_transactions_and_a_lost_table_is_a_stale_read() -> None:
+def test_creates_are_no_transactions_and_a_lost_table_is_a_stale_read():
     assert check(read(written(), ["c1", "c2"]))[0] is Verdict.VALID
     verdict, reason = check(read(written(), []))
     assert verdict is Verdict.INVALID
     assert "realtime" in reason
 
 
-def test_what_else_is_no_transaction_is_refused() -> None:
+def test_what_else_is_no_transaction_is_refused():
     h = written()
     h.ok(0, "delete", {"name": "a0"})
     with pytest.raises(HistoryError, match="op 6 has the value"):
@@ -171,7 +147,7 @@ def simulated(nemesis: str, *bugs: str, **fields: float) -> Judgement:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nemesis", ["none", "partition-leader", "kill-leader", "pause-leader"])
-def test_a_correct_target_is_not_blamed(nemesis: str) -> None:
+def test_a_correct_target_is_not_blamed(nemesis):
     judgement = simulated(nemesis, interval_s=2.0, duration_s=1.5, time_limit_s=5.0)
     assert judgement.verdict is Verdict.VALID, [result.reason for result in judgement.results]
     stats = next(result for result in judgement.results if result.checker == "stats")
@@ -179,7 +155,7 @@ def test_a_correct_target_is_not_blamed(nemesis: str) -> None:
 
 
 @pytest.mark.slow
-def test_stale_reads_are_found_by_elle() -> None:
+def test_stale_reads_are_found_by_elle():
     judgement = simulated("partition-leader", "NO-LEASE")
     found = next(result for result in judgement.results if result.checker == "elle-list-append")
     assert found.verdict is Verdict.INVALID
@@ -187,9 +163,7 @@ def test_stale_reads_are_found_by_elle() -> None:
 
 
 @pytest.mark.slow
-def test_a_target_that_appends_but_cannot_be_read_is_not_live(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_target_that_appends_but_cannot_be_read_is_not_live(monkeypatch):
     """Both are transactions: that one kind succeeds does not speak for the other."""
 
     def unsettled(call: object, response: object) -> str | None:

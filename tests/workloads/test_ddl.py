@@ -6,21 +6,13 @@ import functools
 import pytest
 
 from harness.case import stream
-from harness.errors import UsageError
 from harness.generator import new_context
 from harness.vocabularies.ddl import READS
 from tests.support.cases import case_of
 from tests.support.drafts import take
-from workloads.ddl import DONE_MAX, KINDS, DdlWorkload
+from workloads.ddl import DONE_MAX, DdlWorkload
 
 case = functools.partial(case_of, DdlWorkload())
-
-
-def test_every_kind_appears_and_nonces_are_unique():
-    drafts = take(DdlWorkload().generator(case(readers=0)), 2000)
-    assert {draft.f for draft in drafts} == set(KINDS)
-    nonces = [draft.value["nonce"] for draft in drafts if "nonce" in draft.value]
-    assert len(nonces) == len(set(nonces))
 
 
 def test_names_stay_within_the_option():
@@ -29,46 +21,9 @@ def test_names_stay_within_the_option():
     assert names == {"t0", "t1"}
 
 
-def test_mix_decides_the_shares():
-    drafts = take(DdlWorkload().generator(case(mix="get=3,list=1")), 4000)
-    counts = collections.Counter(draft.f for draft in drafts)
-    assert set(counts) == {"get", "list"}
-    assert 2800 < counts["get"] < 3200
-
-
-REFUSED = [
-    ({"names": 0}, {}, "names"),
-    ({"names": 10**6}, {}, "names"),
-    ({"partitions": 0}, {}, "partitions"),
-    ({"moves": -1}, {}, "--moves"),
-    ({"moves": 101}, {}, "--moves"),
-    ({"burst": 0}, {}, "--burst"),
-    ({"burst": 1001}, {}, "--burst"),
-    # Else the target would be blamed for creating nothing.
-    ({"replicas": 2}, {"tservers": 3}, "a majority"),
-    ({"replicas": 0}, {"tservers": 3}, "a majority"),
-    ({"replicas": 3}, {"tservers": 1}, "--tservers 3"),
-]
-
-
-@pytest.mark.parametrize(("options", "target", "named"), REFUSED)
-def test_an_impossible_case_is_refused(options, target, named):
-    with pytest.raises(UsageError, match=named):
-        DdlWorkload().generator(case(target=target, **options))
-
-
 def test_readers_may_be_all_clients():
     drafts = take(DdlWorkload().generator(case(readers=100)), 200)
     assert {draft.f for draft in drafts} == set(READS)
-
-
-def test_probe_covers_every_kind_with_fresh_names():
-    workload = DdlWorkload()
-    first, second = (workload.probe(case(), attempt, 0) for attempt in (0, 1))
-    assert {request.f for request in first} == set(KINDS)
-    assert not {r.value.get("name") for r in first if r.value} & {
-        r.value.get("name") for r in second if r.value
-    }
 
 
 def test_final_reads_every_name():
@@ -84,13 +39,6 @@ def test_final_reads_of_many_names_are_bounded():
     final = DdlWorkload().final(case(names=1000))
     assert len(final) == 1 + 1000 + 2 * DONE_MAX
     assert len({request.value.get("name") for request in final}) == 1001
-
-
-def test_a_retried_probe_keeps_its_names_and_changes_its_nonces():
-    first, again = (DdlWorkload().probe(case(), 3, retry) for retry in (0, 1))
-    assert [r.value.get("name") for r in first] == [r.value.get("name") for r in again]
-    nonces = [r.value["nonce"] for r in (*first, *again) if "nonce" in r.value]
-    assert len(nonces) == len(set(nonces))
 
 
 def test_bursts_meet_on_one_name_and_are_off_with_one():

@@ -22,7 +22,7 @@ def drafts(count: int, **options: Any) -> list[Any]:
     return Driver(ListAppendWorkload().generator(asked)).take(count)
 
 
-def test_elements_are_unique_and_lists_stay_short() -> None:
+def test_elements_are_unique_and_lists_stay_short():
     mops = [mop for draft in drafts(400, length=5, keys=3) for mop in draft.value]
     appends = [(key, element) for f, key, element in mops if f == "append"]
     elements = [element for _, element in appends]
@@ -35,19 +35,19 @@ def test_elements_are_unique_and_lists_stay_short() -> None:
     assert all(value is None for f, _, value in mops if f == "r")
 
 
-def test_transactions_are_as_wide_as_asked() -> None:
+def test_transactions_are_as_wide_as_asked():
     widths = {len(draft.value) for draft in drafts(200, width=3)}
     assert widths == {1, 2, 3}
 
 
-def test_some_clients_and_some_transactions_only_read() -> None:
+def test_some_clients_and_some_transactions_only_read():
     for options in ({"reads": 100}, {"readers": 100, "reads": 0}):
         assert all(f == "r" for draft in drafts(50, **options) for f, _, _ in draft.value)
     kinds = {f for draft in drafts(50, reads=0) for f, _, _ in draft.value}
     assert kinds == {"append", "r"}
 
 
-def test_the_end_reads_every_list_that_there_can_be() -> None:
+def test_the_end_reads_every_list_that_there_can_be():
     workload = ListAppendWorkload()
     asked = msgspec.structs.replace(case(), time_limit_s=10.0)
     final = [key for request in workload.final(asked) for _, key, _ in request.value]
@@ -58,7 +58,7 @@ def test_the_end_reads_every_list_that_there_can_be() -> None:
     assert sum(len(request.value) for request in long) == FINAL_KEYS_MAX
 
 
-def test_probes_never_meet_the_workload_or_each_other() -> None:
+def test_probes_never_meet_the_workload_or_each_other():
     workload = ListAppendWorkload()
     probes = [workload.probe(case(), attempt, retry) for attempt in (0, 1) for retry in (0, 1)]
     elements = [append.value[0][2] for append, _ in probes]
@@ -68,7 +68,7 @@ def test_probes_never_meet_the_workload_or_each_other() -> None:
     assert probes[0][1].value == [["r", "probe-0", None]]
 
 
-def test_play_reads_what_the_transaction_itself_appended() -> None:
+def test_play_reads_what_the_transaction_itself_appended():
     mops = [["r", "a", None], ["append", "a", 2], ["append", "a", 3], ["r", "a", None]]
     lists = {"a": [1], "b": []}
     answer, changed = play([*mops, ["r", "b", None]], lists)
@@ -79,7 +79,7 @@ def test_play_reads_what_the_transaction_itself_appended() -> None:
 
 
 @pytest.mark.parametrize("stale", [False, True])
-def test_elle_judges_what_an_honest_and_a_stale_target_answer(stale: bool) -> None:
+def test_elle_judges_what_an_honest_and_a_stale_target_answer(stale):
     lists: dict[str, list[Any]] = {}
     old: dict[str, list[Any]] = {}
     writer = Writer()

@@ -37,19 +37,19 @@ def broken(snapshot: Json, h: Writer | None = None) -> list[str]:
     return [violation.rule for violation in findings_of(snapshot, h).violations]
 
 
-def test_maps_that_equal_a_scan_are_sound() -> None:
+def test_maps_that_equal_a_scan_are_sound():
     result = judge(sound_history(), snapshot_with_maps())
     assert result.verdict is Verdict.VALID, result.reason
     assert result.details["looked"]["maps-equal-rows"] == 7, "4 maps, and 3 maps of names"
 
 
-def test_dumps_without_maps_say_nothing() -> None:
+def test_dumps_without_maps_say_nothing():
     findings = findings_of(sound_snapshot())
     assert (findings.violations, findings.looked) == ([], {})
 
 
 @pytest.mark.parametrize(("master", "which"), [("m1", "view"), ("m2", "leader"), ("m2", "view")])
-def test_a_map_that_is_not_the_rows_is_named(master: str, which: str) -> None:
+def test_a_map_that_is_not_the_rows_is_named(master, which):
     snapshot = snapshot_with_maps()
     snapshot["masters"][master]["unlike_rows"][which] = ["lacks table A"]
     (violation,) = findings_of(snapshot).violations
@@ -60,7 +60,7 @@ def test_a_map_that_is_not_the_rows_is_named(master: str, which: str) -> None:
 
 
 @for_each("seed", range(20))
-def test_any_change_of_a_map_of_names_is_found(seed: int) -> None:
+def test_any_change_of_a_map_of_names_is_found(seed):
     rng = random.Random(seed)
     snapshot = snapshot_with_maps()
     names = snapshot["masters"][rng.choice(["m1", "m2", "m3"])]["name_map"]
@@ -92,7 +92,7 @@ def refused(error: str) -> Writer:
         (f"TABLE_NOT_FOUND/NOT_FOUND: the table does not exist: id '{UNLOGGED}'", []),
     ],
 )
-def test_no_answer_names_a_tablet_that_was_never_logged(error: str, found: list[str]) -> None:
+def test_no_answer_names_a_tablet_that_was_never_logged(error, found):
     snapshot = snapshot_with_maps()
     for dump in snapshot["masters"].values():
         dump["tablets"][3]["id"] = LOGGED

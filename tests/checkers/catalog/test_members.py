@@ -10,6 +10,7 @@ from checkers.catalog.members import MembersChecker
 from harness.ops import CheckResult, OpType, Verdict
 from tests.checkers.catalog.stale_histories import permitting
 from tests.support.histories import Writer
+from tests.support.orders import has_order
 
 
 def judged(h: Writer) -> CheckResult:
@@ -87,9 +88,7 @@ def shows(*nodes, term=1):
     ],
 )  # fmt: skip
 def test_a_list_is_held_against_what_is_certain(steps, wrong):
-    h = history()
-    for step in steps:
-        step(h)
+    h = history().play(steps)
     assert judged(h).verdict is Verdict.VALID
     wrong(h)
     assert judged(h).verdict is Verdict.INVALID
@@ -178,28 +177,22 @@ def random_members(rng: random.Random) -> Writer:
     return h
 
 
-def has_order(h: Writer, node: str, is_in: bool) -> bool:
+def is_explained(h: Writer, node: str, is_in: bool) -> bool:
     """Whether some order explains the lists of one master, by brute force."""
     todo = []
     for pair in h.history.pairs:
         end = pair.completion.index if pair.type is OpType.OK else float("inf")
         if pair.invoke.f in CHANGES and pair.invoke.value["node"] == node:
-            todo.append((pair.invoke.index, end, pair.invoke.f == "add-master", True))
+            todo.append((pair.invoke.index, end, (pair.invoke.f == "add-master", True)))
         elif pair.invoke.f == "list-masters" and pair.type is OpType.OK:
             seen = any(entry[0] == node for entry in pair.completion.value["masters"])
-            todo.append((pair.invoke.index, end, seen, False))
+            todo.append((pair.invoke.index, end, (seen, False)))
 
-    def search(todo: list, state: bool) -> bool:
-        first = min((end for _, end, *_ in todo), default=float("inf"))
-        if first == float("inf"):
-            return True
-        return any(
-            search(todo[:place] + todo[place + 1 :], said)
-            for place, (call, _, said, changes) in enumerate(todo)
-            if call < first and (changes or said == state)
-        )
+    def after(state: bool, what: tuple[bool, bool]) -> list[bool]:
+        said, changes = what
+        return [said] if changes or said == state else []
 
-    return search(todo, is_in)
+    return has_order(todo, is_in, after)
 
 
 def test_nobody_is_blamed_for_what_some_order_explains():
@@ -214,7 +207,7 @@ def test_nobody_is_blamed_for_what_some_order_explains():
         masters, node = rng.choice(lists), rng.choice(NODES)
         entry = [node, "FOLLOWER", "VOTER"]
         (masters.remove if entry in masters else masters.append)(entry)
-        is_wrong = not all(has_order(h, n, True) or has_order(h, n, False) for n in NODES)
+        is_wrong = not all(is_explained(h, n, True) or is_explained(h, n, False) for n in NODES)
         is_blamed = judged(h).verdict is Verdict.INVALID
         assert is_wrong or not is_blamed, seed
         caught, missed = caught + is_blamed, missed + (is_wrong and not is_blamed)

@@ -93,7 +93,7 @@ def blamed(results: list[CheckResult]) -> set[str]:
     return names
 
 
-def test_the_good_history_is_valid_and_each_invariant_was_looked_at() -> None:
+def test_the_good_history_is_valid_and_each_invariant_was_looked_at():
     results = found(good_history().history)
     assert [result.verdict for result in results] == [Verdict.VALID] * 3, results
     total: dict[str, int] = {}
@@ -104,7 +104,7 @@ def test_the_good_history_is_valid_and_each_invariant_was_looked_at() -> None:
     assert all(total.values()), total
 
 
-def test_what_was_looked_at_nowhere_is_not_called_held() -> None:
+def test_what_was_looked_at_nowhere_is_not_called_held():
     """Dumps without checksums, no announcements, no locations: I8 was not looked at."""
     h = sound_history()
     h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 9.0, "pending": []})
@@ -217,7 +217,7 @@ MUTANTS: dict[str, tuple[str, Callable[[], History]]] = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutation_is_blamed_on_its_invariant_and_on_no_other(name: str) -> None:
+def test_a_mutation_is_blamed_on_its_invariant_and_on_no_other(name):
     wanted, make = MUTANTS[name]
     results = found(make())
     assert blamed(results) == {wanted}, [(r.reason, r.explanation) for r in results]
@@ -226,16 +226,16 @@ def test_a_mutation_is_blamed_on_its_invariant_and_on_no_other(name: str) -> Non
         assert all(line.startswith(f"[{wanted} ") for line in lines), lines
 
 
-def test_every_check_has_one_invariant() -> None:
+def test_every_check_has_one_invariant():
     checks = [check for each in INVARIANTS for check in each.checks]
     assert len(checks) == len(set(checks))
 
 
-def test_every_invariant_has_mutants() -> None:
+def test_every_invariant_has_mutants():
     assert {wanted for wanted, _ in MUTANTS.values()} == {each.id for each in INVARIANTS}
 
 
-def test_dumps_of_other_indices_are_not_compared() -> None:
+def test_dumps_of_other_indices_are_not_compared():
     snapshot = good_snapshot()
     for number in range(3):
         each = snapshot["tservers"]["t2"]["tablets"][number]
@@ -243,7 +243,7 @@ def test_dumps_of_other_indices_are_not_compared() -> None:
     assert blamed(found(good_history(snapshot).history)) == set()
 
 
-def test_replicas_without_rows_prove_nothing_of_rows() -> None:
+def test_replicas_without_rows_prove_nothing_of_rows():
     snapshot = good_snapshot()
     held = [each["rows"] for dump in snapshot["tservers"].values() for each in dump["tablets"]]
     for rows in held:
@@ -256,7 +256,7 @@ def test_replicas_without_rows_prove_nothing_of_rows() -> None:
 
 
 @for_each("seed", range(40))
-def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed: int) -> None:
+def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed):
     """Any rows cut off one log: never blamed. One number or state turned back: always blamed."""
     rng = random.Random(seed)
     states = ["PREPARING", "CREATING", "RUNNING", "DELETED"]
@@ -278,7 +278,7 @@ def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed: int) -> Non
         assert result.details["by_invariant"]["forward"], result
 
 
-def test_elections_of_every_group_are_compared() -> None:
+def test_elections_of_every_group_are_compared():
     seen = Checkpoints()
     assert seen.lead("t1", "A1", 3, 5) == []
     assert seen.lead("t1", "A1", 3, 6) == []  # repeated
@@ -295,7 +295,7 @@ def test_elections_of_every_group_are_compared() -> None:
     assert summary["elections"] == 3
 
 
-def test_the_certificate_adds_up_what_all_checkers_looked_at() -> None:
+def test_the_certificate_adds_up_what_all_checkers_looked_at():
     class Certifying(CrashChecker):
         name = "certifying"
 

@@ -8,8 +8,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from checkers.catalog import linearizable
 from checkers.catalog.history import CatalogHistory, catalog_history
 from checkers.catalog.linearizable import CatalogLinearizable
@@ -38,7 +36,7 @@ def plain(found: CatalogHistory) -> Catalog:
     return Catalog([replace(o, return_time=None) for o in found.operations], found.bindings)
 
 
-def test_narrowing_loses_no_legal_order() -> None:
+def test_narrowing_loses_no_legal_order():
     shorter = legal = 0
     for seed in range(600):
         converted = small(seed, count=9, lost=0.15, clients=4)
@@ -60,7 +58,7 @@ def test_narrowing_loses_no_legal_order() -> None:
     assert min(shorter, legal) > 150
 
 
-def test_lists_before_or_after_a_life_need_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_before_or_after_a_life_need_no_look(monkeypatch):
     shorter = 0
     for seed in range(100):
         operations = small(seed, count=60, lost=0.1, clients=6).operations
@@ -73,7 +71,7 @@ def test_lists_before_or_after_a_life_need_no_look(monkeypatch: pytest.MonkeyPat
     assert shorter > 25
 
 
-def test_what_nobody_could_tell_does_not_matter() -> None:
+def test_what_nobody_could_tell_does_not_matter():
     legal = 0
     for seed in range(600):
         converted = small(seed, count=8, lost=0.5, clients=3)
@@ -107,7 +105,7 @@ def spans(operations: Ops) -> list[tuple[float, float | None]]:
 CREATE = op(0, Create("t", "n", ("a",)), 0, ok("x", 0), 9)
 
 
-def test_what_shows_less_comes_before_what_shows_more() -> None:
+def test_what_shows_less_comes_before_what_shows_more():
     see = op(1, Get("t"), 1, ok("x", 0), 20)
     alter = op(2, Alter("t", (("add", "b"),)), 2, ok("x", 1), 15)
     delete = op(3, Delete("t"), 3, ok("x", None), 12)
@@ -118,7 +116,7 @@ def test_what_shows_less_comes_before_what_shows_more() -> None:
     assert spans([made, seen]) == [(5, 8), (5, 8)]
 
 
-def test_what_shows_no_version_is_within_the_life() -> None:
+def test_what_shows_no_version_is_within_the_life():
     look = op(1, Get("t"), 1, ok("x", None), 20)
     delete = op(2, Delete("t"), 0, ok("x", 0), 12)
     assert spans([CREATE, look, delete]) == [(0, 9), (1, 12), (1, 12)]
@@ -127,7 +125,7 @@ def test_what_shows_no_version_is_within_the_life() -> None:
     assert spans([look, see]) == [(1, 20), (10, 12)]
 
 
-def test_a_list_is_before_or_after_what_it_leaves_out() -> None:
+def test_a_list_is_before_or_after_what_it_leaves_out():
     see = op(1, Get("t"), 30, ok("x", 0), 40)
     early = op(2, ListTables(), 0, listing(), 25)
     assert spans([CREATE, see, early]) == [(0, 9), (30, 40), (0, 9)]
@@ -143,7 +141,7 @@ def test_a_list_is_before_or_after_what_it_leaves_out() -> None:
     assert spans([CREATE, see, unnamed]) == [(0, 9), (30, 40), (0, 25)]
 
 
-def test_what_cannot_be_has_no_intervals() -> None:
+def test_what_cannot_be_has_no_intervals():
     alter = op(1, Alter("t", (("add", "b"),)), 10, ok("x", 1), 11)
     late = op(2, Get("t"), 12, ok("x", 0), 13)
     assert narrowed([CREATE, alter, late]) is None
@@ -168,7 +166,7 @@ ALTER = op(1, Alter("t", (("add", "b"),)), 1, UNKNOWN, None)
 BOUND = {"x": "n"}
 
 
-def test_an_alter_matters_where_its_version_is_shown() -> None:
+def test_an_alter_matters_where_its_version_is_shown():
     assert not changes([CREATE, ALTER], BOUND, 1)
     assert changes([CREATE, ALTER, op(2, Get("t"), 2, ok("x", 1), 20)], BOUND, 1)
     vague = ok("x", None, columns=("a", "b"))
@@ -184,7 +182,7 @@ def test_an_alter_matters_where_its_version_is_shown() -> None:
 LOST = op(1, Create("u", "unseen", ("a",)), 1, UNKNOWN, None)
 
 
-def test_a_create_matters_where_its_name_is_taken() -> None:
+def test_a_create_matters_where_its_name_is_taken():
     assert not changes([CREATE, LOST], BOUND, 1)
     exists = op(2, Create("u", "m", ("a",)), 2, Answer("exists"), 20)
     assert changes([CREATE, LOST, exists], BOUND, 1)
@@ -202,7 +200,7 @@ def test_a_create_matters_where_its_name_is_taken() -> None:
     assert changes([CREATE, LOST, seen], {"x": "n", "y": "unseen"}, 1)
 
 
-def test_a_table_that_is_never_shown_need_not_be_altered() -> None:
+def test_a_table_that_is_never_shown_need_not_be_altered():
     exists = op(2, Create("u", "m", ("a",)), 2, Answer("exists"), 20)
     alter = op(3, Alter("u", (("add", "b"),)), 3, UNKNOWN, None)
     assert not changes([CREATE, LOST, alter, exists], BOUND, 2)
@@ -213,7 +211,7 @@ def test_a_table_that_is_never_shown_need_not_be_altered() -> None:
 # --- the checker --------------------------------------------------------------------------------
 
 
-def test_many_lost_answers_are_decided() -> None:
+def test_many_lost_answers_are_decided():
     """Without narrowed intervals six million steps leave it undecided."""
     history = random_history(26, count=1_000, names=50, processes=32, lost=0.1)
     result = CatalogLinearizable().check(history, None, time_limit_s=300)
@@ -221,9 +219,7 @@ def test_many_lost_answers_are_decided() -> None:
     assert result.details["steps"] < 200_000
 
 
-def test_the_time_limit_is_for_both_searches_and_what_comes_before_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_time_limit_is_for_both_searches_and_what_comes_before_them(monkeypatch):
     clock = [0.0]
     timeouts: list[float] = []
 
@@ -252,7 +248,7 @@ def test_the_time_limit_is_for_both_searches_and_what_comes_before_them(
     assert clock == [10.0]
 
 
-def test_when_time_is_over_intervals_stay_as_they_are() -> None:
+def test_when_time_is_over_intervals_stay_as_they_are():
     converted = catalog_history(random_history(26, count=100, names=5, processes=8, lost=0.1))
     assert narrowed(converted.operations) != list(converted.operations)
     assert narrowed(converted.operations, is_over=lambda: True) == list(converted.operations)

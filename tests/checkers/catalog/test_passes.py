@@ -61,7 +61,7 @@ def assert_proven(found: Contradiction) -> None:
 @pytest.mark.parametrize(
     ("make", "seeds"), [(small_history, range(500)), (longer_history, range(250))]
 )
-def test_passes_never_contradict_the_search(make: Callable[[int], History], seeds: range) -> None:
+def test_passes_never_contradict_the_search(make, seeds):
     refuted = valid = 0
     for seed in seeds:
         converted = catalog_history(make(seed))
@@ -81,7 +81,7 @@ def test_passes_never_contradict_the_search(make: Callable[[int], History], seed
 
 
 @pytest.mark.slow
-def test_a_refutation_is_minimal_by_removal() -> None:
+def test_a_refutation_is_minimal_by_removal():
     checked = 0
     for seed in range(600):
         contradiction = refute(catalog_history(longer_history(seed)).operations)
@@ -96,7 +96,7 @@ def test_a_refutation_is_minimal_by_removal() -> None:
     assert checked > 150
 
 
-def test_views_are_projections_of_whatever_the_oracle_allows() -> None:
+def test_views_are_projections_of_whatever_the_oracle_allows():
     """A valid history shows no contradiction in any pass."""
     seen = 0
     for seed in range(400):
@@ -168,6 +168,14 @@ def locate(process: int, version: int) -> Step:
     return lambda h: located(h, process, "b", "T1", version)
 
 
+MADE = {"name": "b", "columns": ["a"]}
+ASKED = do("call", 1, "locate", {"name": "b"})
+
+
+def answered(ident: str, version: int = 0) -> Step:
+    return do("ret", 1, OpType.OK, {"result": "ok", "table_id": ident, "schema_version": version})
+
+
 @pytest.mark.parametrize(
     ("rule", "steps", "core"),
     [
@@ -197,33 +205,39 @@ def locate(process: int, version: int) -> Step:
             {0, 1},
         ),
         ("version 1 of table T1 was not made yet", [CREATED, get(applied_schema_version=1)], {1}),
+        (
+            "was deleted at version 0 and never had a higher one",
+            [CREATED, ASKED, delete(0), answered("T1", 1)],
+            {1, 2},
+        ),
+        (
+            "the list leaves it out",
+            [
+                do("create", 0, "a", "T1"),
+                do("create", 0, "b", "T2"),
+                lambda h: listed(h, 1, ["a", "T1", 0]),
+                do("delete", 0, "b", "T2"),
+            ],
+            {1, 2, 3},
+        ),
+        # Each is seen from before until after the other, so neither can make room.
+        (
+            "'b' cannot be two tables at one time",
+            [
+                *(do("lost", 7 + n, "create", MADE | {"nonce": f"n-T{n}"}) for n in (1, 2)),
+                *[ASKED, locate(0, 0), answered("T2")] * 2,
+            ],
+            {2, 3, 5, 6},
+        ),
     ],
 )
-def test_a_pass_refutes_by_few_operations(rule: str, steps: list[Step], core: set[int]) -> None:
+def test_a_pass_refutes_by_few_operations(rule, steps, core):
     h = Writer()
     indices = [step(h) for step in steps]
     assert_refuted(h, {indices[place] for place in core}, rule)
 
 
-def test_a_version_beyond_the_deleted_one() -> None:
-    h = Writer()
-    h.create(0, "b", "T1")
-    h.call(1, "locate", {"name": "b"})
-    gone = h.delete(0, "b", "T1")
-    h.ret(1, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
-    assert_refuted(h, {2, gone}, "was deleted at version 0 and never had a higher one")
-
-
-def test_a_list_that_leaves_out_a_table() -> None:
-    h = Writer()
-    h.create(0, "a", "T1")
-    create = h.create(0, "b", "T2")
-    torn = listed(h, 1, ["a", "T1", 0])
-    gone = h.delete(0, "b", "T2")
-    assert_refuted(h, {create, torn, gone}, "the list leaves it out")
-
-
-def test_a_list_that_was_refused_shows_nothing_to_the_passes() -> None:
+def test_a_list_that_was_refused_shows_nothing_to_the_passes():
     h = Writer()
     create = h.create(0, "a", "T1")
     refused = h.fail(1, "list", {}, "not-found")
@@ -234,7 +248,7 @@ def test_a_list_that_was_refused_shows_nothing_to_the_passes() -> None:
     assert set(result.operations) == {create, refused}
 
 
-def test_a_name_that_was_missing_in_the_middle() -> None:
+def test_a_name_that_was_missing_in_the_middle():
     h = Writer()
     h.create(0, "b", "T1")
     before = located(h, 0, "b", "T1", 0)
@@ -246,7 +260,7 @@ def test_a_name_that_was_missing_in_the_middle() -> None:
     assert_refuted(h, set(contradiction.core), "'b' was table T1 before and after without a break")
 
 
-def test_an_alter_carries_a_tenant_along() -> None:
+def test_an_alter_carries_a_tenant_along():
     h = Writer()
     h.lost(9, "create", {"name": "b", "nonce": "n-T1", "columns": ["a"]})
     before = located(h, 0, "b", "T1", 0)
@@ -260,7 +274,7 @@ def test_an_alter_carries_a_tenant_along() -> None:
     assert_proven(contradiction)
 
 
-def test_a_tenancy_that_goes_back_is_left_to_the_versions() -> None:
+def test_a_tenancy_that_goes_back_is_left_to_the_versions():
     h = Writer()
     h.lost(9, "create", {"name": "b", "nonce": "n-T1", "columns": ["a"]})
     h.call(2, "alter", {"name": "b", "nonce": "x", "steps": [["add", "c"]]})
@@ -274,7 +288,7 @@ def test_a_tenancy_that_goes_back_is_left_to_the_versions() -> None:
         assert_proven(each)
 
 
-def test_nobody_moves_in_twice() -> None:
+def test_nobody_moves_in_twice():
     tenant = ("T1", 0)
     for f, legal in (("at", True), ("enter", False)):
         said = [
@@ -284,7 +298,7 @@ def test_nobody_moves_in_twice() -> None:
         assert (check_operations(Tenancy(), said).result is Result.OK) is legal
 
 
-def test_a_rename_ends_a_tenancy() -> None:
+def test_a_rename_ends_a_tenancy():
     h = Writer()
     h.create(0, "b", "T1")
     renamed(h, 0, "b", "c", "T1", 1)
@@ -295,21 +309,7 @@ def test_a_rename_ends_a_tenancy() -> None:
     assert CatalogLinearizable().check(h.history, None, time_limit_s=300).verdict is Verdict.VALID
 
 
-def test_two_tables_under_one_name_at_one_time() -> None:
-    """Each is seen from before until after the other, so neither can make room."""
-    h = Writer()
-    h.lost(8, "create", {"name": "b", "nonce": "n-T1", "columns": ["a"]})
-    h.lost(9, "create", {"name": "b", "nonce": "n-T2", "columns": ["a"]})
-    h.call(1, "locate", {"name": "b"})
-    located(h, 0, "b", "T1", 0)
-    h.ret(1, OpType.OK, {"result": "ok", "table_id": "T2", "schema_version": 0})
-    h.call(1, "locate", {"name": "b"})
-    located(h, 0, "b", "T1", 0)
-    h.ret(1, OpType.OK, {"result": "ok", "table_id": "T2", "schema_version": 0})
-    assert_refuted(h, {4, 5, 8, 9}, "'b' cannot be two tables at one time")
-
-
-def test_one_version_under_two_names() -> None:
+def test_one_version_under_two_names():
     h = Writer()
     h.create(0, "b", "T1")
     h.call(0, "locate", {"name": "b"})
@@ -320,7 +320,7 @@ def test_one_version_under_two_names() -> None:
     assert_proven(found)
 
 
-def test_ids_and_nonces_in_conflict_are_proven() -> None:
+def test_ids_and_nonces_in_conflict_are_proven():
     h = Writer()
     h.create(1, "b", "T1")
     h.get(2, "b", "T9", comment="n-T1")
@@ -334,7 +334,7 @@ def test_ids_and_nonces_in_conflict_are_proven() -> None:
     }
 
 
-def test_a_pass_that_lies_crashes_the_checker() -> None:
+def test_a_pass_that_lies_crashes_the_checker():
     h = Writer()
     h.create(0, "b", "T1")
     h.delete(0, "b", "T1")
@@ -349,9 +349,7 @@ def test_a_pass_that_lies_crashes_the_checker() -> None:
         certify_core(part, contradiction.core, minimal=True)
 
 
-def test_what_a_pass_finds_and_nobody_confirms_is_left_to_the_search(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_pass_finds_and_nobody_confirms_is_left_to_the_search(monkeypatch):
     h = Writer()
     h.create(0, "b", "T1")
     h.delete(0, "b", "T1")
@@ -367,7 +365,7 @@ def unconfirmed(part: Projection[Any, Any, Any], *_: object, **__: object) -> Ce
     return Certificate(verdict=Result.ILLEGAL, part=part.name)
 
 
-def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch):
     h = Writer()
     h.create(0, "b", "T1")
     for version in range(1, 301):
@@ -388,7 +386,7 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch: pytest.MonkeyPatch) 
     assert not any(asked)  # telling why takes a hundred times longer
 
 
-def test_the_earliest_contradiction_is_told() -> None:
+def test_the_earliest_contradiction_is_told():
     h = Writer()
     h.create(0, "b", "T1")
     altered(h, 0, "b", "T1", 1)
@@ -400,7 +398,7 @@ def test_the_earliest_contradiction_is_told() -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_operations_take_one_pass() -> None:
+def test_ten_thousand_operations_take_one_pass():
     """No contradiction, and no view is built where none is found."""
     history = random_history(3, count=10_000, names=20, processes=16, lost=0.01)
     operations = catalog_history(history).operations

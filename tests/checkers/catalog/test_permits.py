@@ -51,7 +51,7 @@ def listing(h: Writer, *tables: tuple[str, str], term: int = 1, node: str = "m1"
 # --- stale reads ---------------------------------------------------------------------------------
 
 
-def test_exactly_what_can_be_explained_is_permitted() -> None:
+def test_exactly_what_can_be_explained_is_permitted():
     """Against every order, by brute force: masters of which some are deposed, and spoiled ones."""
     permitted = refused = needed = 0
     for seed in range(500):
@@ -72,7 +72,7 @@ def test_exactly_what_can_be_explained_is_permitted() -> None:
     assert needed > 5
 
 
-def test_the_checker_says_so() -> None:
+def test_the_checker_says_so():
     for seed in range(6):
         history = stale_history(seed, count=300, names=4, stale=0.2)
         assert CatalogLinearizable().check(history, None, time_limit_s=60).verdict is (
@@ -120,7 +120,7 @@ STALE: dict[str, tuple[Step, Verdict]] = {
 
 
 @pytest.mark.parametrize("name", STALE)
-def test_a_stale_answer_is_permitted_and_a_wrong_one_is_not(name: str) -> None:
+def test_a_stale_answer_is_permitted_and_a_wrong_one_is_not(name):
     step, verdict = STALE[name]
     h = Writer()
     deposed(h)
@@ -134,7 +134,7 @@ def test_a_stale_answer_is_permitted_and_a_wrong_one_is_not(name: str) -> None:
         assert permitted_in(result) == {"stale-read": 1}
 
 
-def test_a_refused_change_is_an_observation() -> None:
+def test_a_refused_change_is_an_observation():
     h = Writer()
     deposed(h)
     at(h, "delete", {"name": "a", "nonce": "d"}, {"table_id": "A", "schema_version": 0},
@@ -226,7 +226,7 @@ def history_of(name: str) -> Writer:
         ("dirty for ever", "dirty-create", Verdict.INVALID),
     ],
 )
-def test_each_permit_covers_its_case_and_no_more(name: str, permit: str, verdict: Verdict) -> None:
+def test_each_permit_covers_its_case_and_no_more(name, permit, verdict):
     h = history_of(name)
     assert lin(h).verdict is Verdict.INVALID
     result = lin(h, permit)
@@ -244,24 +244,8 @@ def power_cut(h: Writer) -> int:
     return h.nemesis("power-cut-leader", inject)
 
 
-def test_a_power_cut_takes_back_the_end_of_what_was_before_it() -> None:
-    h = Writer()
-    h.create(1, "a", "A")
-    h.create(1, "b", "B")
-    power_cut(h)
-    h.get(2, "b", None)
-    h.create(2, "b", "C")
-    h.get(2, "a", "A")
-    h.get(2, "b", "C")
-    assert lin(h).verdict is Verdict.INVALID
-    assert lin(h, "stale-read").verdict is Verdict.INVALID
-    result = lin(h, "stale-read", "lost-after-power-cut")
-    assert result.verdict is Verdict.PERMITTED, result
-    assert permitted_in(result) == {"lost-after-power-cut": 1}
-
-
 @pytest.mark.parametrize("revision", [3, 30])
-def test_what_a_power_cut_took_is_found_though_much_was_never_answered(revision: int) -> None:
+def test_what_a_power_cut_took_is_found_though_much_was_never_answered(revision):
     """The loss shows only after the new leader has gone on; a search that tries all that may
     have happened since, before it doubts that nothing was lost, takes for ever.
     """
@@ -288,51 +272,46 @@ def test_what_a_power_cut_took_is_found_though_much_was_never_answered(revision:
     assert result.details["permit_steps"] < 20_000
 
 
-@pytest.mark.parametrize("disks", [["m1"], []])
-def test_a_power_cut_of_what_was_down_already_is_one(disks: list[str]) -> None:
-    h = Writer()
-    h.create(1, "a", "A")
-    missed = {"action": "inject", "fault": "f1", "targets": [], "kind": "power-cut"}
-    h.nemesis("power-cut-all", {**missed, "disks": disks} if disks else missed)
-    h.get(2, "a", None)
-    result = lin(h, "lost-after-power-cut")
-    assert result.verdict is (Verdict.PERMITTED if disks else Verdict.INVALID)
-
-
-def test_a_version_may_be_made_again_after_a_power_cut() -> None:
-    h = Writer()
-    h.create(1, "a", "A")
-
-    def alter(column: str) -> None:
-        steps = {"name": "a", "nonce": column, "steps": [["add", column]]}
-        h.ok(1, "alter", steps, {"table_id": "A", "schema_version": 1})
-
-    alter("x")
-    power_cut(h)
-    alter("y")
-    h.get(2, "a", "A", 1, columns=["a", "y"])
-    assert permitted_in(lin(h, "lost-after-power-cut")) == {"lost-after-power-cut": 1}
-
-
 MADE_A, MADE_B = do("create", 1, "a", "A"), do("create", 1, "b", "B")
 NO_A, NO_B = do("get", 2, "a", None), do("get", 2, "b", None)
 
 
+def missed_cut(**more: Any) -> Step:
+    """A power cut of nodes that were down; the fact may name the disks that lost data."""
+    value = {"action": "inject", "fault": "f1", "targets": [], "kind": "power-cut", **more}
+    return do("nemesis", "power-cut-all", value)
+
+
+def altered(column: str) -> Step:
+    steps = {"name": "a", "nonce": column, "steps": [["add", column]]}
+    return do("ok", 1, "alter", steps, {"table_id": "A", "schema_version": 1})
+
+
 @pytest.mark.parametrize(
-    "steps",
+    ("steps", "verdict"),
     [
-        [MADE_A, NO_A, power_cut, NO_A],  # it was lost before the cut
-        [MADE_A, MADE_B, power_cut, NO_A, do("get", 2, "b", "B")],  # what came later is there
-        [MADE_A, power_cut, MADE_B, NO_B],  # it was made after the cut
+        ([MADE_A, MADE_B, power_cut, NO_B, do("create", 2, "b", "C"), do("get", 2, "a", "A"),
+          do("get", 2, "b", "C")], Verdict.PERMITTED),
+        ([MADE_A, missed_cut(disks=["m1"]), NO_A], Verdict.PERMITTED),
+        ([MADE_A, altered("x"), power_cut, altered("y"),
+          do("get", 2, "a", "A", 1, columns=["a", "y"])], Verdict.PERMITTED),
+        ([MADE_A, missed_cut(), NO_A], Verdict.INVALID),
+        ([MADE_A, NO_A, power_cut, NO_A], Verdict.INVALID),  # it was lost before the cut
+        # what came later is there
+        ([MADE_A, MADE_B, power_cut, NO_A, do("get", 2, "b", "B")], Verdict.INVALID),
+        ([MADE_A, power_cut, MADE_B, NO_B], Verdict.INVALID),  # it was made after the cut
     ],
-)
-def test_what_a_power_cut_does_not_explain_is_not_permitted(steps: list[Step]) -> None:
-    h = Writer()
-    for step in steps:
-        step(h)
-    result = lin(h, "lost-after-power-cut")
-    assert result.verdict is Verdict.INVALID
-    assert result.explanation[-1].startswith("Nor does what the profile permits")
+)  # fmt: skip
+def test_a_power_cut_takes_back_the_end_of_what_was_before_it(steps, verdict):
+    h = Writer().play(steps)
+    assert lin(h).verdict is Verdict.INVALID
+    assert lin(h, "stale-read").verdict is Verdict.INVALID
+    result = lin(h, "stale-read", "lost-after-power-cut")
+    assert result.verdict is verdict
+    if verdict is Verdict.PERMITTED:
+        assert permitted_in(result) == {"lost-after-power-cut": 1}
+    else:
+        assert result.explanation[-1].startswith("Nor does what the profile permits")
 
 
 # --- other checkers ------------------------------------------------------------------------------
@@ -351,7 +330,7 @@ def with_revisions(node: str = "m1", term: int = 1) -> Writer:
     return h
 
 
-def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node() -> None:
+def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node():
     result = invariants(with_revisions(), "stale-read")
     assert result.verdict is Verdict.UNKNOWN, "it has no snapshot, but nothing is broken"
     assert result.details["violations"] == 0
@@ -360,7 +339,7 @@ def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node() -> 
     assert invariants(with_revisions()).verdict is Verdict.INVALID
 
 
-def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know() -> None:
+def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know():
     """Its own term acknowledged revision 7; that a later one has 9 is no excuse for 5."""
     h = Writer()
     for term, node, ident, revision in ((1, "m3", "A", 7), (2, "m2", "B", 9)):
@@ -380,9 +359,7 @@ def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know() -> None
         ("EVEN_REPLICATION_FACTOR/INVALID_ARGUMENT: even", {"refusals": 1}),
     ],
 )
-def test_a_deposed_leader_refuses_by_what_it_has_but_reads_requests_as_all_do(
-    error: str, broken: dict[str, int]
-) -> None:
+def test_a_deposed_leader_refuses_by_what_it_has_but_reads_requests_as_all_do(error, broken):
     h = Writer()
     h.fact("leader", {"node": "m1", "term": 1})
     h.fact("leader", {"node": "m2", "term": 2})
@@ -392,7 +369,7 @@ def test_a_deposed_leader_refuses_by_what_it_has_but_reads_requests_as_all_do(
     assert invariants(h, "stale-read").details["by_invariant"] == broken
 
 
-def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique() -> None:
+def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique():
     def told(*edits: tuple[str, Any], cut: bool = True) -> CheckResult:
         h = good_history(edit(good_snapshot(), *edits))
         if cut:
@@ -406,7 +383,7 @@ def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique() -> None:
     assert told(other, twice).verdict is Verdict.INVALID
 
 
-def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it() -> None:
+def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it():
     def told(*, cut_first: bool) -> CheckResult:
         h = Writer()
         if cut_first:
@@ -424,7 +401,7 @@ def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it() -> None:
 
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("by_rows", [True, False])
-def test_what_shows_only_after_a_power_cut_may_be_put_down_to_it(by_rows: bool, cut: bool) -> None:
+def test_what_shows_only_after_a_power_cut_may_be_put_down_to_it(by_rows, cut):
     """The final rows, and answers that were under way, are of the remaining state."""
     h, rows = Writer(), good_snapshot()
     h.get(6, "a", "A", 0, column_ids=[1], columns=["lost"])
@@ -456,7 +433,7 @@ def exited(*log: str, **more: Any) -> History:
         (exited("F not caught up within 30 s", by="host"), Verdict.UNKNOWN),
     ],
 )
-def test_an_exit_is_permitted_by_what_its_log_says(history: History, verdict: Verdict) -> None:
+def test_an_exit_is_permitted_by_what_its_log_says(history, verdict):
     result = CrashChecker().check(history, None, time_limit_s=60)
     assert result.verdict is verdict
     assert permitted_in(result) == ({"catch-up-exit": 1} if verdict is Verdict.PERMITTED else {})
@@ -465,7 +442,7 @@ def test_an_exit_is_permitted_by_what_its_log_says(history: History, verdict: Ve
 
 
 @pytest.mark.parametrize("when", ["never", "before", "after"])
-def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when: str) -> None:
+def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when):
     h = Writer()
     if when == "before":
         power_cut(h)
@@ -494,7 +471,7 @@ def unmade(h: Writer, *, seen: str) -> None:
 
 
 @pytest.mark.parametrize("seen", ["under way", "after it", "acknowledged", "of no create"])
-def test_a_table_without_a_row_is_permitted_only_as_a_dirty_create(seen: str) -> None:
+def test_a_table_without_a_row_is_permitted_only_as_a_dirty_create(seen):
     def told(*permits: str) -> CheckResult:
         h = Writer()
         unmade(h, seen=seen)
@@ -516,9 +493,7 @@ def test_a_table_without_a_row_is_permitted_only_as_a_dirty_create(seen: str) ->
         ([2], 0, False, Verdict.INVALID),
     ],
 )
-def test_a_table_under_way_has_no_columns_yet(
-    ids: list[int], version: int, ended: bool, verdict: Verdict
-) -> None:
+def test_a_table_under_way_has_no_columns_yet(ids, version, ended, verdict):
     def told(*permits: str) -> CheckResult:
         h = Writer()
         h.get(6, "a", "X", column_ids=[1])
@@ -543,9 +518,7 @@ def test_a_table_under_way_has_no_columns_yet(
     ],
 )
 @pytest.mark.parametrize("serves", [True, False])
-def test_a_permit_may_give_up_a_rule_of_one_checker(
-    rules: Any, verdict: Verdict, serves: bool
-) -> None:
+def test_a_permit_may_give_up_a_rule_of_one_checker(rules, verdict, serves):
     h = Writer()
     missing = [] if serves else ["create"]
     h.fact("live", {"ok": serves, "took_s": 1.0, "bound_s": 60.0, "missing": missing})
@@ -567,7 +540,7 @@ def test_a_permit_may_give_up_a_rule_of_one_checker(
         ("power-cut", ["m1", "m2", "m1"], Verdict.INVALID),
     ],
 )
-def test_a_permit_needs_what_it_comes_from(after: Any, led: list[str], verdict: Verdict) -> None:
+def test_a_permit_needs_what_it_comes_from(after, led, verdict):
     h = Writer()
     for term, node in enumerate(led, start=1):
         h.fact("leader", {"node": node, "term": term})
@@ -595,9 +568,7 @@ def at_rest(h: Writer, *pending: str, **permit: Any) -> CheckResult:
         ("F broke", False, ["m1 does not answer"], Verdict.INVALID),
     ],
 )
-def test_nobody_waits_for_what_ended_as_it_may(
-    log: str, healed_after: bool, pending: list[str], verdict: Verdict
-) -> None:
+def test_nobody_waits_for_what_ended_as_it_may(log, healed_after, pending, verdict):
     h = Writer()
     h.fact("phase", {"phase": "heal-all"})
     h.fact("node-exit", {"node": "m1", "code": 1, "expected": False, "log": [log]})
@@ -618,9 +589,7 @@ def test_nobody_waits_for_what_ended_as_it_may(
         ("m3", "F gave up", True, Verdict.INVALID),
     ],
 )
-def test_a_core_may_lack_who_ended_as_it_may(
-    node: str, log: str, healed_before: bool, verdict: Verdict, asked: Any
-) -> None:
+def test_a_core_may_lack_who_ended_as_it_may(node, log, healed_before, verdict, asked):
     h = Writer()
     end = {"node": node, "code": 1, "expected": False, "log": [log]}
     if healed_before:
@@ -640,7 +609,7 @@ def test_a_core_may_lack_who_ended_as_it_may(
     assert result.verdict is verdict, result
 
 
-def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut() -> None:
+def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut():
     def told(asked_first: bool) -> CheckResult:
         h = Writer()
         calls = [lambda: h.call(1, "create", {"name": "b", "nonce": "n"}), lambda: power_cut(h)]
@@ -655,9 +624,7 @@ def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut() -> None:
 
 
 @pytest.mark.parametrize(("log", "verdict"), [("gave up", Verdict.PERMITTED), ("F broke", None)])
-def test_the_catalog_is_judged_without_a_master_that_ended_as_it_may(
-    log: str, verdict: Verdict | None
-) -> None:
+def test_the_catalog_is_judged_without_a_master_that_ended_as_it_may(log, verdict):
     def told(*edits: tuple[str, Any]) -> CheckResult:
         h = good_history(edit(good_snapshot(), ("masters.m3", None), *edits))
         end = {"node": "m3", "code": 1, "expected": False, "log": [log]}
@@ -673,7 +640,7 @@ def test_the_catalog_is_judged_without_a_master_that_ended_as_it_may(
 # --- the verdict ---------------------------------------------------------------------------------
 
 
-def test_permitted_is_worse_than_valid_and_better_than_unknown() -> None:
+def test_permitted_is_worse_than_valid_and_better_than_unknown():
     order = [Verdict.VALID, Verdict.PERMITTED, Verdict.UNKNOWN, Verdict.INVALID]
     for place, verdict in enumerate(order):
         assert worst([Verdict.VALID, verdict]) is verdict
@@ -681,7 +648,7 @@ def test_permitted_is_worse_than_valid_and_better_than_unknown() -> None:
     assert [verdict.holds for verdict in order] == [True, True, False, False]
 
 
-def test_what_is_permitted_is_no_failure_of_a_command() -> None:
+def test_what_is_permitted_is_no_failure_of_a_command():
     results = [
         CheckResult("a", Verdict.PERMITTED, "", details={"permitted": {"x": 3, "y": 1}}),
         CheckResult("b", Verdict.PERMITTED, "", details={"permitted": {"x": 2}}),

@@ -31,7 +31,7 @@ FOLDERS = by_folder(ROWS)
         for folder in FOLDERS
     ],
 )
-def test_verdicts(folder: str) -> None:
+def test_verdicts(folder):
     for row in FOLDERS[folder]:
         verdict_is_as_expected(row)
 
@@ -49,14 +49,14 @@ def verdict_is_as_expected(row: Row) -> None:
     assert len(proof.core) <= 12, row
 
 
-def test_the_data_set_is_whole() -> None:
+def test_the_data_set_is_whole():
     assert len(ROWS) == 130
 
 
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if row.model == "kv-string"], ids=lambda row: row.file
 )
-def test_key_value_histories_give_the_same_verdict_without_partitions(row: Row) -> None:
+def test_key_value_histories_give_the_same_verdict_without_partitions(row):
     _, operations = load(row)
     outcome = check_operations(KeyValue(partitioned=False), operations)
     assert outcome.result is WANTED[row.expected]

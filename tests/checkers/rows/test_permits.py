@@ -98,7 +98,7 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
 
 
 @pytest.mark.slow
-def test_what_permits_leave_is_what_brute_force_leaves() -> None:
+def test_what_permits_leave_is_what_brute_force_leaves():
     """Of rows that no strict order explains."""
     counts = {True: 0, False: 0}
     for seed in range(2500):
@@ -125,7 +125,7 @@ def test_what_permits_leave_is_what_brute_force_leaves() -> None:
 
 
 @pytest.mark.parametrize("held_bytes_max", [1_000, 1 << 30])
-def test_what_a_search_remembers_is_bounded(held_bytes_max: int) -> None:
+def test_what_a_search_remembers_is_bounded(held_bytes_max):
     """Many writes at once, of which none left the row seen in the end."""
     ops = [
         Operation(n, RowInput(PLACE, (RowStep("upsert", (("v", n),)),)), n, ("ok",), 20, n)

@@ -1,6 +1,7 @@
 """Rows that answers leave out or put elsewhere: skipped tablets, rows in two, other times."""
 
 import random
+from operator import methodcaller as do
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ def two_tablets() -> Rows:
     return h
 
 
-def test_a_scan_that_leaves_out_a_tablet_showed_it_empty() -> None:
+def test_a_scan_that_leaves_out_a_tablet_showed_it_empty():
     h = two_tablets()
     h.scan(1, {"a": {"v": "1"}}, 20, end="b")  # it did not ask for what the other tablet has
     h.scan(1, {"a": {"v": "1"}}, 10, at=10)  # nor had that anything then
@@ -35,7 +36,7 @@ def test_a_scan_that_leaves_out_a_tablet_showed_it_empty() -> None:
     assert verdicts(h) == {"linearizable-rows": "stale-row"}
 
 
-def test_a_scan_without_any_tablet() -> None:
+def test_a_scan_without_any_tablet():
     h = two_tablets()
     h.scan(1, {}, 20)
     h.lines[-1].value["parts"].clear()
@@ -62,7 +63,7 @@ def without_a_tablet(history: History, rng: random.Random) -> tuple[History, boo
     return History(lines), True
 
 
-def test_any_tablet_that_any_scan_leaves_out_is_missed() -> None:
+def test_any_tablet_that_any_scan_leaves_out_is_missed():
     """In histories of a plain store, in which nothing but that is wrong."""
     count = 0
     for seed in range(60):
@@ -85,7 +86,7 @@ def test_any_tablet_that_any_scan_leaves_out_is_missed() -> None:
 # --- places --------------------------------------------------------------------------------------
 
 
-def test_a_row_in_two_tablets() -> None:
+def test_a_row_in_two_tablets():
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     h.write(0, [up("a", "2")], 11, tablet="U")
@@ -97,7 +98,7 @@ def test_a_row_in_two_tablets() -> None:
 
 
 @pytest.mark.parametrize("moved", [None, "delete", "rename"])
-def test_a_name_that_leads_to_two_tables(moved: str | None) -> None:
+def test_a_name_that_leads_to_two_tables(moved):
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     if moved is not None:
@@ -108,7 +109,7 @@ def test_a_name_that_leads_to_two_tables(moved: str | None) -> None:
     assert verdicts(h) == ({} if moved else {"rows-exactly-once": "two-places"})
 
 
-def test_a_scan_that_shows_more_than_it_was_asked_for() -> None:
+def test_a_scan_that_shows_more_than_it_was_asked_for():
     h = Rows()
     h.write(0, [up("a", "1"), up("b", "1")], 10)
     h.scan(1, {"b": {"v": "1"}}, 20, start="b")
@@ -127,7 +128,7 @@ def absent(h: Rows, f: str) -> None:
 
 
 @pytest.mark.parametrize("f", ["read", "scan", "write"])
-def test_a_table_that_is_there_is_found(f: str) -> None:
+def test_a_table_that_is_there_is_found(f):
     h = Rows()
     absent(h, f)
     h.call(0, "create", {"name": "r", "nonce": "n"})
@@ -142,7 +143,7 @@ def test_a_table_that_is_there_is_found(f: str) -> None:
     assert verdicts(permitted) == {}
 
 
-def test_a_table_that_may_have_been_deleted_need_not_be_found() -> None:
+def test_a_table_that_may_have_been_deleted_need_not_be_found():
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     h.lost(2, "delete", {"name": "r", "nonce": "d"})
@@ -153,7 +154,7 @@ def test_a_table_that_may_have_been_deleted_need_not_be_found() -> None:
 # --- times ---------------------------------------------------------------------------------------
 
 
-def test_a_scan_at_another_time_than_it_named() -> None:
+def test_a_scan_at_another_time_than_it_named():
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     h.write(0, [up("a", "2")], 20)
@@ -166,7 +167,7 @@ def test_a_scan_at_another_time_than_it_named() -> None:
 @pytest.mark.parametrize(
     ("mode", "found"), [("latest", {}), ("snapshot", {"read-your-writes": "asked-time"})]
 )
-def test_tablets_of_one_scan_are_at_one_time(mode: str, found: dict[str, str]) -> None:
+def test_tablets_of_one_scan_are_at_one_time(mode, found):
     h = two_tablets()
     h.scan(1, {"a": {"v": "1"}}, 20, mode=mode)
     part = {"tablet": "U", "timestamp": 21, "rows": [["b", {"v": "1"}]]}
@@ -175,7 +176,7 @@ def test_tablets_of_one_scan_are_at_one_time(mode: str, found: dict[str, str]) -
     assert verdicts(h) == found
 
 
-def test_scans_that_do_not_say_their_time_are_counted_as_exempt() -> None:
+def test_scans_that_do_not_say_their_time_are_counted_as_exempt():
     h = Rows()
     h.scan(1, {}, None)
     h.scan(1, {}, 7)
@@ -188,34 +189,54 @@ def test_scans_that_do_not_say_their_time_are_counted_as_exempt() -> None:
 CUT = {"action": "inject", "fault": "f1", "targets": ["t1"], "kind": "power-cut"}
 
 
-def test_what_was_written_after_a_power_cut_is_not_lost_by_it() -> None:
-    h = permitting("lost-after-power-cut")
-    h.write(0, [up("a", "1")], 10)
-    h.nemesis("power-cut-all", CUT)
-    h.read(1, "a", {"v": "1"})
-    h.read(1, "a", None)  # the next leader had lost it
-    h.write(0, [up("a", "2")], 20)
-    assert judge(LinearizableRows(), h.history).verdict is Verdict.PERMITTED
-    h.read(1, "a", None)
-    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
+LINEARIZABLE, SNAPSHOTS, ELLE = LinearizableRows(), SnapshotScans(), ElleRows()
+CUTS = do("nemesis", "power-cut-all", CUT)
+DISKS_CUT = do("nemesis", "power-cut-all", {**CUT, "targets": [], "disks": ["t1"]})
+ONE = {"a": {"v": "1"}}
+WRITE, LATER = do("write", 0, [up("a", "1")], 10), do("write", 0, [up("a", "1")], 30)
+THERE, GONE = do("read", 1, "a", {"v": "1"}), do("read", 1, "a", None)
+ASK = do("call", 0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
+PART = {"tablet": "T", "timestamp": 10, "rows": [0]}
+ANSWER = do("ret", 0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [PART]})
 
 
-def test_what_was_wrong_before_a_power_cut_stays_wrong() -> None:
-    h = permitting("lost-after-power-cut", "stale-read")
-    h.write(0, [up("a", "1")], 10)
-    h.read(1, "a", None)
-    h.nemesis("power-cut-all", CUT)
-    h.read(1, "a", None)
-    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
+@pytest.mark.parametrize(
+    ("checker", "steps", "is_permitted"),
+    [
+        # a write after the cut is not lost by it: the next leader had lost the one before
+        (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20)], True),
+        (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20), GONE], False),
+        # a contradiction before the cut stays one
+        (LINEARIZABLE, [WRITE, GONE, CUTS, GONE], False),
+        # nodes that were down already lose power, too
+        (LINEARIZABLE, [WRITE, DISKS_CUT, GONE], True),
+        # an answer may come in after the power of its node was cut
+        *((checker, [ASK, CUTS, ANSWER, do("read", 1, "a", None, 20)], True)
+          for checker in (LINEARIZABLE, SNAPSHOTS, ELLE)),
+        # a lost row may be shown by a replica until that hears of a leader without it
+        *((checker, [*steps, do("scan", 1, ONE, 40), do("scan", 1, {}, later)], is_permitted)
+          for checker in (SNAPSHOTS, ELLE)
+          for later in (40, 41)
+          for steps, is_permitted in (([WRITE, CUTS], True), ([CUTS, LATER], False))),
+        # the contradiction shows its first operations, which are all of before the cut
+        (ELLE, [WRITE, *(do("scan", 1, ONE, at) for at in range(11, 31)),
+                do("write", 0, [up("a", "2")], 31), CUTS, do("scan", 1, ONE, 40)], True),
+        # a write under way at the cut may act after it
+        (ELLE, [ASK, CUTS, do("scan", 1, ONE, 5), do("write", 2, [up("a", "2")], 10),
+                do("scan", 1, ONE, 11), do("ret", 0, OpType.INFO, None)], True),
+    ],
+)  # fmt: skip
+def test_a_power_cut_permits_what_it_may_have_lost(checker, steps, is_permitted):
+    h = permitting("lost-after-power-cut").play(steps)
+    expected = Verdict.PERMITTED if is_permitted else Verdict.INVALID
+    assert judge(checker, h.history).verdict is expected
 
 
 @pytest.mark.parametrize(
     ("when", "verdict"),
     [("before", Verdict.INVALID), ("during", Verdict.PERMITTED), ("after", Verdict.INVALID)],
 )
-def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
-    when: str, verdict: Verdict
-) -> None:
+def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(when, verdict):
     h = permitting("lost-after-power-cut")
     for moment in ("before", "during", "after"):
         if moment == "during":
@@ -230,7 +251,7 @@ def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
 
 @pytest.mark.parametrize("when", ["during", "after"])
 @pytest.mark.parametrize("kind", [OpType.OK, OpType.INFO])
-def test_what_is_sent_again_after_a_power_cut_may_come_back(kind: OpType, when: str) -> None:
+def test_what_is_sent_again_after_a_power_cut_may_come_back(kind, when):
     h = permitting("lost-after-power-cut")
     part = {"tablet": "T", "timestamp": 20, "rows": [0]}
     answer = {"table_id": "id", "rows": ["ok"], "parts": [part]}
@@ -247,50 +268,9 @@ def test_what_is_sent_again_after_a_power_cut_may_come_back(kind: OpType, when: 
     assert judge(LinearizableRows(), h.history).verdict is wanted
 
 
-@pytest.mark.parametrize(("first", "verdict"), [(10, Verdict.PERMITTED), (30, Verdict.INVALID)])
-@pytest.mark.parametrize("later", [40, 41])
-@pytest.mark.parametrize("checker", [SnapshotScans(), ElleRows()])
-def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
-    checker: Any, first: int, later: int, verdict: Verdict
-) -> None:
-    """By a replica that has it still, until it hears of a leader without it."""
-    h = permitting("lost-after-power-cut")
-    if first == 10:
-        h.write(0, [up("a", "1")], first)
-    h.nemesis("power-cut-all", CUT)
-    if first == 30:
-        h.write(0, [up("a", "1")], first)
-    h.scan(1, {"a": {"v": "1"}}, 40)
-    h.scan(1, {}, later)
-    assert judge(checker, h.history).verdict is verdict
-
-
-@pytest.mark.parametrize("checker", [LinearizableRows(), SnapshotScans(), ElleRows()])
-def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: Any) -> None:
-    h = permitting("lost-after-power-cut")
-    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
-    h.nemesis("power-cut-all", CUT)
-    part = {"tablet": "T", "timestamp": 10, "rows": [0]}
-    h.ret(0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [part]})
-    h.read(1, "a", None, 20)
-    assert judge(checker, h.history).verdict is Verdict.PERMITTED
-
-
-def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back() -> None:
-    """The contradiction shows its first operations, which are all of before the cut."""
-    h = permitting("lost-after-power-cut")
-    h.write(0, [up("a", "1")], 10)
-    for at in range(11, 31):
-        h.scan(1, {"a": {"v": "1"}}, at)
-    h.write(0, [up("a", "2")], 31)
-    h.nemesis("power-cut-all", CUT)
-    h.scan(1, {"a": {"v": "1"}}, 40)
-    assert judge(ElleRows(), h.history).verdict is Verdict.PERMITTED
-
-
 @pytest.mark.parametrize("where", ["before", "between", "after"])
 @pytest.mark.parametrize("old", ["0", None])
-def test_what_a_power_cut_took_back_excuses_no_other_stretch(where: str, old: str | None) -> None:
+def test_what_a_power_cut_took_back_excuses_no_other_stretch(where, old):
     h = permitting("lost-after-power-cut")
     if old is not None:
         h.write(0, [up("a", old)], 5)
@@ -305,26 +285,7 @@ def test_what_a_power_cut_took_back_excuses_no_other_stretch(where: str, old: st
     assert judge(ElleRows(), h.history).verdict is Verdict.INVALID
 
 
-def test_what_was_under_way_at_a_power_cut_may_act_after_it() -> None:
-    h = permitting("lost-after-power-cut")
-    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "0")]})
-    h.nemesis("power-cut-all", CUT)
-    h.scan(1, {"a": {"v": "0"}}, 5)
-    h.write(2, [up("a", "1")], 10)
-    h.scan(1, {"a": {"v": "0"}}, 11)
-    h.ret(0, OpType.INFO, None)
-    assert judge(ElleRows(), h.history).verdict is Verdict.PERMITTED
-
-
-def test_a_power_cut_of_what_was_down_already_is_one() -> None:
-    h = permitting("lost-after-power-cut")
-    h.write(0, [up("a", "1")], 10)
-    h.nemesis("power-cut-all", {**CUT, "targets": [], "disks": ["t1"]})
-    h.read(1, "a", None)
-    assert judge(LinearizableRows(), h.history).verdict is Verdict.PERMITTED
-
-
-def test_once_checks_places_of_all_answers() -> None:
+def test_once_checks_places_of_all_answers():
     history = random_history(11, count=60)
     looked = judge(ExactlyOnce(), history).details["looked"]
     assert looked["two-places"] > 50

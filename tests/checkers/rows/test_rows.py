@@ -38,9 +38,7 @@ def judge(checker: Any, history: History) -> Any:
 
 @given(SEEDS, st.booleans(), st.booleans(), st.integers(1, 3), st.sampled_from([0.0, 0.2, 0.4]))
 @settings(max_examples=examples(60), deadline=None)
-def test_a_plain_store_is_never_blamed(
-    seed: int, bank: bool, deletes: bool, tablets: int, lost: float
-) -> None:
+def test_a_plain_store_is_never_blamed(seed, bank, deletes, tablets, lost):
     tablets = 1 if bank else tablets
     history = random_history(seed, bank=bank, deletes=deletes, tablets=tablets, lost=lost)
     for checker in ALL:
@@ -166,7 +164,7 @@ def small(seed: int) -> History:
 
 @given(SEEDS)
 @settings(max_examples=examples(300), deadline=None)
-def test_linearizable_rows_says_what_brute_force_says(seed: int) -> None:
+def test_linearizable_rows_says_what_brute_force_says(seed):
     history = small(seed)
     expected = brute_linearizable(rows_history(history))
     assert (judge(LinearizableRows(), history).verdict is Verdict.VALID) is expected
@@ -174,7 +172,7 @@ def test_linearizable_rows_says_what_brute_force_says(seed: int) -> None:
 
 @given(SEEDS)
 @settings(max_examples=examples(300), deadline=None)
-def test_snapshot_scans_says_what_brute_force_says(seed: int) -> None:
+def test_snapshot_scans_says_what_brute_force_says(seed):
     history = small(seed)
     expected = brute_snapshots(rows_history(history))
     assert (judge(SnapshotScans(), history).verdict is Verdict.VALID) is expected
@@ -182,7 +180,7 @@ def test_snapshot_scans_says_what_brute_force_says(seed: int) -> None:
 
 @given(SEEDS)
 @settings(max_examples=examples(100), deadline=None)
-def test_what_elle_refutes_no_snapshot_explains(seed: int) -> None:
+def test_what_elle_refutes_no_snapshot_explains(seed):
     """Where nothing is lost: then a part has its rows at one timestamp, for both alike."""
     rng = random.Random(seed)
     history = random_history(seed, count=20, lost=0.0)
@@ -247,7 +245,7 @@ def verdicts(h: Rows) -> dict[str, str]:
     return rules
 
 
-def test_a_stale_read_of_a_leader() -> None:
+def test_a_stale_read_of_a_leader():
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     h.write(0, [up("a", "2")], 20)
@@ -258,18 +256,9 @@ def test_a_stale_read_of_a_leader() -> None:
     assert "(op 4, read" in text
 
 
-def test_a_stale_latest_scan_of_any_replica_is_no_contradiction() -> None:
-    h = Rows()
-    h.write(0, [up("a", "1")], 10)
-    h.write(0, [up("a", "2")], 20)
-    h.scan(1, {"a": {"v": "1"}}, None, mode="latest")
-    assert verdicts(h) == {}
-    h.scan(1, {"a": {"v": "1"}}, None, mode="latest", replica="leader")
-    assert verdicts(h) == {"linearizable-rows": "stale-row"}
-
-
 ONE, TWO = {"v": "1"}, {"v": "2"}
 write, scan, read = (partial(methodcaller, name) for name in ("write", "scan", "read"))
+BOTH = [write(0, [up("a", "1")], 10), write(0, [up("a", "2")], 20)]
 
 
 @pytest.mark.parametrize(
@@ -309,13 +298,28 @@ write, scan, read = (partial(methodcaller, name) for name in ("write", "scan", "
           methodcaller("lost", 1, "alter", {"name": "r", "nonce": "x", "steps": [["drop", "w"]]}),
           read(2, "a", ONE), scan(2, {"a": {"v": "1", "w": "1"}}, 20)],
          read(2, "a", {"w": "1"}), "linearizable-rows"),
+        # any replica may answer from the past, but not the leader
+        ([*BOTH, scan(1, {"a": ONE}, None, mode="latest")],
+         scan(1, {"a": ONE}, None, mode="latest", replica="leader"), "linearizable-rows:stale-row"),
+        # a request that is answered otherwise when it is sent again
+        ([write(0, [up("a", "1")], 10, "ok", again=[[10, ["ok"]]])],
+         write(0, [up("b", "1")], 20, "ok", again=[[20, ["ok"]], [21, ["ok"]]]),
+         "rows-exactly-once:answered-twice"),
+        ([], write(0, [["insert", "b", ONE]], 20, "ok", again=[[20, ["already-present"]]]),
+         "rows-exactly-once:answered-twice"),
+        # two writes at one moment
+        ([write(0, [up("a", "1")], 10)], write(1, [up("b", "2")], 10),
+         "rows-exactly-once:one-timestamp"),
+        # a client reads its own writes, unless it names a time
+        (BOTH, scan(0, {"a": ONE}, 15, mode="read-your-writes"),
+         "read-your-writes:read-your-writes"),
+        ([*BOTH, scan(1, {"a": ONE}, 15, mode="read-your-writes"), scan(0, {"a": ONE}, 15, at=15)],
+         scan(0, {"a": ONE}, None, mode="read-your-writes"), "read-your-writes:read-your-writes"),
     ],
 )  # fmt: skip
-def test_the_last_step_breaks_these_rules(steps: list[Any], last: Any, rules: str) -> None:
+def test_the_last_step_breaks_these_rules(steps, last, rules):
     """`rules` has checkers, with their rule where it matters; `...` allows for others."""
-    h = Rows()
-    for step in steps:
-        step(h)
+    h = Rows().play(steps)
     assert verdicts(h) == {}
     last(h)
     found = verdicts(h)
@@ -325,7 +329,7 @@ def test_the_last_step_breaks_these_rules(steps: list[Any], last: Any, rules: st
         assert not rule or found[checker] == rule
 
 
-def test_half_of_a_lost_batch() -> None:
+def test_half_of_a_lost_batch():
     """Each row by itself could be so, but a part takes effect at once."""
     h = Rows()
     h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
@@ -338,7 +342,7 @@ def test_half_of_a_lost_batch() -> None:
     assert "a = 9 and b = 5 which add up to 14" in text
 
 
-def test_rows_that_are_also_written_alone_are_no_group() -> None:
+def test_rows_that_are_also_written_alone_are_no_group():
     h = Rows()
     h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
     h.write(0, [up("a", "1", balance="6")], 6)
@@ -349,14 +353,14 @@ def test_rows_that_are_also_written_alone_are_no_group() -> None:
     assert BankSums().check(h.history, case, time_limit_s=1).verdict is Verdict.VALID
 
 
-def test_a_row_that_was_refused_and_is_there() -> None:
+def test_a_row_that_was_refused_and_is_there():
     h = Rows()
     h.write(0, [["insert", "a", {"v": "1"}]], 10, "already-present")
     h.scan(1, {"a": {"v": "1"}}, 20)
     assert verdicts(h)["rows-exactly-once"] == "refused"
 
 
-def test_a_row_that_was_seen_before_it_was_asked_for() -> None:
+def test_a_row_that_was_seen_before_it_was_asked_for():
     h = Rows()
     h.write(0, [up("a", "0")], 5)
     h.scan(1, {"a": {"v": "1"}}, 10)
@@ -364,21 +368,7 @@ def test_a_row_that_was_seen_before_it_was_asked_for() -> None:
     assert verdicts(h) == {"rows-exactly-once": "too-early"}
 
 
-@pytest.mark.parametrize("again", [[11, ["ok"]], [10, ["already-present"]]])
-def test_a_resent_request_that_is_answered_otherwise(again: list[Any]) -> None:
-    h = Rows()
-    h.write(0, [["insert", "a", {"v": "1"}]], 10, "ok", again=[[10, ["ok"]]])
-    assert verdicts(h) == {}
-    h = Rows()
-    h.write(0, [["insert", "a", {"v": "1"}]], 10, "ok", again=[[10, ["ok"]], again])
-    assert verdicts(h) == {"rows-exactly-once": "answered-twice"}
-
-
-def test_two_writes_at_one_moment_and_a_row_shown_twice() -> None:
-    h = Rows()
-    h.write(0, [up("a", "1")], 10)
-    h.write(1, [up("b", "2")], 10)
-    assert verdicts(h) == {"rows-exactly-once": "one-timestamp"}
+def test_a_row_that_a_scan_shows_twice():
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     h.scan(1, {"a": {"v": "1"}}, 10)
@@ -386,24 +376,8 @@ def test_two_writes_at_one_moment_and_a_row_shown_twice() -> None:
     assert verdicts(h) == {"rows-exactly-once": "one-timestamp"}
 
 
-def test_a_client_that_does_not_read_its_own_write() -> None:
-    h = Rows()
-    h.write(0, [up("a", "1")], 10)
-    h.write(0, [up("a", "2")], 20)
-    h.scan(0, {"a": {"v": "1"}}, 15, mode="read-your-writes")
-    assert verdicts(h) == {"read-your-writes": "read-your-writes"}
-    h = Rows()
-    h.write(0, [up("a", "1")], 10)
-    h.write(0, [up("a", "2")], 20)
-    h.scan(1, {"a": {"v": "1"}}, 15, mode="read-your-writes")  # of others it knows nothing
-    h.scan(0, {"a": {"v": "1"}}, 15, at=15)  # and who names a time gets it
-    assert verdicts(h) == {}
-    h.scan(0, {"a": {"v": "1"}}, None, mode="read-your-writes")
-    assert verdicts(h) == {"read-your-writes": "read-your-writes"}
-
-
 @pytest.mark.parametrize("lose", [False, True])
-def test_what_others_may_have_done_since_excuses_a_missing_own_row(lose: bool) -> None:
+def test_what_others_may_have_done_since_excuses_a_missing_own_row(lose):
     h = Rows()
     h.write(0, [up("a", "1")], 10)
     if lose:
@@ -413,7 +387,7 @@ def test_what_others_may_have_done_since_excuses_a_missing_own_row(lose: bool) -
 
 
 @pytest.mark.parametrize("name", ["r", "t"])
-def test_a_lost_write_may_be_in_another_table_only_where_its_own_was_renamed(name: str) -> None:
+def test_a_lost_write_may_be_in_another_table_only_where_its_own_was_renamed(name):
     h = Rows()
     h.write(0, [up("a", "0")], 10)
     h.lose(1, [up("a", "1")])  # its answer would say which table that was
@@ -424,7 +398,7 @@ def test_a_lost_write_may_be_in_another_table_only_where_its_own_was_renamed(nam
     assert ("phantom" in rules.values()) is (name == "t")
 
 
-def test_what_is_known_of_an_operation_that_is_lost_in_part_counts() -> None:
+def test_what_is_known_of_an_operation_that_is_lost_in_part_counts():
     h = Rows()
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1"), up("b", "2")]})
     parts = [
@@ -439,7 +413,7 @@ def test_what_is_known_of_an_operation_that_is_lost_in_part_counts() -> None:
     assert verdicts(h) == {"linearizable-rows": "stale-row"}
 
 
-def test_rows_that_failed_did_nothing() -> None:
+def test_rows_that_failed_did_nothing():
     h = Rows()
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1"), up("b", "2")]})
     parts = [
@@ -460,7 +434,7 @@ def test_rows_that_failed_did_nothing() -> None:
         ({"table_id": "id", "rows": ["ok"], "parts": [{}]}, "does not match the vocabulary"),
     ],
 )
-def test_answers_outside_the_vocabulary_are_refused(value: Any, words: str) -> None:
+def test_answers_outside_the_vocabulary_are_refused(value, words):
     h = Rows()
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
     h.ret(0, OpType.OK, value)
@@ -501,9 +475,7 @@ def looked(h: Rows, process: int, value: str, node: str, term: int) -> int:
         ("t1", 3, ("stale-read",), Verdict.INVALID),
     ],
 )
-def test_a_deposed_leader_may_answer_from_the_past(
-    node: str, term: int, permits: tuple[str, ...], expected: Verdict
-) -> None:
+def test_a_deposed_leader_may_answer_from_the_past(node, term, permits, expected):
     h = permitting(*permits)
     led(h, 0, "1", 10, "t1", 1)
     led(h, 0, "2", 20, "t2", 2)
@@ -515,7 +487,7 @@ def test_a_deposed_leader_may_answer_from_the_past(
         assert result.operations == (5,)
 
 
-def test_a_stale_leader_does_not_take_back_what_it_showed_nor_excuse_other_rows() -> None:
+def test_a_stale_leader_does_not_take_back_what_it_showed_nor_excuse_other_rows():
     h = permitting("stale-read")
     led(h, 0, "1", 10, "t1", 1)
     led(h, 0, "2", 20, "t1", 1)
@@ -532,7 +504,7 @@ def test_a_stale_leader_does_not_take_back_what_it_showed_nor_excuse_other_rows(
 
 
 @pytest.mark.parametrize("cut", [None, "between", "after"])
-def test_a_power_cut_may_take_back_what_came_before_it(cut: str | None) -> None:
+def test_a_power_cut_may_take_back_what_came_before_it(cut):
     h = permitting("lost-after-power-cut")
     h.write(0, [up("a", "1")], 10)
     value = {"action": "inject", "fault": "f1", "targets": ["t1"], "kind": "power-cut"}
@@ -547,7 +519,7 @@ def test_a_power_cut_may_take_back_what_came_before_it(cut: str | None) -> None:
         assert judge(checker, h.history).verdict is expected
 
 
-def test_a_long_history_needs_no_search() -> None:
+def test_a_long_history_needs_no_search():
     history = random_history(3, count=1500, keys=8, processes=8, lost=0.0)
     result = judge(LinearizableRows(), history)
     assert result.verdict is Verdict.VALID
@@ -555,7 +527,7 @@ def test_a_long_history_needs_no_search() -> None:
     assert judge(SnapshotScans(), history).details["rows_searched"] == 0
 
 
-def test_looks_are_of_the_parts_that_they_say() -> None:
+def test_looks_are_of_the_parts_that_they_say():
     read = rows_history(random_history(5))
     assert all(isinstance(look, Look) for look in read.looks)
     assert {look.tablet for look in read.looks} <= {"T0", "T1"}

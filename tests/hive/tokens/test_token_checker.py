@@ -57,9 +57,7 @@ class TokenWriter(Writer):
 
 def judge(*steps, **more):
     """What is said of a history that these steps write; `more` of the snapshot."""
-    h = TokenWriter()
-    for step in steps:
-        step(h)
+    h = TokenWriter().play(steps)
     h.snapshot(**more)
     return TokensChecker().check(History(h.lines), None, time_limit_s=10.0)
 

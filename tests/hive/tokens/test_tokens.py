@@ -129,7 +129,7 @@ def test_a_token_ends_when_it_is_not_renewed_and_at_its_greatest_age(store):
 
 
 @on(deploy, **TIMES)
-async def test_what_has_expired_is_removed_and_keys_with_it(hms: Deployed):
+async def test_what_has_expired_is_removed_and_keys_with_it(hms):
     kept = store_of(hms)
     for _ in range(5):
         await issue(hms)
@@ -141,7 +141,7 @@ async def test_what_has_expired_is_removed_and_keys_with_it(hms: Deployed):
 
 
 @on(deploy, **{**TIMES, "token_scan_ms": 9000})
-async def test_a_token_lasts_until_the_clock_of_whoever_is_asked_says_so(hms: Deployed):
+async def test_a_token_lasts_until_the_clock_of_whoever_is_asked_says_so(hms):
     token = await issue(hms)
     await hms.cluster.skew("hms2", offset_ns=5_000_000_000, drift_ppm=0)
     assert await uses(hms, token) == GOOD
@@ -178,7 +178,7 @@ def test_a_renewal_is_one_step_but_for_the_switch():
 
 
 @on(deploy, **TIMES)
-async def test_keys_of_others_are_read_when_one_is_met_that_is_not_known(hms: Deployed):
+async def test_keys_of_others_are_read_when_one_is_met_that_is_not_known(hms):
     for _ in range(4):
         tokens = [await issue(hms, node) for node in ("hms1", "hms2", "hms1")]
         for token in tokens:
@@ -188,7 +188,7 @@ async def test_keys_of_others_are_read_when_one_is_met_that_is_not_known(hms: De
 
 
 @on(deploy)
-async def test_operations_of_clients(hms: Deployed):
+async def test_operations_of_clients(hms):
     client = hms.new_client()
 
     async def do(f, **value):
@@ -214,9 +214,7 @@ async def test_operations_of_clients(hms: Deployed):
 
 
 @on(deploy)
-async def test_a_use_goes_to_the_next_metastore_and_one_that_none_answers_says_nothing(
-    hms: Deployed,
-):
+async def test_a_use_goes_to_the_next_metastore_and_one_that_none_answers_says_nothing(hms):
     client = hms.new_client()
     token = await issue(hms)
     request = Request("verify", {"token": token, "metastore": 1})
@@ -232,7 +230,7 @@ async def test_a_use_goes_to_the_next_metastore_and_one_that_none_answers_says_n
 
 
 @on(deploy, bugs=("TOKEN-RENEW-GAP",))
-async def test_the_refusal_of_a_copy_is_not_that_of_the_renewal(hms: Deployed):
+async def test_the_refusal_of_a_copy_is_not_that_of_the_renewal(hms):
     """The first metastore removes the token and loses the database; the second finds nothing."""
     kept = store_of(hms)
     lost = 0
