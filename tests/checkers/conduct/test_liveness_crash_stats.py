@@ -255,6 +255,20 @@ def test_a_probe_that_asked_nobody_in_the_core_convicts_nobody(asked: Any, verdi
     assert liveness(h).verdict is verdict
 
 
+def test_equal_problems_are_told_once_with_their_number() -> None:
+    h = Writer()
+    live(h)
+    ids = ["03b6" + "0" * 28, "2056" + "0" * 28]
+    pending = [f"{node} holds tablet {i}, which is lost" for i in ids for node in ("t2", "t1")]
+    pending.append("table t7 is ALTERING")
+    value = {"ok": False, "took_s": 2.0, "bound_s": 90.0, "pending": pending}
+    h.fact("converged", value)
+    assert liveness(h).reason.endswith(
+        ": each of t1 and t2 holds tablet 03b600… and 205600…, which is lost (4 in all); "
+        "table t7 is ALTERING."
+    )
+
+
 # --- crash ------------------------------------------------------------------------------------
 
 
