@@ -72,7 +72,7 @@ def _list(words: object) -> str:
 
 
 def _grouped(problems: object) -> list[str]:
-    """The problems; those that are equal except for names become a single text."""
+    """The problems; problems that are equal except for names become a single text."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for problem in map(str, problems if isinstance(problems, list | tuple) else ()):
         groups.setdefault(tuple(_NAME.split(problem)), []).append(_NAME.findall(problem))
