@@ -84,10 +84,12 @@ class Timeline(msgspec.Struct, frozen=True):
     def of(cls, history: History) -> Timeline:
         """Compute the facts of `history`."""
         faults = faults_of(history)
+        served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
             history,
             faults,
-            reigns_of(history),
+            # A database that leads without terms and answers no client says nothing here.
+            [r for r in reigns_of(history) if r.term or r.asked or r.node in served],
             states_of(history, faults),
             nodes_of(history, faults, ()),
         )
@@ -175,7 +177,9 @@ class Timeline(msgspec.Struct, frozen=True):
 
     def _of_moment(self, op: Op) -> str:
         reign = self.leader(op.time)
-        parts = [f"At {_s(op.time)} {_led(reign, op.time) if reign else 'no leader was seen'}"]
+        parts = []
+        if self.reigns:
+            parts.append(_led(reign, op.time) if reign else "no leader was seen")
         core = core_of(op)
         outside = [name for name in self.nodes if name not in core] if core else []
         if core:
@@ -187,7 +191,7 @@ class Timeline(msgspec.Struct, frozen=True):
         parts += self._faults(op.time, op.time, None)
         parts += self._stuck(op)
         parts += self._ours(0, op.time)
-        return _joined(parts)
+        return f"At {_s(op.time)} {_joined(parts)}"
 
     def _ours(self, start: int, end: int) -> Iterator[str]:
         """Disturbances by the harness, its host or its engine, which are not the target's fault."""
