@@ -65,8 +65,8 @@ class CrashChecker(Checker):
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }
         if not unexpected and allowed:
-            text = tuple(f"{_exit_words(op)}." for op in ended[:EXITS_MAX])
-            held = CheckResult(self.name, Verdict.INVALID, "", text)
+            words = tuple(f"{_exit_words(op)}." for op in ended[:EXITS_MAX])
+            held = CheckResult(self.name, Verdict.INVALID, "", words)
             return permitted_result(
                 held, permits, Counter(allowed.values()), list(allowed), details
             )

@@ -310,7 +310,7 @@ def _told(failure: Failure, converted: MetastoreHistory) -> Told:
         _before(name, states, failure, converted) for name, states in _states(failure, failing)
     ]
     blamed = offenders(failure)
-    seen = fields_of(failing.completion).get("nonce")
+    seen = str(fields_of(failing.completion).get("nonce"))
     writer = converted.writers.get(seen) if failing.invoke.f == "get" else None
     if writer is not None and writer not in failure.core:
         text.append(f"It saw this change: {sentence(pairs[writer])}.")
