@@ -58,8 +58,11 @@ class MetastoreHistory:
     @cached_property
     def writers(self) -> Mapping[str, int]:
         """The operation that wrote each nonce."""
-        changes = [pair.invoke for pair in self.pairs.values() if pair.invoke.f in MUTATIONS]
-        return {str(fields_of(call).get("nonce")): call.index for call in changes}
+        return {
+            nonce: pair.invoke.index
+            for pair in self.pairs.values()
+            if isinstance(nonce := fields_of(pair.invoke).get("nonce"), str)
+        }
 
     def sentence(self, pair: Pair) -> str:
         """The operation, with the change that a get saw; without a full stop."""
