@@ -334,9 +334,8 @@ def _states(failure: Failure, failing: Pair) -> Iterator[tuple[str, list[str | N
         names = {full_name(call[of], call[name]) for of, name in about if name in call}
     for name in sorted(names):
         tables = [dict(state).get(name) for state in every]
-        if failing.invoke.f != "list" or {table is not None for table in tables} != {
-            name in listed
-        }:
+        there = {table is not None for table in tables}
+        if failing.invoke.f != "list" or there != {name in listed}:
             yield name, tables
 
 
@@ -353,6 +352,6 @@ def _before(
     writers = {converted.writers.get(table or "") for table in tables}
     state = "existed" if there == {True} else "did not exist"
     if converted.pairs[failure.operation].invoke.f == "get" and None not in writers:
-        state = f"was as {ops(sorted(filter(None, writers)), limit=3)} had left it"
+        state = f"was as {ops(sorted(n for n in writers if n is not None), limit=3)} had left it"
     last = converted.last_sign(name, True in there, failure.operation)
     return f"{text}, table {name} {state}{f'; {last}' if last else ''}."
