@@ -322,6 +322,8 @@ def _told(failure: Failure, converted: MetastoreHistory) -> Told:
 def _states(failure: Failure, failing: Pair) -> Iterator[tuple[str, list[str | None]]]:
     """Each name that matters, with the nonce of its table in every surviving state."""
     every: list[Any] = [survivor.state for survivor in failure.survivors]
+    if not every:
+        return
     if failure.projection:
         name = failure.projection.removeprefix("name ").strip("'")
         yield name, [None if slot is None else slot[2] or "" for slot in every]

@@ -82,13 +82,12 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """Compute the facts of `history`."""
+        """The facts of `history`, without databases that lead but have no terms and no clients."""
         faults = faults_of(history)
         served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
             history,
             faults,
-            # A database that leads without terms and answers no client says nothing here.
             [r for r in reigns_of(history) if r.term or r.asked or r.node in served],
             states_of(history, faults),
             nodes_of(history, faults, ()),
@@ -177,9 +176,8 @@ class Timeline(msgspec.Struct, frozen=True):
 
     def _of_moment(self, op: Op) -> str:
         reign = self.leader(op.time)
-        parts = []
-        if self.reigns:
-            parts.append(_led(reign, op.time) if reign else "no leader was seen")
+        leads = _led(reign, op.time) if reign else "no leader was seen"
+        parts = [leads if self.reigns else ""]
         core = core_of(op)
         outside = [name for name in self.nodes if name not in core] if core else []
         if core:
