@@ -124,7 +124,6 @@ LARGE = {
     "harness/run/interpreter.py": (500, "one loop over clients, and its flights"),
     "harness/ops.py": (500, "the ground floor: operations, histories, verdicts"),
     "harness/timeline.py": (460, "one reading of a history's faults, leaders and lives"),
-    "results/run/perfetto.py": (500, "one format, lane by lane"),
     "targets/kudu/bugs.py": (460, "one ledger, row after row"),
     "targets/kudu/consensus/raft_core.py": (500, "terms, votes and roles, which change together"),
     "targets/kudu/consensus/consensus_queue.py": (

@@ -10,7 +10,6 @@ from checkers.catalog.models.catalog import Catalog
 from checkers.linearizability import Failure, Survivor
 from checkers.linearizability.proof import Told, offenders
 from checkers.verdict import sentences
-from checkers.verdict.search import CORE_SHOWN_MAX
 from checkers.verdict.sentences import ops, seconds
 from harness.errors import counted
 from harness.ops import OpType, Pair
@@ -20,6 +19,7 @@ from harness.vocabularies.ddl import BY_NAME, MUTATIONS, READS
 KINDS: Final = {**BY_NAME, **follower_reads.CALLS.by_name}
 CONFLICTS_MAX = 3
 CORE_MAX = 5
+ANSWERS_MAX = 10
 STORIES_MAX = 3
 ID_SHOWN_MAX = 8
 """Sentences shorten ids above this length, since users know the name."""
@@ -152,7 +152,7 @@ def tell_conflicts(converted: CatalogHistory) -> Told:
 
 def tell_contradiction(core: tuple[int, ...], rule: str, pairs: Mapping[int, Pair]) -> Told:
     """A contradiction among the answers of `core` in words, with the `rule` that they break."""
-    text = [f"{sentence(pairs[index])}." for index in core[: 1 + CORE_SHOWN_MAX]]
+    text = [f"{sentence(pairs[index])}." for index in core[:ANSWERS_MAX]]
     if len(core) > len(text):
         text.append(f"{len(core) - len(text)} more are not shown.")
     text.append(

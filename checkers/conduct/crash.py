@@ -10,6 +10,7 @@ send), by an unknown sender, or near a failure of the infrastructure is `unknown
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
@@ -18,6 +19,7 @@ from checkers.verdict.disturbances import FOREIGN_EXITS, Disturbance, citation, 
 from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.permitted import permitted_exits, permitted_result
 from checkers.verdict.sentences import seconds
+from harness.errors import counted
 from harness.ops import NEMESIS, NS_PER_S, CheckResult, History, Op, Verdict
 from harness.permits import permits_of
 from harness.plugins import Checker
@@ -26,6 +28,8 @@ from harness.timeline import EXCUSED_AFTER_NS
 EXITS_MAX: Final = 10
 LOG_LINES_MAX: Final = 10
 LINE_CHARACTERS_MAX: Final = 300
+RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): (?:check failed: )?(?=.)")
+"""The class of an error, at the start of the last line of a traceback."""
 NEAR_NS: Final = 10 * NS_PER_S
 """The longest delay with which a failed engine reports an exit, or its own failure."""
 
@@ -61,9 +65,8 @@ class CrashChecker(Checker):
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }
         if not unexpected and allowed:
-            held = CheckResult(
-                self.name, Verdict.INVALID, "", tuple(_told(op) for op in ended[:EXITS_MAX])
-            )
+            words = tuple(f"{_exit_words(op)}." for op in ended[:EXITS_MAX])
+            held = CheckResult(self.name, Verdict.INVALID, "", words)
             return permitted_result(
                 held, permits, Counter(allowed.values()), list(allowed), details
             )
@@ -75,18 +78,19 @@ class CrashChecker(Checker):
         text: list[str] = []
         crashes_first = sorted(unexpected, key=lambda op: doubts[op.index] is not None)
         for op in crashes_first[:EXITS_MAX]:
-            node = op.value.get("node")
+            text.append(f"{_exit_words(op)}.")
             doubt = doubts[op.index]
-            text.append(_told(op, "ended by itself" if doubt is None else "ended"))
             if doubt is not None:
                 text.append(f"Whether that was the target's doing is not known: {doubt}.")
-            log = [str(line) for line in op.value.get("log") or ()]
-            text.extend(f"  {node}: {line[:LINE_CHARACTERS_MAX]}" for line in log[-LOG_LINES_MAX:])
+            if log := _log(op):
+                text.append("\n".join([f"The log of {op.value.get('node')} ends so:", *log]))
         if len(unexpected) > EXITS_MAX:
             text.append(f"{len(unexpected) - EXITS_MAX} more exits are not shown.")
         if crashes:
             verdict, details["rule"] = Verdict.INVALID, "unexpected-exit"
-            reason = f"{len(crashes)} unexpected exits, of {_names(crashes)}"
+            reason = _exit_words(crashes[0])
+            if len(crashes) > 1:
+                reason += f" (and {counted(len(crashes) - 1, 'more unexpected exit')})"
         else:
             verdict, details["rule"] = Verdict.UNKNOWN, "exit-not-explained"
             reason = f"{_names(unexpected)} ended, and {doubts[unexpected[0].index]}"
@@ -128,9 +132,23 @@ class _Excuses:
         return is_excused
 
 
-def _told(op: Op, how: str = "ended by itself") -> str:
-    node, code = op.value.get("node"), op.value.get("code")
-    return f"Node {node} {how} at {seconds(op.time)} s with code {code}."
+def _exit_words(op: Op) -> str:
+    """`m1 exited with code 1 at 8.803 s: leadership was lost`, without a full stop."""
+    code = op.value.get("code")
+    with_code = "" if code is None else f" with code {code}"
+    text = f"{op.value.get('node')} exited{with_code} at {seconds(op.time)} s"
+    log = _log(op)
+    if not log:
+        return text
+    if raised := RAISED.match(log[-1]):
+        return f"{text}: {log[-1][raised.end() :]}"
+    return f"{text}; the last line of its log: {log[-1]}"
+
+
+def _log(op: Op) -> list[str]:
+    """The last lines of the node's log, without blank lines at the end."""
+    lines = "\n".join(str(line) for line in op.value.get("log") or ()).rstrip().splitlines()
+    return [line[:LINE_CHARACTERS_MAX] for line in lines[-LOG_LINES_MAX:]]
 
 
 def _names(exits: Iterable[Op]) -> str:

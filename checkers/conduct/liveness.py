@@ -14,8 +14,9 @@ node.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -29,11 +30,16 @@ from checkers.verdict.disturbances import (
     excuses,
 )
 from checkers.verdict.permitted import gone_nodes, permit_rules, permitted_result
+from harness.errors import listed
 from harness.ops import NS_PER_S, CheckResult, History, Op, Verdict, worst
 from harness.permits import permits_of
 from harness.plugins import Checker
 
 WORDS_MAX = 20
+NAMES_MAX: Final = 6
+ID_CHARS: Final = 6
+_NAME: Final = re.compile(r"\b[0-9a-f]{32}\b|\b[a-z]+[0-9]+\b")
+"""Parts in which equal problems may differ: ids, and names of nodes and tables."""
 
 
 class _Promise(msgspec.Struct, frozen=True):
@@ -59,9 +65,35 @@ class _Finding(msgspec.Struct, frozen=True):
 def _list(words: object) -> str:
     if not isinstance(words, list | tuple) or not words:
         return "nothing in particular"
-    text = ", ".join(str(word) for word in words[:WORDS_MAX])
-    more = f" and {len(words) - WORDS_MAX} more" if len(words) > WORDS_MAX else ""
-    return text + more
+    texts = [str(word) for word in words]
+    more = f" and {len(texts) - WORDS_MAX} more" if len(texts) > WORDS_MAX else ""
+    between = "; " if any("," in text for text in texts) else ", "
+    return between.join(texts[:WORDS_MAX]) + more
+
+
+def _grouped(problems: object) -> list[str]:
+    """The problems; problems that are equal except for names become a single text."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for problem in map(str, problems if isinstance(problems, list | tuple) else ()):
+        groups.setdefault(tuple(_NAME.split(problem)), []).append(_NAME.findall(problem))
+    return [_as_one(parts, names) for parts, names in groups.items()]
+
+
+def _as_one(parts: Sequence[str], problems: Sequence[Sequence[str]]) -> str:
+    """Problems that differ only in names as a single text with their number.
+
+    `parts` are the texts between the names, and `problems` the names of each problem.
+    """
+    text = parts[0]
+    for names, part in zip(zip(*problems, strict=True), parts[1:], strict=True):
+        several = sorted(set(names), key=lambda name: (len(name), name))
+        if len(several) > 1:
+            short = [name if len(name) <= ID_CHARS else f"{name[:ID_CHARS]}…" for name in several]
+            text += ("" if text else "each of ") + listed(short, limit=NAMES_MAX)
+        else:
+            text += several[0]
+        text += part
+    return f"{text} ({len(problems)} in all)" if len(problems) > 1 else text
 
 
 def _number(value: object) -> float | None:
@@ -145,7 +177,7 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
     else:
         text = (
             f"Within {value.get('bound_s')} s of healing{core} this {promise.broken}: "
-            f"{_list(value.get(promise.open_field))}"
+            f"{_list(_grouped(value.get(promise.open_field)))}"
         )
     begin_ns = op.time - int((took_s or 0.0) * NS_PER_S)
     tolerated_s = STARVED_SHARE_MIN * (bound_s or 0.0)

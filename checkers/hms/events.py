@@ -26,13 +26,14 @@ import msgspec
 from checkers.hms.readers import Poll, check_kept, check_readers
 from checkers.hms.reading import sentence
 from checkers.verdict.findings import Findings
-from harness.errors import HistoryError, counted
+from harness.errors import HistoryError, counted, listed
 from harness.ops import CheckResult, History, Op, OpType, Pair
 from harness.permits import permits_of
 from harness.plugins import Checker
 from harness.vocabularies import fields_of
 
 WITH_NONCE: Final = ("create", "alter", "rename")
+NUMBERS_MAX: Final = 10
 
 
 class _Event(NamedTuple):
@@ -171,11 +172,13 @@ def _check_changes(
             idents.setdefault(event.nonce_after, []).append(event.ident)
     for nonce, numbers in idents.items():
         change = changes.get(nonce)
-        text = f"The change {nonce} is in the log {len(numbers)} times: events {numbers}."
+        name = f"mark {nonce}" if change is None else f"op {change.invoke.index}"
+        several = listed(list(map(str, numbers)), limit=NUMBERS_MAX)
+        text = f"The change of {name} is in the log {len(numbers)} times: events {several}."
         blamed = () if change is None else (change.invoke.index,)
         findings.hold("twice", len(numbers) == 1, text, blamed)
         refused = change is None or change.type is OpType.FAIL
-        request = f"no client asked for the change {nonce}" if change is None else sentence(change)
+        request = "no client asked for its change" if change is None else sentence(change)
         findings.hold(
             "phantom", not refused, f"Event {numbers[0]} tells of it, but {request}.", blamed
         )

@@ -13,11 +13,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from checkers.hms.reading import sentence
 from checkers.verdict.findings import Findings
-from harness.errors import counted
+from harness.errors import counted, listed
 from harness.ops import CheckResult, History, OpType
 from harness.permits import permits_of
 from harness.plugins import Checker
@@ -30,6 +31,7 @@ ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "drop": ("no-such-object",),
 }
 """The exceptions with which each call may refuse."""
+NAMES_MAX: Final = 10
 
 
 class InvariantsChecker(Checker):
@@ -64,28 +66,44 @@ class InvariantsChecker(Checker):
         names = sorted(name for name, *_ in rows["tables"])
         for node, tables in (snapshot.get("metastores") or {}).items() if is_at_rest else ():
             if tables is not None:
-                text = f"At rest {node} shows {tables}, but the database has {names}."
+                text = _difference(node, tables, names)
                 findings.hold("instances", sorted(tables) == names, text, (op.index,))
         return findings.result(f"{counted(findings.looked.total(), 'check')} hold")
+
+
+def _names(names: Iterable[object]) -> str:
+    return listed(sorted(map(str, names)), limit=NAMES_MAX)
+
+
+def _difference(node: str, tables: Sequence[str], names: Sequence[str]) -> str:
+    """A sentence about the tables that only a metastore has, or only the database."""
+    lacks, more = Counter(names) - Counter(tables), Counter(tables) - Counter(names)
+    parts = [f"does not show {_names(lacks.elements())}"] if lacks else []
+    parts += [f"shows also {_names(more.elements())}"] if more else []
+    return f"At rest, compared with the database, {node} {' and '.join(parts)}."
 
 
 def _check_rows(findings: Findings, history: History, rows: dict[str, Any], at: int) -> None:
     names = Counter(name for name, *_ in rows["tables"])
     twice = [name for name, count in names.items() if count > 1]
-    findings.hold("names", not twice, f"In the end these names are taken twice: {twice}.", (at,))
+    text = f"In the end these names are taken twice: {_names(twice)}."
+    findings.hold("names", not twice, text, (at,))
     orphans = rows["orphans"]
-    text = f"In the end there are parameters of tables {orphans}, which are not there."
+    text = f"In the end there are parameters of tables that are not there: {_names(orphans)}."
     findings.hold("orphans", not orphans, text, (at,))
     directories = rows.get("directories")
     if directories is not None:
         lost = sorted({*names} - {*directories})
-        text = f"In the end the directories of these tables are gone: {lost}."
+        text = f"In the end these tables have no directory: {_names(lost)}."
         findings.hold("directories", not lost, text, (at,))
-    refused = {
-        str(fields_of(pair.invoke).get("nonce")): pair.type is OpType.FAIL
+    changes = {
+        str(fields_of(pair.invoke).get("nonce")): pair
         for pair in history.pairs
         if pair.invoke.f in ERRORS
     }
     for name, _, nonce in rows["tables"]:
-        text = f"In the end {name} is what {nonce} made it, which was refused or never asked for."
-        findings.hold("origins", refused.get(str(nonce)) is False, text, (at,))
+        change = changes.get(str(nonce))
+        by = "no operation" if change is None else f"op {change.invoke.index}, which was refused,"
+        text = f"In the end table {name} is as {by} left it."
+        ok = change is not None and change.type is not OpType.FAIL
+        findings.hold("origins", ok, text, (at,))

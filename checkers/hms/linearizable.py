@@ -34,6 +34,7 @@ from checkers.verdict.search import (
     rest_of_core,
     under_permits,
 )
+from checkers.verdict.sentences import ops
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import (
     CHANGE_RENAMED,
@@ -45,7 +46,7 @@ from harness.permits import (
     permits_of,
 )
 from harness.vocabularies import fields_of
-from harness.vocabularies.hms import MUTATIONS, READS
+from harness.vocabularies.hms import READS, full_name
 
 HINTED_SHARE: Final = 0.3
 """The share of time and steps for a search with hints."""
@@ -297,22 +298,56 @@ def _rule(pair: Pair) -> str:
 def _told(failure: Failure, converted: MetastoreHistory) -> Told:
     pairs = converted.pairs
     failing = pairs[failure.operation]
-    text = [
-        f"{sentence(failing)}, but no order of the operations that respects real time allows it."
+    subject = converted.sentence(failing)
+    text = [f"{subject}, but no order of the operations that respects real time allows it."]
+    text += [
+        _before(name, states, failure, converted) for name, states in _states(failure, failing)
     ]
-    states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
-    if states:
-        text.append(f"By then: {' or '.join(states[:3])}.")
     blamed = offenders(failure)
-    seen = fields_of(failing.completion).get("nonce") if failing.invoke.f == "get" else None
-    text.extend(
-        f"It saw this change: {sentence(pair)}."
-        for index, pair in pairs.items()
-        if pair.invoke.f in MUTATIONS
-        and seen is not None
-        and fields_of(pair.invoke).get("nonce") == seen
-        and index not in failure.core
-    )
-    sentences = {index: sentence(pairs[index]) for index in blamed}
+    seen = str(fields_of(failing.completion).get("nonce"))
+    writer = converted.writers.get(seen) if failing.invoke.f == "get" else None
+    if writer is not None and writer not in failure.core:
+        text.append(f"It saw this change: {sentence(pairs[writer])}.")
+    sentences = {index: converted.sentence(pairs[index]) for index in blamed}
     text += rest_of_core(blamed, sentences, minimal=failure.core_minimal)
-    return Told(sentence(failing), text, blamed, _rule(failing))
+    return Told(subject, text, blamed, _rule(failing))
+
+
+def _states(failure: Failure, failing: Pair) -> Iterator[tuple[str, list[str | None]]]:
+    """Each name that matters, with the nonce of its table in every surviving state."""
+    every: list[Any] = [survivor.state for survivor in failure.survivors]
+    if not every:
+        return
+    if failure.projection:
+        name = failure.projection.removeprefix("name ").strip("'")
+        yield name, [None if slot is None else slot[2] or "" for slot in every]
+        return
+    call, listed = fields_of(failing.invoke), fields_of(failing.completion).get("tables", ())
+    if failing.invoke.f == "list":
+        names = {*listed, *(name for state in every for name, _ in state)}
+    else:
+        about = [("database", "name"), ("new_database", "new_name")]
+        names = {full_name(call[of], call[name]) for of, name in about if name in call}
+    for name in sorted(names):
+        tables = [dict(state).get(name) for state in every]
+        there = {table is not None for table in tables}
+        if failing.invoke.f != "list" or there != {name in listed}:
+            yield name, tables
+
+
+def _before(
+    name: str, tables: Sequence[str | None], failure: Failure, converted: MetastoreHistory
+) -> str:
+    """The state of a name before the failing operation, and the last operation that showed it."""
+    text = f"Before op {failure.operation}"
+    there = {table is not None for table in tables}
+    if len(there) > 1:
+        return f"{text} table {name} existed or not, depending on the order."
+    is_part = failure.survivors_total > len(tables)
+    text += f", in {f'each of {len(tables)} orders' if is_part else 'every possible order'}"
+    writers = {converted.writers.get(table or "") for table in tables}
+    state = "existed" if there == {True} else "did not exist"
+    if converted.pairs[failure.operation].invoke.f == "get" and None not in writers:
+        state = f"was as {ops(sorted(n for n in writers if n is not None), limit=3)} had left it"
+    last = converted.last_sign(name, True in there, failure.operation)
+    return f"{text}, table {name} {state}{f'; {last}' if last else ''}."

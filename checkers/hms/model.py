@@ -123,8 +123,8 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
         names = sorted({name for operation in operations for name in _names(operation)})
         by_name: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
         for operation in operations:
-            for name, about in _about(operation, names):
-                by_name[name].append(saying(operation, about))
+            for name, statement in about(operation, names):
+                by_name[name].append(saying(operation, statement))
         return [Projection(f"name {name!r}", _Name(), tuple(by_name[name])) for name in names]
 
     def describe_operation(
@@ -222,7 +222,7 @@ def _names(operation: MetastoreOperation) -> Iterator[str]:
         yield from operation.said.names
 
 
-def _about(operation: MetastoreOperation, names: Sequence[str]) -> Iterator[tuple[str, Said]]:
+def about(operation: MetastoreOperation, names: Sequence[str]) -> Iterator[tuple[str, Said]]:
     """An operation's statement about each name, if it makes one without the other names."""
     call, answer = operation.input, operation.said
     if call.f == "list" and answer is not UNKNOWN:

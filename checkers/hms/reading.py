@@ -11,9 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
-from checkers.hms.model import OBSERVED, MetastoreInput, MetastoreOperation, MetastoreOutput
+from checkers.hms.model import (
+    OBSERVED,
+    MetastoreInput,
+    MetastoreOperation,
+    MetastoreOutput,
+    about,
+)
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from checkers.verdict import sentences
 from harness.errors import HistoryError
@@ -30,7 +37,7 @@ def sentence(pair: Pair) -> str:
     return sentences.sentence(pair, BY_NAME)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetastoreHistory:
     """Operations, whose ids are the indices of invocations; `resent` are those sent twice."""
 
@@ -47,6 +54,46 @@ class MetastoreHistory:
             if index in by_id
         ]
         return (*self.operations, *copies)
+
+    @cached_property
+    def writers(self) -> Mapping[str, int]:
+        """The operation that wrote each nonce."""
+        return {
+            nonce: pair.invoke.index
+            for pair in self.pairs.values()
+            if isinstance(nonce := fields_of(pair.invoke).get("nonce"), str)
+        }
+
+    def sentence(self, pair: Pair) -> str:
+        """The operation, with the change that a get saw; without a full stop."""
+        nonce = fields_of(pair.completion).get("nonce") if pair.invoke.f == "get" else None
+        if nonce is None:
+            return sentence(pair)
+        writer = self.writers.get(nonce)
+        left = "no operation" if writer is None else f"op {writer}"
+        return f"{sentence(pair)} as {left} had left it"
+
+    def last_sign(self, name: str, is_there: bool, before: int) -> str:
+        """The last operation that showed that the table existed or not; empty if there is none.
+
+        It returned before operation `before` did.
+        """
+        done = self.pairs[before].completion
+        assert done is not None, "a failing operation returned"
+        signs = [
+            operation
+            for operation in self.operations
+            if operation.return_time is not None and operation.return_time < done.index
+            for about_name, statement in about(operation, [name])
+            if about_name == name and (statement.f not in {"absent", "take"}) == is_there
+        ]
+        if not signs:
+            return ""
+        last = max(signs, key=lambda operation: operation.return_time or 0)
+        call, verb = last.input, "see it" if is_there else "miss it"
+        if call.f in MUTATIONS and last.said is not UNKNOWN and last.said.result == "ok":
+            verb = f"{call.f} it" if call.name == name else f"{call.f} a table to it"
+        return f"op {last.id} was the last to {verb}"
 
 
 def metastore_history(history: History) -> MetastoreHistory:

@@ -44,8 +44,7 @@ from checkers.rows.problem import RowProblem, Writers, by_invocation, by_row, en
 from checkers.rows.reading import Look, RowsHistory, rows_history
 from checkers.rows.words import sentence
 from checkers.verdict.permitted import permitted_result
-from checkers.verdict.search import Relaxed, undecided
-from checkers.verdict.sentences import ops
+from checkers.verdict.search import Relaxed, rest_of_core, undecided
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
 from harness.plugins import Checker
@@ -54,7 +53,6 @@ _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
 """Looks, each with all rows that it says something about."""
 LOOKS_MAX: Final = 2_000_000
 """The maximum number of rows in looks; above it, a history is judged without absent rows."""
-CORE_TOLD_MAX: Final = 8
 
 
 Place = tuple[str, str]
@@ -196,7 +194,8 @@ class _RowsChecker(Checker):
             )
 
         def tell(failure: Failure, proof: Certificate) -> Told:
-            return self._tell(failure, proof, read, problem)
+            del proof
+            return self._tell(failure, read, problem)
 
         result = judged(self.name, model, operations, outcome, tell=tell, limits=self._limits)
         details = by_invocation(result.details, problem)
@@ -205,9 +204,7 @@ class _RowsChecker(Checker):
         details["rows"], details["rows_searched"] = len(groups), orders.count(None)
         return msgspec.structs.replace(result, details=details)
 
-    def _tell(
-        self, failure: Failure, proof: Certificate, read: RowsHistory, problem: RowProblem
-    ) -> Told:
+    def _tell(self, failure: Failure, read: RowsHistory, problem: RowProblem) -> Told:
         def said(number: int) -> str:
             operation = problem.operations[number]
             table, key = operation.input.place
@@ -218,20 +215,12 @@ class _RowsChecker(Checker):
         states = sorted({survivor.state_text for survivor in failure.survivors})
         by_then = f": by then {' or '.join(states[:4])}" if states else ""
         text = [f"{failing}, but no order of the operations on this row {self.order}{by_then}."]
-        core = [number for number in failure.core if number != failure.operation]
-        if core:
-            small = "" if failure.core_minimal else " (not proven minimal)"
-            text.append(f"With these it is a contradiction, with any outcome of the others{small}:")
-            text += [f"{said(number)}." for number in core[-CORE_TOLD_MAX:]]
-        if len(core) > CORE_TOLD_MAX:
-            text.append(f"{len(core) - CORE_TOLD_MAX} earlier ones are not shown.")
-        text.append(f"Confirmed by {proof.confirmed_by}.")
-        blamed = [problem.pairs[number].invoke.index for number in (failure.operation, *core)]
-        if core:
-            text.append(f"These are {ops(sorted(dict.fromkeys(blamed)))}.")
+        core = {problem.pairs[number].invoke.index: said(number) for number in failure.core}
+        blamed = tuple(dict.fromkeys([problem.pairs[failure.operation].invoke.index, *core]))
+        text += rest_of_core(blamed, core, minimal=failure.core_minimal)
         operation = problem.operations[failure.operation]
         rule = "stale-row" if not operation.input.steps else "wrong-row-result"
-        return Told(failing, text, tuple(dict.fromkeys(blamed))[:OPERATIONS_MAX], rule)
+        return Told(failing, text, blamed[:OPERATIONS_MAX], rule)
 
 
 class LinearizableRows(_RowsChecker):

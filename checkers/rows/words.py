@@ -26,8 +26,9 @@ _KEYS_MAX: Final = 6
 
 
 def cells_words(cells: Iterable[tuple[str, Any]]) -> str:
-    """`v0 = 'n4', v1 = 2`."""
-    return ", ".join(f"{column} = {cell!r}" for column, cell in cells) or "no cell"
+    """`v0 = 'n4', v1 = null`."""
+    texts = (f"{column} = {'null' if cell is None else repr(cell)}" for column, cell in cells)
+    return ", ".join(texts) or "no cell"
 
 
 def _row_words(row: Row) -> str:

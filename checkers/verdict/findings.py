@@ -13,8 +13,8 @@ from harness.errors import counted
 from harness.ops import CheckResult, Verdict
 from harness.permits import PERMITTED, Permit
 
-SHOWN_MAX: Final = 4
-"""The maximum number of violations of one rule to show; the others are only counted."""
+NAMED_MAX: Final = 4
+"""The maximum number of violations of a rule whose operations the result names."""
 GAPS_MAX: Final = 10
 OPERATIONS_MAX: Final = 100
 INCOMPLETE: Final = "incomplete"
@@ -133,18 +133,17 @@ class Findings:
         return CheckResult(self.checker, Verdict.VALID, valid, details=every)
 
     def _invalid(self, details: dict[str, Any]) -> CheckResult:
-        first_of_each: list[Violation] = []
-        times: Counter[str] = Counter()
+        by_rule: dict[str, list[Violation]] = {}
         for violation in self.violations:
-            times[violation.rule] += 1
-            if times[violation.rule] <= SHOWN_MAX:
-                first_of_each.append(violation)
-        text = [f"[{self._label(each.rule)} {each.sentence}" for each in first_of_each]
-        left_out = len(self.violations) - len(first_of_each)
-        if left_out:
-            text.append(f"{counted(left_out, 'more violation')} not shown.")
-        operations = dict.fromkeys(index for each in first_of_each for index in each.operations)
+            by_rule.setdefault(violation.rule, []).append(violation)
+        text = [f"[{self._label(rule)} {each[0].sentence}" for rule, each in by_rule.items()]
+        named = [each for each in self.violations if each in by_rule[each.rule][:NAMED_MAX]]
+        operations = dict.fromkeys(index for each in named for index in each.operations)
         total = counted(len(self.violations), "violation")
+        if len(self.violations) > len(by_rule):
+            counts = ", ".join(f"{rule} {len(each)}" for rule, each in by_rule.items())
+            rules = counted(len(by_rule), "rule")
+            text.insert(0, f"{total} of {rules}, with one example each: {counts}.")
         first = ", first" if len(self.violations) > 1 else ""
         return CheckResult(
             self.checker,

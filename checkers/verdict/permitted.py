@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from checkers.verdict.disturbances import FOREIGN_EXITS, HEALING
 from harness.ops import HARNESS, CheckResult, History, Op, Verdict
@@ -57,6 +58,24 @@ def shown_counts(counts: Mapping[str, int]) -> str:
     )
 
 
+_DEVIATIONS: Final = (
+    (re.compile(r"\bbut no order of the operations[^:]* allows it"), "which deviates as permitted"),
+    (
+        re.compile(r"no order of the operations that respects real time explains (.*)\.$"),
+        r"the deviation is in \1.",
+    ),
+    (re.compile(r"\bit is a contradiction\b"), "it is a deviation"),
+    (re.compile(r"^(\d+) violation(s?) of "), r"\1 deviation\2 of "),
+)
+"""Words of broken rules, and words for the same if the profile permits it."""
+
+
+def _deviation(sentence: str) -> str:
+    for words, milder in _DEVIATIONS:
+        sentence = words.sub(milder, sentence)
+    return sentence
+
+
 def permitted_result(
     broken: CheckResult,
     permits: Mapping[str, Permit],
@@ -70,7 +89,7 @@ def permitted_result(
         broken.checker,
         Verdict.PERMITTED,
         f"the profile permits this: {shown_counts(counts)}",
-        (*why, *broken.explanation),
+        (*why, *map(_deviation, broken.explanation)),
         tuple(dict.fromkeys(operations)) or broken.operations,
         {**details, PERMITTED: dict(counts), "rule": "+".join(sorted(counts))},
     )

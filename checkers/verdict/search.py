@@ -23,11 +23,13 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.proof import UNDECIDED
 from checkers.verdict.permitted import permit_rules, permitted_result
+from checkers.verdict.sentences import ops
+from harness.errors import counted
 from harness.ops import CheckResult, Verdict
 from harness.permits import Permit
 from harness.plugins import Checker
 
-CORE_SHOWN_MAX: Final = 9
+CORE_SHOWN_MAX: Final = 3
 
 
 class SearchChecker(Checker):
@@ -123,13 +125,18 @@ def under_permits(
 def rest_of_core(
     blamed: Sequence[int], sentences: Mapping[int, str], *, minimal: bool
 ) -> list[str]:
-    """Sentences about the operations of a core, without the first one, `blamed[0]`."""
-    rest = blamed[1:]
+    """Sentences about the last operations of a core, and a count of the earlier ones.
+
+    The first operation, `blamed[0]`, is left out.
+    """
+    rest = sorted(blamed[1:])
     if not rest:
         return []
     small = "" if minimal else " (not proven minimal)"
+    earlier, last = rest[:-CORE_SHOWN_MAX], rest[-CORE_SHOWN_MAX:]
     text = [f"With these it is a contradiction, with any outcome of the others{small}:"]
-    text += [f"{sentences[index]}." for index in rest[:CORE_SHOWN_MAX]]
-    if len(rest) > CORE_SHOWN_MAX:
-        text.append(f"{len(rest) - CORE_SHOWN_MAX} more are not shown.")
+    text += [f"{sentences[index]}." for index in last]
+    if earlier:
+        count = counted(len(earlier), "earlier operation")
+        text.append(f"The contradiction also needs {count}: {ops(earlier)}.")
     return text

@@ -13,13 +13,14 @@ from typing import Final
 
 import msgspec
 
-from harness.errors import counted
+from harness.errors import counted, listed
 from harness.ops import CheckResult, Verdict
 
 INVARIANTS: Final = "invariants"
 """The key in the details of a result: name of an invariant -> number of judged cases."""
 EXEMPT_SHARE_MAX: Final = 0.5
 """The largest share of exempt cases: a check that exempts more proves too little."""
+CHECKS_NAMED_MAX: Final = 5
 
 
 def weighed(result: CheckResult) -> CheckResult:
@@ -27,10 +28,14 @@ def weighed(result: CheckResult) -> CheckResult:
     looked, exempt = _counts(result, "looked"), _counts(result, "exempt")
     if not result.verdict.holds or not (looked or exempt):
         return result
+    checks: dict[str, list[str]] = {}
+    for check, count in exempt.items():
+        total = count + looked.get(check, 0)
+        if count > total * EXEMPT_SHARE_MAX:
+            checks.setdefault(f"{count} of {total}", []).append(check)
     doubts = [
-        f"{check} exempted {count} of {count + looked.get(check, 0)}"
-        for check, count in exempt.items()
-        if count > (count + looked.get(check, 0)) * EXEMPT_SHARE_MAX
+        f"{listed(names, limit=CHECKS_NAMED_MAX)} exempted {share}{' each' if names[1:] else ''}"
+        for share, names in checks.items()
     ]
     if not any(looked.values()):
         doubts.append("there was nothing to judge")

@@ -82,11 +82,13 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
+        """The facts of `history`, without databases that lead but have no terms and no clients."""
         faults = faults_of(history)
+        served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
             history,
             faults,
-            reigns_of(history),
+            [r for r in reigns_of(history) if r.term or r.asked or r.node in served],
             states_of(history, faults),
             nodes_of(history, faults, ()),
         )
@@ -173,7 +175,8 @@ class Timeline(msgspec.Struct, frozen=True):
 
     def _of_moment(self, op: Op) -> str:
         reign = self.leader(op.time)
-        parts = [f"At {_s(op.time)} {_led(reign, op.time) if reign else 'no leader was seen'}"]
+        leads = _led(reign, op.time) if reign else "no leader was seen"
+        parts = [leads if self.reigns else ""]
         core = core_of(op)
         outside = [name for name in self.nodes if name not in core] if core else []
         if core:
@@ -185,7 +188,7 @@ class Timeline(msgspec.Struct, frozen=True):
         parts += self._faults(op.time, op.time, None)
         parts += self._stuck(op)
         parts += self._ours(0, op.time)
-        return _joined(parts)
+        return f"At {_s(op.time)} {_joined(parts)}"
 
     def _ours(self, start: int, end: int) -> Iterator[str]:
         """Disturbances by the harness, its host or its engine, which are not the target's fault."""

@@ -37,11 +37,11 @@ class _OfTable(Call, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """The text `db1.t0`, and the nonce of a change."""
+        """The text `db1.t0`, or `db1.t0 to db2.t1` for a rename."""
         text = full_name(call["database"], call["name"])
         if "new_name" in call:
             text += f" to {full_name(call['new_database'], call['new_name'])}"
-        return f"{text} ({call.get('nonce')})" if cls.mutates else text
+        return text
 
 
 class Create(_OfTable, frozen=True):
@@ -100,10 +100,9 @@ class Get(_OfTable, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A phrase with the change that the table shows."""
+        """A phrase that says if the table was there."""
         del call
-        is_there = answer.get("result", "ok") == "ok"
-        return f"and saw the change {answer.get('nonce')}" if is_there else "and found it missing"
+        return "and found it" if answer.get("result", "ok") == "ok" else "and found it missing"
 
 
 class List(Call, frozen=True):

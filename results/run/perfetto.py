@@ -3,53 +3,67 @@
 The format is Chrome's JSON (https://perfetto.dev/docs/getting-started/other-formats). It has one
 trap: slices that overlap on one track break the picture. So the trace has these groups:
 
-| group   | tracks                       | events                                              |
-|---------|------------------------------|-----------------------------------------------------|
-| phases  | one                          | one slice per phase; instants for notes             |
-| faults  | one per fault                | asynchronous begin and end, as faults overlap       |
-| clients | one per process              | one slice per operation                             |
-| nodes   | leader; as many as needed    | one slice per term and RPC attempt; exits           |
+| group     | tracks                     | events                                              |
+|-----------|----------------------------|-----------------------------------------------------|
+| anomalies | one                        | one instant per broken rule, at the failing answer  |
+| phases    | one                        | one slice per phase; instants for notes             |
+| faults    | one per fault              | asynchronous begin and end, as faults overlap       |
+| clients   | one per client             | one slice per operation                             |
+| nodes     | leader; as many as needed  | one slice per term and RPC attempt; exits           |
 
-Operations of a process never overlap, unless the clock of the history ran backwards; attempts at
+A flow leads from each operation to its RPCs at the nodes.
+
+Operations of a client never overlap, unless the clock of the history ran backwards; attempts at
 one node do overlap. The same allocation of lanes places both, so that two slices of one track never
-overlap. An operation that ended in info may take effect until the end of the run. So its slice
-lasts until then, and its name says so. Times are µs with ns as decimals.
+overlap. An operation that ended in info may take effect until the end of the run: its name says so.
+Times are µs with ns as decimals.
 
 Events are sorted by time and limited by `EVENTS_MAX`; the trace itself says how many were cut.
 """
 
 from __future__ import annotations
 
-import gzip
 import heapq
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
-import msgspec
-
-from harness.cli.output import note
-from harness.errors import InfrastructureError
-from harness.ops import NEMESIS, Attempt, History, Op, OpType, Pair
+from harness.ops import NEMESIS, Attempt, CheckResult, History, Op, OpType, Pair, Verdict
 from harness.plugins import API_VERSION, Reporter
 from harness.store import StoredRun, load_run
-from harness.support.atomic_file import replacing_bytes
 from harness.timeline import faults_of
+from harness.verdict.signature import rule_of
+from results.run.page.summary import read_results
+from results.run.trace_events import (
+    ANOMALIES,
+    CLIENTS,
+    FAULTS,
+    NODES,
+    PHASES,
+    Event,
+    Lanes,
+    Timed,
+    Trace,
+    bounded,
+    edge,
+    group_events,
+    instant,
+    meta,
+    slice_event,
+    text_of,
+    us,
+    write_trace,
+)
 
 TRACE_FILE: Final = "trace.json"
 EVENTS_MAX: Final = 500_000
 """The maximum of events: the viewer opens this many, a file of about 100 MB, in seconds."""
-VALUE_CHARS_MAX: Final = 1_000
-TEXT_CHARS_MAX: Final = 300
 ATTEMPTS_TOLD_MAX: Final = 20
 _TARGETS_NAMED_MAX: Final = 5
+OPERATIONS_NAMED_MAX: Final = 20
 
-PHASES: Final = 1
-FAULTS: Final = 2
-CLIENTS: Final = 3
-NODES: Final = 4
-_GROUPS: Final = {PHASES: "phases", FAULTS: "faults", CLIENTS: "clients", NODES: "nodes"}
+_EVENTS_PER_ATTEMPT: Final = 3
+"""A slice, and both ends of the flow that leads to it."""
 _LEADER: Final = "leader"
 _COLOURS: Final = {
     OpType.OK: "good",
@@ -57,9 +71,6 @@ _COLOURS: Final = {
     OpType.INFO: "terrible",
 }
 """Colour names of chrome://tracing; Perfetto instead chooses a colour by the slice's name."""
-
-Event = dict[str, Any]
-_Timed = tuple[int, int, Event]
 
 
 class TraceReporter(Reporter, default=False):
@@ -76,50 +87,9 @@ class TraceReporter(Reporter, default=False):
         return path
 
 
-class Trace(msgspec.Struct, frozen=True):
-    """The content of a trace: properties of the run, and the events ordered by time."""
-
-    metadata: dict[str, Any]
-    events: Iterator[Event]
-    cut: str | None
-
-
-def write_trace(trace: Trace, path: Path) -> None:
-    """Write the whole trace to `path`, or no file; compress it if the name ends in `.gz`."""
-    try:
-        with replacing_bytes(path) as plain:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(fileobj=plain, mode="wb", mtime=0) as packed:
-                    _write(trace, packed)
-            else:
-                _write(trace, plain)
-    except OSError as error:
-        raise InfrastructureError(
-            f"cannot write the trace {str(path)!r}: {error.strerror}; choose another --output"
-        ) from error
-    if trace.cut is not None:
-        note(f"harness: {path}: {trace.cut}")
-
-
-def _write(trace: Trace, file: BinaryIO | gzip.GzipFile) -> None:
-    """Write a trace event by event, so that a long trace is never in memory as a whole."""
-    encoder = msgspec.json.Encoder()
-    file.write(b'{"displayTimeUnit":"ms","otherData":')
-    file.write(encoder.encode(trace.metadata))
-    file.write(b',"traceEvents":[\n')
-    buffer = bytearray()
-    separator = b""
-    for event in trace.events:
-        encoder.encode_into(event, buffer)
-        file.write(separator)
-        file.write(buffer)
-        separator = b",\n"
-    file.write(b"\n]}\n")
-
-
 def trace_of(run: StoredRun, *, events_max: int = EVENTS_MAX) -> Trace:
     """The trace of a stored run; above `events_max`, attempts are cut first, then operations."""
-    maker = _Maker(run.history, events_max)
+    maker = _Maker(run.history, run.case.concurrency, read_results(run.folder).checkers, events_max)
     metadata = _metadata(run, maker.end_ns)
     if maker.cut is not None:
         metadata["cut"] = maker.cut
@@ -152,48 +122,18 @@ def _metadata(run: StoredRun, end_ns: int) -> dict[str, Any]:
     return about
 
 
-class _Lanes:
-    """Tracks of one group. A slice that would overlap goes to another track of the same name."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._ends: dict[str, list[tuple[int, int]]] = {}  # (end, tid) of each lane, a heap
-        self._names: list[tuple[int, str, int]] = []
-
-    def tid(self, name: str, start: int, end: int, order: int) -> int:
-        """The track for a slice; call it in the order of the starts of the slices of a name."""
-        lanes = self._ends.setdefault(name, [])
-        if lanes and lanes[0][0] <= start:
-            return self._used(lanes, heapq.heappop(lanes)[1], end)
-        tid = len(self._names) + 1
-        label = name if not lanes else f"{name} ({len(lanes) + 1})"
-        self._names.append((tid, label, order))
-        return self._used(lanes, tid, end)
-
-    @staticmethod
-    def _used(lanes: list[tuple[int, int]], tid: int, end: int) -> int:
-        heapq.heappush(lanes, (end, tid))
-        return tid
-
-    def first(self, name: str, order: int) -> int:
-        """A track of this name for instants, which never overlap."""
-        lanes = self._ends.get(name)
-        return min(tid for _, tid in lanes) if lanes else self.tid(name, 0, 0, order)
-
-    def names(self) -> Iterator[Event]:
-        """Events that tell the viewer the names of the tracks, and their order."""
-        yield _meta("process_name", self._pid, 0, name=_GROUPS[self._pid])
-        yield _meta("process_sort_index", self._pid, 0, sort_index=self._pid)
-        for tid, label, order in self._names:
-            yield _meta("thread_name", self._pid, tid, name=label)
-            yield _meta("thread_sort_index", self._pid, tid, sort_index=order)
-
-
 class _Maker:
     """Selects the events of a trace, then makes them one by one."""
 
-    def __init__(self, history: History, events_max: int) -> None:
+    def __init__(
+        self,
+        history: History,
+        concurrency: int,
+        results: Sequence[CheckResult],
+        events_max: int,
+    ) -> None:
         self._history = history
+        self._concurrency = concurrency
         self.end_ns = max(
             (
                 max(op.time, *(attempt.end for attempt in op.attempts)) if op.attempts else op.time
@@ -201,11 +141,10 @@ class _Maker:
             ),
             default=0,
         )
-        self._clients = _Lanes(CLIENTS)
-        self._nodes = _Lanes(NODES)
-        units = sorted(
-            [*self._phases(), *self._leaders(), *self._faults()], key=lambda unit: _when(unit[0])
-        )
+        self._clients = Lanes(CLIENTS)
+        self._nodes = Lanes(NODES)
+        marks = [*self._phases(), *self._leaders(), *self._faults(), *self._anomalies(results)]
+        units = sorted(marks, key=lambda unit: _when(unit[0]))
         room = events_max
         self._marks, marks_kept = _fitting(units, room)
         room -= len(self._marks)
@@ -213,7 +152,7 @@ class _Maker:
         self._pairs = pairs[:room]
         room -= len(self._pairs)
         attempts = sorted(_attempts(self._pairs), key=lambda item: (item[0].start, item[0].end))
-        self._attempts = attempts[:room]
+        self._attempts = attempts[: room // _EVENTS_PER_ATTEMPT]
         self.cut = self._what_was_cut(
             {
                 "faults and facts": (marks_kept, len(units)),
@@ -236,130 +175,155 @@ class _Maker:
         operations = [(pair, self._lane_of_operation(pair)) for pair in self._pairs]
         attempts = [(item, self._lane_of_attempt(item[0])) for item in self._attempts]
         marks = [self._placed(mark) for mark in self._marks]
-        yield _meta("process_name", PHASES, 0, name=_GROUPS[PHASES])
-        yield _meta("process_sort_index", PHASES, 0, sort_index=PHASES)
-        yield _meta("thread_name", PHASES, 1, name="phase")
-        yield _meta("process_name", FAULTS, 0, name=_GROUPS[FAULTS])
-        yield _meta("process_sort_index", FAULTS, 0, sort_index=FAULTS)
+        for group in (ANOMALIES, PHASES, FAULTS):
+            yield from group_events(group)
+        yield meta("thread_name", ANOMALIES, 1, name="broken rule")
+        yield meta("thread_name", PHASES, 1, name="phase")
         yield from self._clients.names()
         yield from self._nodes.names()
         if self.cut is not None:
-            yield _instant(PHASES, 1, 0, f"cut: {self.cut}", {})
+            yield instant(PHASES, 1, 0, f"cut: {self.cut}", {})
         slices = (self._operation(pair, tid) for pair, tid in operations)
-        calls = (self._attempt(attempt, op, tid) for (attempt, op), tid in attempts)
+        tids = {pair.invoke.index: tid for pair, tid in operations}
+        calls = (
+            event
+            for number, ((attempt, op), tid) in enumerate(attempts)
+            for event in self._attempt(number, attempt, op, (tids[op.index], tid))
+        )
         for _, _, event in heapq.merge(iter(marks), slices, calls, key=_when):
             yield event
 
     # --- operations and attempts -------------------------------------------------------------
 
     def _interval(self, pair: Pair) -> tuple[int, int]:
-        """The interval in which an operation may have taken effect."""
+        """The interval in which a client waited for an answer."""
         start = pair.invoke.time
-        if pair.completion is None or pair.type is OpType.INFO:
-            return start, self.end_ns
-        return start, max(start, pair.completion.time)
+        return start, self.end_ns if pair.completion is None else max(start, pair.completion.time)
 
     def _lane_of_operation(self, pair: Pair) -> int:
         process = pair.invoke.process
         assert isinstance(process, int)
-        return self._clients.tid(f"process {process}", *self._interval(pair), process)
+        # After an info, a client goes on as another process.
+        client = process % self._concurrency
+        return self._clients.tid(f"client {client}", *self._interval(pair), client)
 
-    def _operation(self, pair: Pair, tid: int) -> _Timed:
+    def _operation(self, pair: Pair, tid: int) -> Timed:
         start, end = self._interval(pair)
         call, done = pair.invoke, pair.completion
         args: dict[str, Any] = {
             "index": call.index,
             "process": call.process,
             "type": pair.type.value,
-            "value": _bounded(call.value),
+            "value": bounded(call.value),
         }
         name = call.f
         if done is None:
             name += " (info: open at the end of the run)"
         else:
-            args["answer"] = _bounded(done.value)
+            args["answer"] = bounded(done.value)
             if done.error is not None:
-                args["error"] = _text(done.error)
+                args["error"] = text_of(done.error)
             if done.node is not None:
                 args["node"] = done.node
             args["attempts"] = _told(done.attempts)
             if done.type is OpType.INFO:
                 name += " (info: may act until the end)"
-                args["given_up_after_us"] = _us(done.time - call.time)
             elif done.type is OpType.FAIL:
                 name += " (fail)"
             if done.time < call.time:
                 args["clock"] = f"the completion is {call.time - done.time} ns before the call"
-        event = _slice(CLIENTS, tid, start, end, name, "op", args)
+        event = slice_event(CLIENTS, tid, start, end, name, "op", args)
         event["cname"] = _COLOURS[pair.type]
         return start, 1, event
 
     def _lane_of_attempt(self, attempt: Attempt) -> int:
         return self._nodes.tid(
-            f"rpc to {_text(attempt.node)}", attempt.start, max(attempt.start, attempt.end), 1
+            f"rpc to {text_of(attempt.node)}", attempt.start, max(attempt.start, attempt.end), 1
         )
 
-    def _attempt(self, attempt: Attempt, op: Op, tid: int) -> _Timed:
-        args = {"op": op.index, "process": op.process, "outcome": _text(attempt.outcome)}
-        name = op.f if attempt.outcome == "ok" else f"{op.f}: {_text(attempt.outcome)}"
+    def _attempt(
+        self, number: int, attempt: Attempt, op: Op, tids: tuple[int, int]
+    ) -> Iterator[Timed]:
+        """The slice of an RPC, and the flow to it; `tids` are the tracks of operation and RPC."""
+        args = {"op": op.index, "process": op.process, "outcome": text_of(attempt.outcome)}
+        name = op.f if attempt.outcome == "ok" else f"{op.f}: {text_of(attempt.outcome)}"
         end = max(attempt.start, attempt.end)
-        event = _slice(NODES, tid, attempt.start, end, name, "attempt", args)
-        return attempt.start, 2, event
+        event = slice_event(NODES, tids[1], attempt.start, end, name, "attempt", args)
+        yield attempt.start, 2, event
+        flow = {"cat": "flow", "name": "rpc", "id": number, "ts": us(attempt.start)}
+        yield attempt.start, 2, {"ph": "s", "pid": CLIENTS, "tid": tids[0], **flow}
+        yield attempt.start, 2, {"ph": "f", "bp": "e", "pid": NODES, "tid": tids[1], **flow}
 
     # --- phases, leaders, faults: `tid` is filled in by `_placed` ------------------------------
 
-    def _phases(self) -> Iterator[list[_Timed]]:
+    def _phases(self) -> Iterator[list[Timed]]:
         facts = [op for op in self._history.of_process("harness") if op.f != _LEADER]
         phases = sorted((op for op in facts if op.f == "phase"), key=lambda op: op.time)
         for op, end in _until_next(phases, self.end_ns):
-            name = _text(_field(op, "phase"))
-            event = _slice(PHASES, 1, op.time, end, name, "phase", {"index": op.index})
+            name = text_of(_field(op, "phase"))
+            event = slice_event(PHASES, 1, op.time, end, name, "phase", {"index": op.index})
             yield [(op.time, 0, event)]
         for op in facts:
             if op.f == "phase":
                 continue
             args = {"index": op.index}
             if op.f != "snapshot":  # the state of every node is too long to show
-                args["value"] = _bounded(op.value)
+                args["value"] = bounded(op.value)
             name = op.f
-            event = _instant(PHASES, 1, op.time, name, args)
+            event = instant(PHASES, 1, op.time, name, args)
             if op.f == "node-exit":
                 expected = isinstance(op.value, Mapping) and op.value.get("expected") is True
                 name = "exit (expected)" if expected else "exit (NOT expected)"
-                node = f"rpc to {_text(_field(op, 'node'))}"
-                event = _instant(NODES, 0, op.time, name, args) | {"lane": node}
+                node = f"rpc to {text_of(_field(op, 'node'))}"
+                event = instant(NODES, 0, op.time, name, args) | {"lane": node}
             yield [(op.time, 0, event)]
 
-    def _leaders(self) -> Iterator[list[_Timed]]:
+    def _anomalies(self, results: Sequence[CheckResult]) -> Iterator[list[Timed]]:
+        """An instant per invalid result, at the answer to the first operation that it names."""
+        moments = {op.index: op.time for op in self._history}
+        for pair in self._history.pairs:
+            moments[pair.invoke.index] = self._interval(pair)[1]
+        for result in results:
+            if result.verdict is not Verdict.INVALID:
+                continue
+            time = next((moments[i] for i in result.operations if i in moments), self.end_ns)
+            args = {
+                "reason": text_of(result.reason),
+                "operations": list(result.operations[:OPERATIONS_NAMED_MAX]),
+            }
+            name = f"{result.checker}: {rule_of(result)}"
+            yield [(time, 0, instant(ANOMALIES, 1, time, name, args))]
+
+    def _leaders(self) -> Iterator[list[Timed]]:
         facts = sorted(self._history.leaders(), key=lambda op: op.time)
         for op, end in _until_next(facts, self.end_ns):
-            name = f"{_text(_field(op, 'node'))} @ term {_text(_field(op, 'term'))}"
-            event = _slice(NODES, 0, op.time, end, name, "leader", {"index": op.index})
+            name = f"{text_of(_field(op, 'node'))} @ term {text_of(_field(op, 'term'))}"
+            event = slice_event(NODES, 0, op.time, end, name, "leader", {"index": op.index})
             yield [(op.time, 0, event | {"lane": _LEADER})]
 
-    def _faults(self) -> Iterator[list[_Timed]]:
+    def _faults(self) -> Iterator[list[Timed]]:
         """Begin and end of each fault. A fault that never had a target is shown as an instant."""
         notes = list(self._history.of_process(NEMESIS))
         edges: set[int] = set()
         hits = [fault for fault in faults_of(notes, most=None) if fault.targets]
         for count, fault in enumerate(hits, 1):
-            identity = f"{_text(fault.id)}#{count}"
+            identity = f"{text_of(fault.id)}#{count}"
             name = f"{fault.nemesis}: {', '.join(fault.targets[:_TARGETS_NAMED_MAX])}"
             last = fault.heal or fault.begin
             until = max(fault.start, self.end_ns if fault.end is None else fault.end)
-            end = _edge("e", last, identity, name, until)
+            end = edge("e", last, identity, name, until)
             if fault.heal is None:
                 end[2]["args"] = {"note": "never healed"}
             edges |= {fault.begin.index, last.index}
-            yield [_edge("b", fault.begin, identity, name, fault.start), end]
+            yield [edge("b", fault.begin, identity, name, fault.start), end]
         # In foreign histories: a fault without targets, or a heal without a fault.
         for op in notes:
             if op.index not in edges:
-                args = {"index": op.index, "value": _bounded(op.value)}
-                text = f"{op.f}: {_text(_field(op, 'action'))}"
-                yield [(op.time, 0, _instant(FAULTS, 0, op.time, text, args))]
+                args = {"index": op.index, "value": bounded(op.value)}
+                text = f"{op.f}: {text_of(_field(op, 'action'))}"
+                yield [(op.time, 0, instant(FAULTS, 0, op.time, text, args))]
 
-    def _placed(self, mark: _Timed) -> _Timed:
+    def _placed(self, mark: Timed) -> Timed:
         time, rank, event = mark
         lane = event.pop("lane", None)
         if lane == _LEADER:
@@ -369,12 +333,12 @@ class _Maker:
         return time, rank, event
 
 
-def _fitting(units: Sequence[Sequence[_Timed]], room: int) -> tuple[list[_Timed], int]:
+def _fitting(units: Sequence[Sequence[Timed]], room: int) -> tuple[list[Timed], int]:
     """The events of the first units that fit, by time, and the number of these units.
 
     A unit is kept or cut as a whole, so that a fault that begins also ends.
     """
-    kept: list[_Timed] = []
+    kept: list[Timed] = []
     count = 0
     for unit in units:
         if len(kept) + len(unit) > room:
@@ -397,87 +361,18 @@ def _until_next(facts: Sequence[Op], end_ns: int) -> Iterator[tuple[Op, int]]:
         yield op, facts[position + 1].time if position + 1 < len(facts) else end_ns
 
 
-def _when(timed: _Timed) -> tuple[int, int]:
+def _when(timed: Timed) -> tuple[int, int]:
     return timed[0], timed[1]
-
-
-def _us(time_ns: int) -> float:
-    """A time in µs that every reader converts back to the same ns.
-
-    The viewer multiplies by 1000 and truncates. So 0.029 µs would become 28 ns, and a slice that
-    begins at the end of another slice would overlap it.
-    """
-    time_us = time_ns / 1000
-    return time_us if int(time_us * 1000) == time_ns else math.nextafter(time_us, math.inf)
-
-
-def _slice(
-    pid: int, tid: int, start: int, end: int, name: str, category: str, args: dict[str, Any]
-) -> Event:
-    return {
-        "ph": "X",
-        "pid": pid,
-        "tid": tid,
-        "ts": _us(start),
-        "dur": _us(end - start),
-        "name": _text(name),
-        "cat": category,
-        "args": args,
-    }
-
-
-def _instant(pid: int, tid: int, time: int, name: str, args: dict[str, Any]) -> Event:
-    return {
-        "ph": "i",
-        "s": "t",
-        "pid": pid,
-        "tid": tid,
-        "ts": _us(time),
-        "name": _text(name),
-        "cat": "fact",
-        "args": args,
-    }
-
-
-def _edge(side: str, op: Op, identity: str, name: str, time: int) -> _Timed:
-    event = {
-        "ph": side,
-        "pid": FAULTS,
-        "tid": 0,
-        "ts": _us(time),
-        "name": _text(name),
-        "cat": "fault",
-        "id": identity,
-        "args": {"index": op.index, "value": _bounded(op.value)},
-    }
-    return time, 0, event
-
-
-def _meta(kind: str, pid: int, tid: int, **args: Any) -> Event:
-    return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args}
 
 
 def _field(op: Op, name: str) -> Any:
     return op.value.get(name, "?") if isinstance(op.value, Mapping) else "?"
 
 
-def _text(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}…"
-
-
 def _told(attempts: Sequence[Attempt]) -> list[str]:
     lines = [
-        f"{_text(attempt.node)}: {_text(attempt.outcome)} ({_us(attempt.end - attempt.start):g} µs)"
-        for attempt in attempts[:ATTEMPTS_TOLD_MAX]
+        f"{text_of(each.node)}: {text_of(each.outcome)} ({us(each.end - each.start):g} µs)"
+        for each in attempts[:ATTEMPTS_TOLD_MAX]
     ]
     rest = len(attempts) - len(lines)
     return [*lines, f"and {rest} more"] if rest > 0 else lines
-
-
-def _bounded(value: Any) -> Any:
-    """A small `value` itself; for a large value, the beginning of its JSON text."""
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    text = msgspec.json.encode(value).decode()
-    return value if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}… (cut)"

@@ -11,7 +11,8 @@ from harness.cli.parser import Parser
 from harness.errors import UsageError
 from harness.store import load_run
 from harness.support.atomic_file import descriptor_of
-from results.run.perfetto import TRACE_FILE, trace_of, write_trace
+from results.run.perfetto import TRACE_FILE, trace_of
+from results.run.trace_events import write_trace
 
 STDOUT: Final = 1
 

@@ -13,6 +13,7 @@ from checkers.hms.linearizable import EXPLAINING, HmsLinearizable
 from checkers.hms.model import Metastore, MetastoreInput, MetastoreOutput, OrderedMetastore
 from checkers.hms.reading import metastore_history
 from checkers.linearizability import UNKNOWN, Limits, Operation, Result, check_operations
+from checkers.verdict.search import rest_of_core
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
 from harness.permits import (
@@ -191,7 +192,33 @@ def test_what_a_profile_permits_is_reported_as_that_and_nothing_else_is(permit, 
 def test_a_get_that_shows_a_change_of_another_table_names_that_change():
     """By itself it contradicts everything: nothing else would say where the change came from."""
     told = check(written(CHANGED)).explanation
-    assert any("It saw this change: Process 0 altered d.x (b)" in line for line in told)
+    assert any("It saw this change: Process 0 altered d.x (op " in line for line in told)
+
+
+def test_the_state_before_the_failing_operation_is_told_in_words():
+    h = HmsWriter()
+    h.done(0, "create", "d.x", "a")
+    h.saw(1, "d.x", "a")
+    h.done(2, "create", "d.x", "b")
+    found = check(h)
+    assert found.explanation[1] == (
+        "Before op 4, in every possible order, table d.x existed; op 2 was the last to see it."
+    )
+    h.saw(1, "d.x", "never written")
+    text = " ".join(check(h).explanation)
+    assert "(b)" not in text
+    assert "None" not in text
+
+
+def test_of_a_long_core_the_last_operations_are_told_and_the_others_counted():
+    sentences = {index: f"Op {index} came" for index in range(9)}
+    text = rest_of_core((7, *range(6)), sentences, minimal=True)
+    assert text[1:] == [
+        "Op 3 came.",
+        "Op 4 came.",
+        "Op 5 came.",
+        "The contradiction also needs 3 earlier operations: ops 0, 1 and 2.",
+    ]
 
 
 @pytest.mark.parametrize(

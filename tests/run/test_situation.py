@@ -68,6 +68,16 @@ def test_a_leader_that_was_only_asked_for_is_the_last_one_seen():
     )
 
 
+def test_a_database_that_leads_without_terms_and_serves_no_client_is_not_named():
+    script = Script().fact(10, "leader", {"node": "db", "term": 0})
+    script.op(20, 25, 0, "read", {}, "ok", 7, node="n2")
+    assert of(script.history(), index_of(script.history(), "read", 20)) is None
+    script.nemesis(15, "kill", action="inject", fault="x-1", targets=["n1"], kind="kill")
+    said = said_of(script, "read", 20)
+    assert "answered op" in said
+    assert "db" not in said
+
+
 def test_two_leaders_of_one_term_are_both_named():
     script = Script().fact(10, "leader", {"node": "m1", "term": 2})
     script.fact(11, "leader", {"node": "m2", "term": 2})

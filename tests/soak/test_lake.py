@@ -88,7 +88,8 @@ def run_one(campaign, seed, *, verdict=None, day=1):
     )  # fmt: skip
     said = tuple(CheckerVerdict("crash", verdict.value, "m1 crashed") for _ in findings)
     return SeedResult(
-        seed=seed, verdict=verdict.value, digest=made.digest(), run=job.run, ops=len(made.pairs), ok=1,
+        seed=seed, verdict=verdict.value, digest=made.digest(), run=job.run,
+        ops=len(made.pairs), ok=1,
         reason=FAILURE.reason if failed else "", checker=FAILURE.checker if failed else None,
         signature=FAILURE.signature if failed else "", checkers=said,
     )  # fmt: skip

@@ -26,7 +26,11 @@ def keep_run(
         }  # fmt: skip
         folder.finish(
             RunRecord(
-                **fields, verdict=verdict, digest=history.digest(), ops=len(history.pairs), label=label
+                **fields,
+                verdict=verdict,
+                digest=history.digest(),
+                ops=len(history.pairs),
+                label=label,
             )
         )
     return folder.path

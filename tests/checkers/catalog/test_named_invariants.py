@@ -221,7 +221,10 @@ def test_a_mutation_is_blamed_on_its_invariant_and_on_no_other(name):
     wanted, make = MUTANTS[name]
     results = found(make())
     assert blamed(results) == {wanted}, [(r.reason, r.explanation) for r in results]
-    lines = [line for r in results if r.verdict is Verdict.INVALID for line in r.explanation]
+    broken = [r for r in results if r.verdict is Verdict.INVALID]
+    lines = [
+        line for r in broken for line in r.explanation if " with one example each: " not in line
+    ]
     if wanted not in {"I4", "I9"}:
         assert all(line.startswith(f"[{wanted} ") for line in lines), lines
 

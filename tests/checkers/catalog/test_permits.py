@@ -132,6 +132,8 @@ def test_a_stale_answer_is_permitted_and_a_wrong_one_is_not(name):
         assert result.explanation[-1].startswith("Nor does what the profile permits (stale-read)")
     else:
         assert permitted_in(result) == {"stale-read": 1}
+        assert any("deviat" in line for line in result.explanation)
+        assert not any("no order" in line for line in result.explanation)
 
 
 def test_a_refused_change_is_an_observation():

@@ -217,6 +217,20 @@ def test_a_probe_that_asked_nobody_in_the_core_convicts_nobody(asked, verdict):
     assert liveness(h).verdict is verdict
 
 
+def test_equal_problems_are_told_once_with_their_number() -> None:
+    h = Writer()
+    live(h)
+    ids = ["03b6" + "0" * 28, "2056" + "0" * 28]
+    pending = [f"{node} holds tablet {i}, which is lost" for i in ids for node in ("t2", "t1")]
+    pending.append("table t7 is ALTERING")
+    value = {"ok": False, "took_s": 2.0, "bound_s": 90.0, "pending": pending}
+    h.fact("converged", value)
+    assert liveness(h).reason.endswith(
+        ": each of t1 and t2 holds tablet 03b600… and 205600…, which is lost (4 in all); "
+        "table t7 is ALTERING."
+    )
+
+
 # --- crash ------------------------------------------------------------------------------------
 
 
@@ -251,9 +265,20 @@ def test_a_crash_shows_the_end_of_the_log():
     result = crash(h)
     assert result.verdict is Verdict.INVALID
     assert result.operations == (at,)
-    assert result.explanation[0] == "Node m2 ended by itself at 0.000 s with code 1."
-    assert result.explanation[-1] == "  m2: line 49"
-    assert len(result.explanation) == 11
+    first, end = result.explanation
+    assert first == "m2 exited with code 1 at 0.000 s; the last line of its log: line 49."
+    assert end.splitlines() == ["The log of m2 ends so:", *log[-10:]]
+
+
+def test_a_crash_begins_with_its_cause() -> None:
+    h = Writer()
+    log = ["Traceback (most recent call last):", '  File "a.py"', "ValueError: disk full", ""]
+    for node in ("m2", "m3"):
+        h.fact("node-exit", {"node": node, "code": 1, "expected": False, "log": log})
+    result = crash(h)
+    assert result.reason.startswith("m2 exited with code 1 at 0.000 s: disk full (and 1 more")
+    assert result.explanation[0] == "m2 exited with code 1 at 0.000 s: disk full."
+    assert len(result.explanation) == 4
 
 
 @pytest.mark.parametrize(

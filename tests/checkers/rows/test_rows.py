@@ -254,6 +254,8 @@ def test_a_stale_read_of_a_leader():
     text = " ".join(judge(LinearizableRows(), h.history).explanation)
     assert "row 'a' of table 'r'" in text
     assert "(op 4, read" in text
+    assert "by then the row has v = '2'" in text
+    assert "With these it is a contradiction" in text
 
 
 ONE, TWO = {"v": "1"}, {"v": "2"}

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,28 +16,29 @@ from harness.cli import main
 from harness.cli.run import artefacts
 from harness.cli.run.artefacts import chosen_reporters
 from harness.errors import UsageError
-from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType
+from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
 from harness.store import RunFolder, StoredRun
-from results.run.perfetto import (
+from results.run.perfetto import EVENTS_MAX, TraceReporter, trace_of
+from results.run.trace_events import (
+    ANOMALIES,
     CLIENTS,
     FAULTS,
     NODES,
     PHASES,
-    TraceReporter,
-    trace_of,
     write_trace,
 )
+from tests.results.run.perfetto.histories import CLIENTS as CLIENT_COUNT
 from tests.results.run.perfetto.histories import histories
 from tests.tiers import examples
 
 
-def stored(history, folder=Path("store/x/1")):
-    return StoredRun(folder, Case(seed=1), history, None, None)
+def stored(history, folder=Path("store/x/1"), **case):
+    return StoredRun(folder, Case(seed=1, **case), history, None, None)
 
 
-def events_of(history, **options):
+def events_of(history, *, events_max=EVENTS_MAX, **case):
     """The events as a reader gets them: through JSON."""
-    trace = trace_of(stored(history), **options)
+    trace = trace_of(stored(history, **case), events_max=events_max)
     return json.loads(json.dumps(list(trace.events)))
 
 
@@ -47,6 +49,14 @@ def ns(time_us):
 
 def slices(events, pid):
     return [event for event in events if event["ph"] == "X" and event["pid"] == pid]
+
+
+def tracks_of(events, pid):
+    return {
+        event["tid"]: event["args"]["name"]
+        for event in events
+        if event["name"] == "thread_name" and event["pid"] == pid
+    }
 
 
 def sealed(folder, history):
@@ -75,7 +85,8 @@ def test_every_operation_is_there_once_with_its_times(history):
     expected = Counter()
     for pair in history.pairs:
         info = pair.type is OpType.INFO
-        finish = end if info else max(pair.invoke.time, pair.completion.time)
+        done = pair.completion
+        finish = end if done is None else max(pair.invoke.time, done.time)
         expected[pair.invoke.index, pair.invoke.time, finish - pair.invoke.time, info] += 1
     assert expected == Counter(
         (e["args"]["index"], ns(e["ts"]), ns(e["dur"]), "(info: " in e["name"]) for e in found
@@ -94,16 +105,50 @@ def test_every_attempt_is_there_once_with_its_times(history):
 
 
 @given(histories(backwards=False))
-def test_a_process_has_one_track_and_keeps_it(history):
-    events = events_of(history)
-    names = {
-        event["tid"]: event["args"]["name"]
-        for event in events
-        if event["name"] == "thread_name" and event["pid"] == CLIENTS
-    }
-    assert len({pair.invoke.process for pair in history.pairs}) == len(names)
+def test_a_client_has_one_track_under_all_its_numbers(history):
+    events = events_of(history, concurrency=CLIENT_COUNT)
+    names = tracks_of(events, CLIENTS)
+    processes = {pair.invoke.process for pair in history.pairs}
+    assert sorted(names.values()) == sorted({f"client {p % CLIENT_COUNT}" for p in processes})
     for event in slices(events, CLIENTS):
-        assert f"process {event['args']['process']}" == names[event["tid"]]
+        assert f"client {event['args']['process'] % CLIENT_COUNT}" == names[event["tid"]]
+
+
+@given(histories())
+def test_a_flow_leads_from_each_operation_to_its_attempts(history):
+    events = events_of(history)
+    flows = {}
+    for event in events:
+        if event.get("cat") == "flow":
+            flows.setdefault(event["id"], {})[event["ph"]] = event
+    attempts = [event for event in slices(events, NODES) if event["cat"] == "attempt"]
+    operations = {event["args"]["index"]: event for event in slices(events, CLIENTS)}
+    assert len(flows) == len(attempts)
+    for flow, attempt in zip(flows.values(), attempts, strict=True):
+        assert flow["s"]["tid"] == operations[attempt["args"]["op"]]["tid"]
+        assert (flow["f"]["pid"], flow["f"]["tid"]) == (NODES, attempt["tid"])
+        assert flow["s"]["ts"] == flow["f"]["ts"] == attempt["ts"]
+
+
+def test_a_broken_rule_is_an_instant_at_the_failing_answer(tmp_path):
+    history = History(
+        [Op(0, 5, 0, OpType.INVOKE, "get", {"name": "t"}), Op(1, 9, 0, OpType.OK, "get", {})]
+    )
+    folder = sealed(tmp_path, history)
+    results = [
+        CheckResult("lin", Verdict.INVALID, "old", ("Why.",), (0,), {"rule": "stale-read"}),
+        CheckResult("crash", Verdict.VALID, "fine"),
+        CheckResult("live", Verdict.INVALID, "open: t", details={"rule": "converged"}),
+    ]
+    content = msgspec.json.encode({"checkers": results, "verdict": "invalid"})
+    (folder / "results.json").write_bytes(content)
+    trace = json.loads(TraceReporter().write(folder).read_bytes())
+    events = [e for e in trace["traceEvents"] if e["pid"] == ANOMALIES and e["ph"] == "i"]
+    assert [(e["name"], ns(e["ts"])) for e in events] == [
+        ("lin: stale-read", 9),
+        ("live: converged", 9),
+    ]
+    assert events[0]["args"] == {"reason": "old", "operations": [0]}
 
 
 @given(histories(), st.integers(0, 60))
@@ -156,7 +201,7 @@ def inject(fault):
     return {"action": "inject", "fault": fault, "targets": ["m1"]}
 
 
-def test_an_operation_given_up_says_so_and_lasts_to_the_end():
+def test_an_operation_given_up_says_so_and_one_without_an_answer_lasts_to_the_end():
     history = History(
         [
             Op(0, 1_000, 0, OpType.INVOKE, "create", {"table": "t"}),
@@ -167,12 +212,8 @@ def test_an_operation_given_up_says_so_and_lasts_to_the_end():
     )
     first, second, third = slices(events_of(history), CLIENTS)
     assert first["name"] == "create (info: may act until the end)"
-    assert (
-        first["ts"],
-        first["dur"],
-        first["args"]["given_up_after_us"],
-        first["args"]["error"],
-    ) == (1.0, 8.0, 2.0, "TIMEOUT")
+    assert (first["ts"], first["dur"], first["args"]["error"]) == (1.0, 2.0, "TIMEOUT")
+    assert second["ts"] + second["dur"] == 9.0
     assert "get (info: open at the end of the run)" == second["name"] == third["name"]
 
 
@@ -182,8 +223,7 @@ def test_attempts_that_overlap_get_lanes_of_their_own():
         [Op(0, 0, 0, OpType.INVOKE, "get"), Op(1, 80, 0, OpType.OK, "get", attempts=calls)]
     )
     events = events_of(history)
-    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"
-             and e["pid"] == NODES}  # fmt: skip
+    names = tracks_of(events, NODES)
     told = [(names[e["tid"]], e["name"]) for e in slices(events, NODES)]
     assert told == [("rpc to m1", "get"), ("rpc to m1 (2)", "get: BUSY"), ("rpc to m1 (2)", "get")]
 
