@@ -133,7 +133,7 @@ function logExcerpt(log, time) {
   if (timed && middle >= to) lines.push(el("div", { class: "now" }, `— ${seconds(time)} —`));
   const cut = log.lines.length < log.total ? ` Lines ${log.first} to ${log.first + log.lines.length - 1} of ${log.total} are on this page.` : "";
   const note = [timed ? "" : "No times in it: its last lines.", cut, log.note].join(" ").trim();
-  return el("details", { open: timed && to > from }, el("summary", {}, log.node, " "),
+  return el("details", { id: `log-${log.node}`, open: timed && to > from }, el("summary", {}, log.node, " "),
     el("p", { class: "soft" }, link, `, ${plural(log.total, "line")}. ${note}`), el("pre", { class: "log" }, ...lines));
 }
 

@@ -149,9 +149,11 @@ function drawMarks(pen, page, top, row, boxes) {
     pen.lineTo(x - 5, y);
     pen.fill();
     const lines = [f, text, `at ${seconds(time)}`];
-    boxes.add(x - 5, top, x + 5, top + row.height, { lines, click: () => page.selectFact(f, lines, time) });
+    boxes.add(x - 5, top, x + 5, top + row.height, { lines, click: () => selectMark(page, time, f, text) });
   }
 }
+
+const selectMark = (page, time, f, text) => page.selectFact(f, [text, `at ${seconds(time)}`], time);
 
 function drawNode(pen, page, top, row, boxes) {
   const middle = Math.round(top + row.height / 2) + 0.5;

@@ -92,6 +92,12 @@ function showAnomaly(page) {
   } else view.fit();
 }
 
+// Selects the operation that the checker names first; without one, the first note that it names.
+function openAtFinding(page) {
+  if (page.blamed >= 0) page.select(page.blamed);
+  else if (page.focusFacts.length) selectMark(page, ...page.focusFacts[0].slice(1), "named by a checker");
+}
+
 // The next (or the one before) of some positions, in the order of time, from the selection.
 function step(page, positions, by) {
   if (!positions.length) return;
@@ -267,18 +273,30 @@ function onControls(page) {
   byId("rpc").addEventListener("change", (event) => { page.showRpc = event.target.checked; redraw(); });
   byId("quantile").addEventListener("change", (event) => { page.quantile = Number(event.target.value); redraw(); });
   click("close-help", () => byId("help").close());
-  click("copy", () => copyReplay(data.replay));
+  for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => copyText(button));
+  if (data.log) click("log-link", (event) => { event.preventDefault(); showLog(page); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => newColours(page));
 }
 
-async function copyReplay(text) {
+async function copyText(button) {
+  const source = byId(button.dataset.copy);
   try {
-    await navigator.clipboard.writeText(text);
-    byId("copy").textContent = "Copied";
+    await navigator.clipboard.writeText(source.textContent);
+    button.textContent = "Copied";
   } catch { // no clipboard for this page: select it, so that the usual key copies it
-    getSelection().selectAllChildren(byId("replay"));
-    byId("copy").textContent = "Selected: press the copy key";
+    const fold = source.closest("details");
+    if (fold) fold.open = true;
+    getSelection().selectAllChildren(source);
+    button.textContent = "Selected: press the copy key";
   }
+}
+
+// The log of the node that answered the blamed operation, in the details of that operation.
+function showLog(page) {
+  openAtFinding(page);
+  const log = byId(`log-${page.data.log.node}`);
+  log.open = true;
+  log.scrollIntoView({ block: "nearest" });
 }
 
 function legend(page) {
@@ -340,7 +358,7 @@ function start(data) {
   page.setFilter({});
   if (!showAddress(page)) {
     showAnomaly(page);
-    if (page.blamed >= 0) page.select(page.blamed); // the one that the checker names first
+    openAtFinding(page);
   }
   if (view.from === 0 && view.to === 1) view.fit();
   window.addEventListener("hashchange", () => showAddress(page));
@@ -352,8 +370,8 @@ function start(data) {
 }
 
 loadData().then(start).catch((error) => {
-  byId("badge").textContent = "cannot be shown";
   byId("fallback").hidden = false;
-  byId("summary").textContent = `This page does not work here: ${error.message}`;
+  byId("failed").hidden = false;
+  byId("failed").textContent = `The timeline cannot be shown: ${error.message}`;
   console.error(error);
 });

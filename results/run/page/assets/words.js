@@ -1,16 +1,9 @@
-// Words: the head of the page. The verdict and why, what the run did, how to do it again.
+// Words: why the verdict is what it is, and what the run did. The rest of the head is in the HTML.
 
 const KINDS_MAX = 200; // rows of the table, choices of the filter
 
 function showWords(page) {
   const { data } = page;
-  byId("title").textContent = data.title;
-  const badge = byId("badge");
-  badge.textContent = data.verdict;
-  badge.className = `is-${data.verdict}`;
-  byId("summary").textContent = data.summary;
-  byId("about").textContent = data.about;
-  fill("notes", ...data.notes.map((note) => el("p", {}, asSentence(note))));
   fill("why", ...data.checkers.filter((one) => one.verdict !== "valid").map((one, n) => checkerStory(page, one, n === 0)));
   fill("checkers", ...data.checkers.map((one) => el("tr", {},
     el("th", { scope: "row" }, one.name), el("td", {}, el("span", { class: `badge is-${one.verdict}` }, one.verdict)), el("td", {}, one.reason))));
@@ -19,13 +12,8 @@ function showWords(page) {
   fill("facts", ...data.facts.map(([name, text]) => row(name, text)));
   fill("kinds", ...data.kinds.slice(0, KINDS_MAX).map((kind, n) => kindRow(page, kind, n)));
   if (data.kinds.length > KINDS_MAX) byId("kinds").append(el("tr", {}, el("td", {}, `and ${plural(data.kinds.length - KINDS_MAX, "more kind")}`)));
-  if (data.replay.startsWith("harness check ")) byId("replay-word").textContent = "Judge it"; // it never was
-  byId("replay").textContent = data.replay || "no replay command was recorded";
-  byId("copy").hidden = !data.replay;
   fill("links", ...data.links.map((name) => el("a", { href: fileAddress(name) }, name)), ...data.logs.map((log) => el("a", { href: fileAddress(log.path) }, log.path)));
 }
-
-const asSentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 function listed(lines) {
   if (lines.length === 1) return [lines[0]];
