@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import replay_command
-from harness.ops import History, OpType, Verdict
+from harness.ops import NS_PER_S, History, OpType, Verdict
 from harness.store import StoredRun
 from harness.timeline import faults_of, nodes_of, reigns_of, states_of
 from harness.verdict.explain import Timeline
@@ -116,10 +116,21 @@ def _moment(history: History, focus: Sequence[int]) -> int | None:
     return min((op.time for op in history if op.index in wanted), default=None)
 
 
-def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str]]:
-    """Notes that the anomaly names, other than client operations: index, time, kind."""
-    wanted = set(focus)
-    return [(op.index, op.time, op.f) for op in history if op.index in wanted and not op.is_client]
+def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str, int]]:
+    """Notes that the anomaly names, other than client operations: index, time, name, begin.
+
+    A note about a stretch of time, such as the wait for a healed target, begins before its time.
+    """
+    wanted, rows = set(focus), []
+    for op in history:
+        if op.index not in wanted or op.is_client:
+            continue
+        value = op.value if isinstance(op.value, dict) else {}
+        took_s, node = value.get("took_s"), value.get("node")
+        begin = op.time - int(took_s * NS_PER_S) if isinstance(took_s, int | float) else op.time
+        name = f"{short(node)}: {op.f}" if isinstance(node, str) else op.f
+        rows.append((op.index, op.time, name, max(0, begin)))
+    return rows
 
 
 def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Sequence
@@ -63,6 +64,7 @@ _OTHER_LED: Final = re.compile(
 _LABEL: Final = re.compile(r"\[[^\]]*\] (?:[a-z0-9-]+: )?")
 _OP: Final = re.compile(r"\bop (\d{1,9})\b")
 _LOG_LINE: Final = re.compile(r"  \S+: ")
+_ID: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
 
 class Head:
@@ -108,6 +110,8 @@ class Head:
             words = RULES.get(rule, (rule,))[0]
             if rule not in RULES and "by_invariant" in worst.details:
                 words = f"Rule {rule} broken"
+            elif rule not in RULES and worst.checker.startswith("linearizable-"):
+                words = "Wrong answer"
             text = f"{words}: {self._finding(worst)}"
         return clipped(text, HEADLINE_CHARS_MAX).removesuffix(".")
 
@@ -118,10 +122,10 @@ class Head:
         if not _OTHER_LED.search(first) and first == self._timeline.sentence(worst):
             lines = lines[1:]
         text = _LABEL.sub("", lines[0], count=1) if lines[0].startswith("[") else lines[0]
-        log = [line for line in worst.explanation if _LOG_LINE.match(line)]
-        if rule_of(worst) == "unexpected-exit" and log:
+        log = list(itertools.takewhile(_LOG_LINE.match, lines[1:]))
+        if log and rule_of(worst) == "unexpected-exit":
             text = f"{text.removesuffix('.')}: {_LOG_LINE.sub('', log[-1], count=1)}"
-        return text
+        return _ID.sub(r"\1…", text)
 
     def _blamed(self) -> Op | None:
         """The operation or the note to look at first: one that the first sentence names."""
@@ -203,11 +207,13 @@ class Head:
         rows = []
         worst = self._worst
         if worst is not None:
-            rule = rule_of(worst)
-            fallback = getattr(_plugin("checkers", worst.checker), "doc", "")
-            permitted = self._verdict is Verdict.PERMITTED
-            meaning = RULES[rule][1] if rule in RULES and not permitted else fallback
-            rows.append((rule, meaning or f"a rule of {worst.checker}", self._place(worst.checker)))
+            name, meaning = rule_of(worst), RULES.get(rule_of(worst), ("", ""))[1]
+            if self._verdict is Verdict.PERMITTED:
+                meaning = f"deviations that the profile {self._stored.case.profile} permits"
+            elif not meaning:
+                name = worst.checker
+                meaning = getattr(_plugin("checkers", name), "doc", "a checker of this run")
+            rows.append((name, meaning, self._place(worst.checker)))
         bugs = getattr(_plugin("targets", self._stored.case.target), "bugs", {})
         rows += [
             (bug, f"bug switch: {bugs[bug]}", f"docs/bugs.md#{bug.lower()}")

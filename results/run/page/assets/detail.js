@@ -47,7 +47,7 @@ function showOp(page, i) {
     el("h2", {}, `op ${ops.index[i]}: ${opLabel(page, i)}`),
     el("p", { class: "soft" }, `process ${ops.process[i]}`,
       before >= 0 ? opButton(page, before, "‹ before") : null, after >= 0 ? opButton(page, after, "after ›") : null),
-    page.focusSet.has(i) ? el("p", { class: "blame" }, "A checker names this operation in its counterexample.") : null,
+    page.focusSet.has(i) ? el("p", { class: "blame" }, blameWords(page)[1]) : null,
     el("dl", {}, ...rows.filter((one) => one)), attemptTable(page, i), meanwhile(page, ops.start[i]), logsAt(page, ops.start[i]));
   say(`${opLines(page, i).join(". ")}`);
 }

@@ -39,7 +39,7 @@ def indices(history, wanted):
 def test_the_verdict_comes_first_with_the_counterexample_in_sentences(shared_page):
     assert shared_page.title() == "INVALID not linearizable · m2 · seed 7"
     assert shared_page.inner_text("#badge").lower() == "invalid"
-    assert shared_page.inner_text("#headline").startswith("not linearizable: No order explains op")
+    assert shared_page.inner_text("#headline").startswith("Wrong answer: No order explains op")
     assert "No order explains op" in shared_page.inner_text("#why")
     assert shared_page.inner_text("#replay") == "harness run"
     top = shared_page.evaluate("() => document.getElementById('why').getBoundingClientRect().top")
