@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from harness.case import replay_command
-from harness.errors import UsageError, clipped, counted
+from harness.errors import UsageError, clipped
 from harness.ops import CheckResult, Op, Verdict
 from harness.registry import load_plugin
 from harness.store import StoredRun
@@ -155,22 +155,17 @@ class Head:
 
     def numbers(self) -> str:
         """The amount of evidence in one line: operations, faults, failovers, checks."""
-        timeline = self._timeline
-        pairs = len(timeline.history.pairs)
-        parts = [f"{pairs:,} {'operation' if pairs == 1 else 'operations'}"]
-        faults = timeline.faults
+        timeline, faults = self._timeline, self._timeline.faults
+        parts = [_many(len(timeline.history.pairs), "operation")]
         bit = sum(fault.bitten is True for fault in faults)
         unmeasured = sum(fault.bitten is None and bool(fault.targets) for fault in faults)
-        if faults:
-            effect = "all bit" if bit == len(faults) > 1 else f"{bit} bit"
-            more = f", {unmeasured} not measurable" if unmeasured else ""
-            parts.append(f"{counted(len(faults), 'fault')}, {effect}{more}")
-        else:
-            parts.append("no fault")
+        effect = "all bit" if bit == len(faults) > 1 else f"{bit} bit"
+        effect += f", {unmeasured} not measurable" if unmeasured else ""
+        parts.append(f"{_many(len(faults), 'fault')}, {effect}" if faults else "no fault")
         reigns = [reign for reign in timeline.reigns if not reign.contested]
         if reigns:
             least = "at least " if reigns[0].asked else ""
-            parts.append(f"{least}{counted(len(reigns) - 1, 'failover')}")
+            parts.append(f"{least}{_many(len(reigns) - 1, 'failover')}")
         details = [result.details for result in self._results.checkers]
         for each in details:
             certificate = each.get("certificate")
@@ -179,9 +174,7 @@ class Head:
                 parts.append(f"longest outage {outage}")
         looked = [each["looked"] for each in details if isinstance(each.get("looked"), dict)]
         checks = sum(n for counts in looked for n in counts.values() if isinstance(n, int))
-        if checks:
-            parts.append(f"{checks:,} {'check' if checks == 1 else 'checks'}")
-        return " · ".join(parts)
+        return " · ".join([*parts, *([_many(checks, "check")] if checks else [])])
 
     # --- next ------------------------------------------------------------------------------------
 
@@ -261,6 +254,10 @@ def _plugin(group: str, name: str) -> Any:
         return load_plugin(group, name)
     except UsageError:
         return None
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _fenced(lines: Sequence[str], kind: str = "text") -> str:
