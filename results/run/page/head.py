@@ -18,7 +18,7 @@ from harness.verdict.signature import rule_of
 from results.run.page.logs import Log
 from results.run.page.summary import Results, about
 
-HEADLINE_CHARS_MAX: Final = 240
+HEADLINE_CHARS_MAX: Final = 200
 ISSUE_LINES_MAX: Final = 12
 ISSUE_CASE_CHARS_MAX: Final = 6_000
 RULES: Final = {
@@ -113,7 +113,7 @@ class Head:
             elif rule not in RULES and worst.checker.startswith("linearizable-"):
                 words = "Wrong answer"
             text = f"{words}: {self._finding(worst)}"
-        return clipped(text, HEADLINE_CHARS_MAX).removesuffix(".")
+        return clipped(text.removesuffix("."), HEADLINE_CHARS_MAX)
 
     def _finding(self, worst: CheckResult) -> str:
         """The sentence that says most: the circumstances only if another node led then."""

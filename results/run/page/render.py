@@ -106,7 +106,8 @@ def _next(data: dict[str, Any]) -> str:
     ]
     if data["issue"]:
         parts.append(
-            '<li><button type="button" data-copy="issue">Copy as Markdown for an issue</button> '
+            '<li class="issue"><button type="button" data-copy="issue">'
+            "Copy as Markdown for an issue</button> "
             "<details><summary>Show it</summary>"
             f'<pre id="issue">{html.escape(data["issue"])}</pre></details></li>'
         )

@@ -88,7 +88,8 @@ function showAnomaly(page) {
     view.show(Math.min(...starts), Math.max(...ends), 1e7);
   } else if (page.focusFacts.length) {
     const times = page.focusFacts.flatMap(([, time, , begin]) => [begin, time]);
-    view.show(Math.min(...times), Math.max(...times), 2e9);
+    const begin = Math.min(...times), end = Math.max(...times), room = Math.max(0.06 * (end - begin), 2e9);
+    view.set(begin - room, end + room);
   } else view.fit();
 }
 

@@ -108,7 +108,7 @@ function drawSegment(pen, page, segment, top, boxes, blamed) {
   boxes.add(view.x(segment.first), top, view.x(segment.last), top + TABLE_ROW, { lines: tableLines(table), click: () => page.selectTable(table) });
   if (line && line[1] > line[0]) pen.fillRect(view.x(line[0]), y + 4, Math.max(1, view.x(line[1]) - view.x(line[0])), 1.5);
   const left = Math.max(x0, LEFT) + 8;
-  if (x1 - left > 60) {
+  if (x1 - left > 60 && !segment.events.some((event) => view.x(event[2]) > left - 4 && view.x(event[2]) < left + 46)) {
     pen.fillStyle = ink.ink;
     pen.fillText(table.id.slice(0, 6), left, y);
   }

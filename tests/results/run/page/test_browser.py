@@ -617,7 +617,7 @@ def test_without_scripts_the_verdict_can_be_read(browser, made_page):
     context.close()
     assert badge.lower() == "invalid"
     for part in (
-        "not linearizable: No order",
+        "Wrong answer: No order",
         "8 operations · 2 faults",
         "harness run",
         "made/run-1",
