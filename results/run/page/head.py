@@ -63,6 +63,7 @@ _OTHER_LED: Final = re.compile(
 )
 _LABEL: Final = re.compile(r"\[[^\]]*\] (?:[a-z0-9-]+: )?")
 _OP: Final = re.compile(r"\bop (\d{1,9})\b")
+_OP_DETAILS: Final = re.compile(r"\((op \d+), [^()]*\)")
 _LOG_LINE: Final = re.compile(r"  \S+: ")
 _ID: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
@@ -113,7 +114,9 @@ class Head:
             elif rule not in RULES and worst.checker.startswith("linearizable-"):
                 words = "Wrong answer"
             text = f"{words}: {self._finding(worst)}"
-        return clipped(text.removesuffix("."), HEADLINE_CHARS_MAX)
+        text = text.removesuffix(".")
+        cut = text[:HEADLINE_CHARS_MAX].rsplit(" ", 1)[0].rstrip(",;:")
+        return text if len(text) <= HEADLINE_CHARS_MAX else f"{cut} ..."
 
     def _finding(self, worst: CheckResult) -> str:
         """The sentence that says most: the circumstances only if another node led then."""
@@ -125,7 +128,7 @@ class Head:
         log = list(itertools.takewhile(_LOG_LINE.match, lines[1:]))
         if log and rule_of(worst) == "unexpected-exit":
             text = f"{text.removesuffix('.')}: {_LOG_LINE.sub('', log[-1], count=1)}"
-        return _ID.sub(r"\1…", text)
+        return _ID.sub(r"\1…", _OP_DETAILS.sub(r"(\1)", text))
 
     def _blamed(self) -> Op | None:
         """The operation or the note to look at first: one that the first sentence names."""

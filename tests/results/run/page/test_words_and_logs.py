@@ -167,8 +167,10 @@ def test_circumstances_of_the_leader_itself_are_no_headline(tmp_path):
     bland = (
         "m2, leader of term 2, answered op 8 (rename); partition-leader had cut m1 off since 0.3 s."
     )
-    result = CheckResult("c", Verdict.INVALID, "r", (bland, "It was twice."), (RENAME,))
-    assert head_of(tmp_path, result)[0]["headline"] == "r: It was twice"
+    result = CheckResult(
+        "c", Verdict.INVALID, "r", (bland, "It was twice (op 8, rename, 0.6-0.7 s)."), (RENAME,)
+    )
+    assert head_of(tmp_path, result)[0]["headline"] == "r: It was twice (op 8)"
 
 
 def test_the_box_of_next_steps(tmp_path):
