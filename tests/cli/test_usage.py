@@ -1,5 +1,7 @@
 """Bad input: one clear line, exit 254, and nothing is executed."""
 
+import json
+
 import pytest
 
 from harness.cli import main
@@ -124,6 +126,15 @@ def test_case_and_flags_do_not_mix(capsys, tmp_path):
     case.write_text('{"seed": 1}')
     code, _, err = run(["run", "--case", str(case), "--rate", "5"], capsys)
     assert (code, "drop the options for rate" in err) == (EXIT_USAGE, True)
+
+
+def test_a_case_runs_without_its_bugs(capsys, tmp_path):
+    case = tmp_path / "case.json"
+    case.write_text('{"seed": 1, "bugs": ["NO-LEASE"]}')
+    arguments = ["run", "--env", "sim", "--dry-run", "--case", str(case)]
+    assert json.loads(run(arguments, capsys)[1])["bugs"] == ["NO-LEASE"]
+    assert json.loads(run([*arguments, "--bug", "none"], capsys)[1])["bugs"] == []
+    assert run([*arguments, "--bug", "KUDU-765"], capsys)[0] == EXIT_USAGE
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ from harness.plugins import Option, Target, Workload
 from harness.registry import load_all, load_plugin
 
 _DEFAULTS: Final = Case(seed=0)
+NO_BUG: Final = "none"
+"""The value of `--bug` that switches off the bugs of a case file."""
 DEFAULT_TARGET: Final = _DEFAULTS.target
 DEFAULT: Final = "default"
 PLAIN: Final[dict[str, tuple[str, type, str]]] = {
@@ -187,7 +189,10 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
         help="checkers to add to those of the workload and target (default: default)",
     )
     group.add_argument(
-        "--bug", metavar="ID", action="append", help="switch on a known defect (repeatable)"
+        "--bug",
+        metavar="ID",
+        action="append",
+        help="switch on a known defect (repeatable); with --case, `none` switches its bugs off",
     )
     for flag in PLAIN:
         _add_plain(group, flag)
@@ -287,8 +292,10 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     }
     options = {owner: _plugin_options(parsed, owner) for owner in ("target", "workload")}
     if parsed.case is not None:
-        _refuse_beside_case(given, options)
-        return load_case(parsed.case)
+        without_bugs = parsed.bug == [NO_BUG]
+        _refuse_beside_case({**given, "bugs": None} if without_bugs else given, options)
+        case = load_case(parsed.case)
+        return msgspec.structs.replace(case, bugs=()) if without_bugs else case
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     fields["seed"] = int.from_bytes(os.urandom(4), "big") if seed is None else seed
     fields["given"] = tuple(name for name in DRAWABLE if name in fields)

@@ -8,14 +8,15 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import replay_command
-from harness.ops import History, OpType, Verdict
+from harness.ops import NS_PER_S, History, OpType, Verdict
 from harness.store import StoredRun
 from harness.timeline import faults_of, nodes_of, reigns_of, states_of
+from harness.verdict.explain import Timeline
 from results.run.page.columns import OPS_MAX, Selection, Strings, columns, select
+from results.run.page.head import Head
 from results.run.page.lanes import fault_rows, marks_of, phase_rows, short, span_rows
 from results.run.page.logs import read_logs
 from results.run.page.summary import (
-    SUMMARIES,
     Results,
     about,
     by_kind,
@@ -70,11 +71,14 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
     lanes = client_lanes(chosen, stored.case.concurrency)
     nemeses = sorted({fault.nemesis for fault in faults})
     verdict = results.verdict if results.checkers else Verdict.UNKNOWN
+    replay = results.replay or _replay(stored)
+    states = states_of(history, faults)
+    head = Head(stored, results, Timeline(history, faults, reigns, states, nodes))
     return {
         "schema": PAGE_SCHEMA,
         "title": f"{stored.folder.resolve().parent.name}/{stored.folder.resolve().name}",
         "verdict": verdict.value,
-        "summary": SUMMARIES[verdict],
+        **head.data(replay, logs),
         "about": about(stored),
         "notes": _notes(stored, results, chosen),
         "checkers": checker_rows(results),
@@ -82,7 +86,7 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
         "focus_facts": _facts_among(history, focus),
         "certificate": certificate_of(results),
         "facts": facts_of_case(stored),
-        "replay": results.replay or _replay(stored),
+        "replay": replay,
         "links": [name for name in LINKS if (stored.folder / name).is_file()],
         "kinds": by_kind(history),
         "end": max((op.time for op in history), default=0),
@@ -93,7 +97,7 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
         "nemeses": [short(nemesis) for nemesis in nemeses],
         "reigns": span_rows(reigns),
         "nodes": [short(node) for node in nodes],
-        "states": span_rows(states_of(history, faults)),
+        "states": span_rows(states),
         "marks": marks_of(history),
         "tables": table_rows(tables),
         "tables_cut": tables_cut,
@@ -112,10 +116,21 @@ def _moment(history: History, focus: Sequence[int]) -> int | None:
     return min((op.time for op in history if op.index in wanted), default=None)
 
 
-def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str]]:
-    """Notes that the anomaly names, other than client operations: index, time, kind."""
-    wanted = set(focus)
-    return [(op.index, op.time, op.f) for op in history if op.index in wanted and not op.is_client]
+def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str, int]]:
+    """Notes that the anomaly names, other than client operations: index, time, name, begin.
+
+    A note about a stretch of time, such as the wait for a healed target, begins before its time.
+    """
+    wanted, rows = set(focus), []
+    for op in history:
+        if op.index not in wanted or op.is_client:
+            continue
+        value = op.value if isinstance(op.value, dict) else {}
+        took_s, node = value.get("took_s"), value.get("node")
+        begin = op.time - int(took_s * NS_PER_S) if isinstance(took_s, int | float) else op.time
+        name = f"{short(node)}: {op.f}" if isinstance(node, str) else op.f
+        rows.append((op.index, op.time, name, max(0, begin)))
+    return rows
 
 
 def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:

@@ -1,12 +1,12 @@
 """From data to one self-contained HTML file, in which no text of a run can execute.
 
-Three measures protect the browser from texts of a run. The texts are JSON in which no character can
-end the script element. The page's code inserts them as text only. And a content security policy
-allows only the page's own script and style, which it identifies by their hashes.
+Three measures protect the browser from texts of a run. The texts are escaped HTML, or JSON in which
+no character can end the script element. The page's code inserts them as text only. And a content
+security policy allows only the page's own script and style, which it identifies by their hashes.
 
 Large data is compressed (deflate), and the browser decompresses it with `DecompressionStream`; a
-browser without this interface shows a message. The verdict and its sentences must be readable
-without scripts, so the document also has them as escaped text.
+browser without this interface shows a message. The head must be readable without scripts, so the
+document has it as HTML, and the sentences of the checkers as text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import html
 import zlib
 from importlib import resources
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -60,8 +61,15 @@ def render(data: dict[str, Any], *, deflate_from: int = DEFLATE_FROM_BYTES) -> s
     )
     fillings = {
         "POLICY": html.escape(policy, quote=True),
-        "TITLE": html.escape(f"{data['verdict']}: {data['title']}"),
         "STYLE": style,
+        "TAB": html.escape(data["tab"]),
+        "VERDICT": data["verdict"],
+        "HEADLINE": html.escape(data["headline"]),
+        "RUN": html.escape(data["title"]),
+        "ABOUT": html.escape(data["about"]),
+        "NUMBERS": html.escape(data["numbers"]),
+        "NOTES": "".join(f"<p>{html.escape(_sentence(note))}</p>" for note in data["notes"]),
+        "NEXT": _next(data),
         "TEXT": html.escape(_text(data)),
         "KIND": kind,
         "DATA": content,
@@ -70,14 +78,48 @@ def render(data: dict[str, Any], *, deflate_from: int = DEFLATE_FROM_BYTES) -> s
     return filled(_asset("page.html"), fillings)
 
 
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text[-1:] in '.!?' else '.'}"
+
+
+def _next(data: dict[str, Any]) -> str:
+    """The items of the box *Next*."""
+    judged = not data["replay"].startswith("harness check ")
+    items = [("replay", "Replay" if judged else "Judge it", data["replay"])]
+    if data["clean"] is not None:
+        items.append(("clean", data["clean"]["words"], data["clean"]["command"]))
+    parts = [
+        f'<li class="replay"><span>{html.escape(words)}</span> '
+        f'<code id="{name}">{html.escape(command)}</code> '
+        f'<button type="button" data-copy="{name}">Copy</button></li>'
+        for name, words, command in items
+        if command
+    ]
+    if data["log"] is not None:
+        path = quote(data["log"]["path"])
+        words = html.escape(data["log"]["words"])
+        parts.append(f'<li><a id="log-link" href="./{path}">{words}</a></li>')
+    parts += [
+        f"<li><b>{html.escape(name)}</b>: {html.escape(meaning)} "
+        f'<span class="soft">({html.escape(place)})</span></li>'
+        for name, meaning, place in data["meanings"]
+    ]
+    if data["issue"]:
+        parts.append(
+            '<li class="issue"><button type="button" data-copy="issue">'
+            "Copy as Markdown for an issue</button> "
+            "<details><summary>Show it</summary>"
+            f'<pre id="issue">{html.escape(data["issue"])}</pre></details></li>'
+        )
+    return "".join(parts)
+
+
 def _text(data: dict[str, Any]) -> str:
-    """The verdict for browsers that run no scripts."""
-    lines = [f"{data['title']}: {data['verdict']}. {data['summary']}", data["about"]]
-    lines += [*data["notes"], ""]
+    """The explanation for browsers that run no scripts."""
+    lines = []
     for row in data["checkers"]:
         lines.append(f"{row['name']}: {row['verdict']}: {row['reason']}")
         lines += [f"    {line}" for line in row["sentences"]]
-    lines += ["", f"Replay: {data['replay']}"]
     return "\n".join(lines)
 
 

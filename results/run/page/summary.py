@@ -24,12 +24,6 @@ DRAWINGS_MAX: Final = 4
 DRAWING_CHARS_MAX: Final = 100_000
 ORDERS_MAX: Final = 8
 CORE_DRAWN_MAX: Final = 12
-SUMMARIES: Final = {
-    Verdict.VALID: "Every promise checked was kept.",
-    Verdict.PERMITTED: "Nothing happened but what the profile permits.",
-    Verdict.UNKNOWN: "Nothing was proven.",
-    Verdict.INVALID: "A promise was broken.",
-}
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):

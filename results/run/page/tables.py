@@ -1,9 +1,10 @@
-"""Histories of tables: one lane per table id, from answers to clients and the masters' snapshot.
+"""Histories of tables, one per table id, from answers to clients and the masters' snapshot.
 
 Acknowledged operations show when a table was created, altered (to which schema version), renamed
 and deleted. Reads show when clients first and last saw its id. An operation with an unknown outcome
-names a table but has no id, so it appears in no lane. Each lane also shows the table's state in the
-masters' own snapshot at the end of the run. Only the vocabulary `ddl` has tables.
+names a table but has no id, so it appears in no lane. Each history also has the table's state in
+the masters' own snapshot at the end of the run. The page draws one lane per name, in which an id is
+a segment. Only the vocabulary `ddl` has tables.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ NAME_CHARS_MAX: Final = 200
 
 
 class TableEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An acknowledged change between `start` and `end`; `index` is that of its invocation."""
+    """An acknowledged change between `start` and `end`; `index` is that of its invocation, and
+    `name` is the table's name after it.
+    """
 
     kind: str
     start: int
     end: int
     index: int
     text: str
+    name: str
 
 
 class TableLane(msgspec.Struct, kw_only=True):
@@ -125,8 +129,14 @@ def _event(call: Op, done: Op, asked: Mapping[str, Any], value: Mapping[str, Any
         f"version {version}",
         "delete": f"deleted (was {asked.get('name')!r})",
     }
+    name = asked.get("new_name" if call.f == "rename" else "name")
     return TableEvent(
-        kind=call.f, start=call.time, end=done.time, index=call.index, text=words[call.f][:400]
+        kind=call.f,
+        start=call.time,
+        end=done.time,
+        index=call.index,
+        text=words[call.f][:400],
+        name=str(name)[:NAME_CHARS_MAX],
     )
 
 
@@ -164,7 +174,7 @@ def as_rows(lanes: Sequence[TableLane]) -> list[dict[str, Any]]:
         {
             "id": lane.id[:NAME_CHARS_MAX],
             "names": lane.names[-20:],
-            "events": [[e.kind, e.start, e.end, e.index, e.text] for e in lane.events],
+            "events": [[e.kind, e.start, e.end, e.index, e.text, e.name] for e in lane.events],
             "seen": [lane.seen_first, lane.seen_last],
             "final": lane.final,
         }

@@ -47,7 +47,7 @@ function showOp(page, i) {
     el("h2", {}, `op ${ops.index[i]}: ${opLabel(page, i)}`),
     el("p", { class: "soft" }, `process ${ops.process[i]}`,
       before >= 0 ? opButton(page, before, "‹ before") : null, after >= 0 ? opButton(page, after, "after ›") : null),
-    page.focusSet.has(i) ? el("p", { class: "blame" }, "A checker names this operation in its counterexample.") : null,
+    page.focusSet.has(i) ? el("p", { class: "blame" }, blameWords(page)[1]) : null,
     el("dl", {}, ...rows.filter((one) => one)), attemptTable(page, i), meanwhile(page, ops.start[i]), logsAt(page, ops.start[i]));
   say(`${opLines(page, i).join(". ")}`);
 }
@@ -133,7 +133,7 @@ function logExcerpt(log, time) {
   if (timed && middle >= to) lines.push(el("div", { class: "now" }, `— ${seconds(time)} —`));
   const cut = log.lines.length < log.total ? ` Lines ${log.first} to ${log.first + log.lines.length - 1} of ${log.total} are on this page.` : "";
   const note = [timed ? "" : "No times in it: its last lines.", cut, log.note].join(" ").trim();
-  return el("details", { open: timed && to > from }, el("summary", {}, log.node, " "),
+  return el("details", { id: `log-${log.node}`, open: timed && to > from }, el("summary", {}, log.node, " "),
     el("p", { class: "soft" }, link, `, ${plural(log.total, "line")}. ${note}`), el("pre", { class: "log" }, ...lines));
 }
 

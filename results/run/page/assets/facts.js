@@ -19,7 +19,7 @@ function axisPanel(canvas, page) {
       for (const position of page.focus) {
         const x = view.x(page.ops.start[position]);
         if (x < LEFT || x > view.width) continue;
-        pen.fillStyle = ink.red;
+        pen.fillStyle = ink.blame;
         pen.beginPath();
         pen.moveTo(x - 4, 15);
         pen.lineTo(x + 4, 15);
@@ -141,7 +141,7 @@ function drawMarks(pen, page, top, row, boxes) {
   for (const [time, f, text, blamed] of marks) {
     if (time < view.from || time > view.to) continue;
     const x = view.x(time), y = top + row.height / 2;
-    pen.fillStyle = blamed ? ink.red : ink.soft;
+    pen.fillStyle = blamed ? ink.blame : ink.soft;
     pen.beginPath();
     pen.moveTo(x, y - 5);
     pen.lineTo(x + 5, y);
@@ -149,9 +149,11 @@ function drawMarks(pen, page, top, row, boxes) {
     pen.lineTo(x - 5, y);
     pen.fill();
     const lines = [f, text, `at ${seconds(time)}`];
-    boxes.add(x - 5, top, x + 5, top + row.height, { lines, click: () => page.selectFact(f, lines, time) });
+    boxes.add(x - 5, top, x + 5, top + row.height, { lines, click: () => selectMark(page, time, f, text) });
   }
 }
+
+const selectMark = (page, time, f, text) => page.selectFact(f, [text, `at ${seconds(time)}`], time);
 
 function drawNode(pen, page, top, row, boxes) {
   const middle = Math.round(top + row.height / 2) + 0.5;

@@ -11,7 +11,7 @@ function makePage(data) {
   return {
     data, ops, focus, blamed: blamedOf(data, ops, named), focusSet: new Set(focus), focusFacts: data.focus_facts,
     selected: -1, moment: null, colourBy: "kind", showRpc: false, quantile: 0.99, filterCount: 0,
-    fact: null, theme: 0, visibleOps: 0, exact: false, tablesSeen: 0, tablesHidden: 0, turn: -1,
+    fact: null, theme: 0, visibleOps: 0, exact: false, tablesSeen: 0, tablesHidden: 0, opening: "",
 
     select(position, bring = false) {
       this.selected = position;
@@ -87,9 +87,16 @@ function showAnomaly(page) {
     const ends = shown.map((i) => Math.min(page.ops.end[i], page.data.end));
     view.show(Math.min(...starts), Math.max(...ends), 1e7);
   } else if (page.focusFacts.length) {
-    const times = page.focusFacts.map((fact) => fact[1]);
-    view.show(Math.min(...times), Math.max(...times), 5e8);
+    const times = page.focusFacts.flatMap(([, time, , begin]) => [begin, time]);
+    const begin = Math.min(...times), end = Math.max(...times), room = Math.max(0.06 * (end - begin), 2e9);
+    view.set(begin - room, end + room);
   } else view.fit();
+}
+
+// Selects the operation that the checker names first; without one, the first note that it names.
+function openAtFinding(page) {
+  if (page.blamed >= 0) page.select(page.blamed);
+  else if (page.focusFacts.length) selectMark(page, page.focusFacts[0][1], page.focusFacts[0][2], "named by a checker");
 }
 
 // The next (or the one before) of some positions, in the order of time, from the selection.
@@ -262,29 +269,43 @@ function onControls(page) {
   const click = (id, act) => byId(id).addEventListener("click", act);
   const keys = actions(page);
   for (const [id, key] of [["anomaly", "a"], ["in", "+"], ["out", "-"], ["fit", "0"], ["next", "j"], ["previous", "k"], ["reset", "x"], ["theme", "t"], ["keys", "?"]]) click(id, keys[key]);
+  byId("anomaly").textContent = blameWords(page)[0];
   byId("anomaly").hidden = !page.focus.length && !page.focusFacts.length;
   click("colour", () => { page.colourBy = page.colourBy === "kind" ? "outcome" : "kind"; byId("colour").textContent = `Colour: ${page.colourBy}`; redraw(); });
   byId("rpc").addEventListener("change", (event) => { page.showRpc = event.target.checked; redraw(); });
   byId("quantile").addEventListener("change", (event) => { page.quantile = Number(event.target.value); redraw(); });
   click("close-help", () => byId("help").close());
-  click("copy", () => copyReplay(data.replay));
+  for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => copyText(button));
+  if (data.log) click("log-link", (event) => { event.preventDefault(); showLog(page); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => newColours(page));
 }
 
-async function copyReplay(text) {
+async function copyText(button) {
+  const source = byId(button.dataset.copy);
   try {
-    await navigator.clipboard.writeText(text);
-    byId("copy").textContent = "Copied";
+    await navigator.clipboard.writeText(source.textContent);
+    button.textContent = "Copied";
   } catch { // no clipboard for this page: select it, so that the usual key copies it
-    getSelection().selectAllChildren(byId("replay"));
-    byId("copy").textContent = "Selected: press the copy key";
+    const fold = source.closest("details");
+    if (fold) fold.open = true;
+    getSelection().selectAllChildren(source);
+    button.textContent = "Selected: press the copy key";
   }
 }
 
+// The log of the node that answered the blamed operation, in the details of that operation.
+function showLog(page) {
+  openAtFinding(page);
+  const log = byId(`log-${page.data.log.node}`);
+  log.open = true;
+  log.scrollIntoView({ block: "nearest" });
+}
+
 function legend(page) {
+  fill("outcomes", ...OUTCOMES.map((name) => { const swatch = el("i", { class: "swatch" }); swatch.style.background = `var(--${name})`; return el("span", {}, swatch, name); }));
   const sample = (name, colour) => { const swatch = el("i", { class: `swatch form-${name}` }); if (colour) swatch.style.background = colour; return swatch; };
   fill("legend", ...OUTCOMES.map((name) => el("span", {}, sample(name), { ok: "ok", fail: "fail: did nothing", info: "info: outcome unknown, open end" }[name])),
-    ...page.ops.kinds.slice(0, 30).map((kind, n) => el("span", {}, sample("", `var(--k${n % 10})`), kind)));
+    ...page.ops.kinds.slice(0, 30).map((kind, n) => el("span", {}, sample("", kindStyle(n)), kind)));
 }
 
 function cuts({ data }) {
@@ -302,15 +323,41 @@ function status(page) {
     + ` · ${plural(page.visibleOps, "operation")} in view${page.exact ? "" : ", drawn coarse: zoom in for each"}`;
 }
 
-function showAddress(page) { // report.html#op=623 opens with that operation
-  const wanted = /(?:^#|&)op=(\d{1,15})(?:&|$)/.exec(location.hash);
-  if (wanted) page.selectIndex(Number(wanted[1]));
-  return Boolean(wanted);
+// The address of what is shown: report.html#op=623&at=8.1..9.2&kind=get. The first view has none.
+const ADDRESS_MS = 250; // browsers refuse frequent changes of the address
+let addressTimer = 0;
+
+function addressOf(page) {
+  const parts = [];
+  if (page.selected >= 0) parts.push(`op=${page.ops.index[page.selected]}`);
+  if (view.from > view.begin || view.to < view.end) parts.push(`at=${(view.from / 1e9).toFixed(6)}..${(view.to / 1e9).toFixed(6)}`);
+  for (const name of [...CHOICES, ...TEXT_FIELDS]) if (filter[name] !== "") parts.push(`${name}=${encodeURIComponent(filter[name])}`);
+  return parts.join("&");
+}
+
+function noteAddress(page) {
+  clearTimeout(addressTimer);
+  addressTimer = setTimeout(() => {
+    const address = addressOf(page), plain = location.href.split("#")[0];
+    const wanted = address === page.opening ? plain : `${plain}#${address}`;
+    // A document without an address of its own, as in a frame, may refuse.
+    try { if (wanted !== location.href) history.replaceState(null, "", wanted); } catch { clearTimeout(addressTimer); }
+  }, ADDRESS_MS);
+}
+
+function showAddress(page) {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  const changes = [...CHOICES, ...TEXT_FIELDS].filter((name) => wanted.has(name)).map((name) => [name, wanted.get(name)]);
+  if (changes.length) page.setFilter(Object.fromEntries(changes));
+  if (/^\d{1,15}$/.test(wanted.get("op") || "")) page.selectIndex(Number(wanted.get("op")));
+  const at = /^(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)$/.exec(wanted.get("at") || "");
+  if (at) view.set(Number(at[1]) * 1e9, Number(at[2]) * 1e9);
 }
 
 function start(data) {
   const page = makePage(data);
   readColours();
+  chooseColours(page.ops.kinds);
   view.limit(0, data.end);
   const stage = byId("stage");
   const measure = () => {
@@ -334,15 +381,14 @@ function start(data) {
   legend(page);
   cuts(page);
   view.listeners.push(redraw);
-  panels.push({ paint: () => status(page) });
+  panels.push({ paint: () => { status(page); noteAddress(page); } });
   new ResizeObserver(measure).observe(stage);
   page.clear();
   page.setFilter({});
-  if (!showAddress(page)) {
-    showAnomaly(page);
-    if (page.blamed >= 0) page.select(page.blamed); // the one that the checker names first
-  }
-  if (view.from === 0 && view.to === 1) view.fit();
+  showAnomaly(page);
+  openAtFinding(page);
+  page.opening = addressOf(page);
+  showAddress(page);
   window.addEventListener("hashchange", () => showAddress(page));
   // Panels out of sight are not kept up to date; on paper all of them can be seen.
   window.addEventListener("beforeprint", () => { for (const panel of panels) panel.paint(true); });
@@ -352,8 +398,8 @@ function start(data) {
 }
 
 loadData().then(start).catch((error) => {
-  byId("badge").textContent = "cannot be shown";
   byId("fallback").hidden = false;
-  byId("summary").textContent = `This page does not work here: ${error.message}`;
+  byId("failed").hidden = false;
+  byId("failed").textContent = `The timeline cannot be shown: ${error.message}`;
   console.error(error);
 });

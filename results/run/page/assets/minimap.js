@@ -55,7 +55,7 @@ function paintStill(still, canvas, page, x, width, height) {
       base -= part;
     }
   }
-  pen.fillStyle = ink.red;
+  pen.fillStyle = ink.blame;
   const marks = [...page.focus.map((i) => page.ops.start[i]), ...page.focusFacts.map((fact) => fact[1])];
   for (const time of marks) pen.fillRect(x(time) - 1, 0, 2, 9);
   label(pen, "whole run", height / 2);

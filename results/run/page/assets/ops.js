@@ -168,10 +168,10 @@ function onTop(pen, page, { step, top, bar: height }) {
     if (x1 < LEFT || x0 > view.width) continue;
     const y = top + ops.lane[i] * step;
     oneBar(pen, page, i, x0, x1, y, height, false);
-    pen.strokeStyle = ink.red;
+    pen.strokeStyle = ink.blame;
     pen.lineWidth = 2;
     pen.strokeRect(x0 - 2, y - 2, x1 - x0 + 4, height + 4);
-    openEnd(pen, page, i, x1, y + height / 2, ink.red);
+    openEnd(pen, page, i, x1, y + height / 2, ink.blame);
     if (page.focus.length > LABELLED_MAX || x1 - x0 >= 60 || height < 12 || (labelled.get(ops.lane[i]) || 0) > x0) continue;
     labelled.set(ops.lane[i], blameLabel(pen, page, i, x1 + 5, y, height));
   }
@@ -195,7 +195,7 @@ function blameLabel(pen, page, i, x, y, height) {
   const width = pen.measureText(text).width + 6;
   pen.fillRect(x, y, width, height);
   pen.globalAlpha = 1;
-  pen.fillStyle = ink.red;
+  pen.fillStyle = ink.blame;
   pen.fillText(text, x + 3, y + height / 2 + 0.5);
   pen.font = "11px system-ui, sans-serif";
   return x + width;

@@ -2,13 +2,33 @@
 
 const ink = {};
 
+// One colour per kind of operation, in every workload. Kinds of other programs get free colours.
+const KIND_COLOURS = 17;
+const KIND_COLOUR = new Map(Object.entries({
+  create: 0, alter: 1, rename: 2, delete: 3, drop: 3, get: 4, list: 5, locate: 6, "is-create-done": 7, poll: 7, "is-alter-done": 8,
+  read: 9, write: 10, scan: 11, txn: 12, cas: 13, "add-master": 14, "remove-master": 15, "list-masters": 16,
+  "hive-get": 9, "hive-rename": 10, "hive-list": 11, "hive-drop": 15, issue: 0, renew: 1, cancel: 3, verify: 4,
+}));
+let kindColours = []; // the number of each kind's colour
+
+function chooseColours(kinds) {
+  const taken = new Set(kinds.map((f) => KIND_COLOUR.get(f)));
+  kindColours = kinds.map((f) => {
+    if (KIND_COLOUR.has(f)) return KIND_COLOUR.get(f);
+    let number = [...f].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 65521, 0) % KIND_COLOURS;
+    for (let n = 0; n < KIND_COLOURS && taken.has(number); n++) number = (number + 1) % KIND_COLOURS;
+    taken.add(number);
+    return number;
+  });
+}
+
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const get = (name) => style.getPropertyValue(name).trim();
-  for (const name of ["ink", "soft", "line", "paper", "panel", "red", "ok", "fail", "info", "down", "paused", "select", "shade", "lead"]) {
+  for (const name of ["ink", "soft", "line", "paper", "panel", "blame", "ok", "fail", "info", "down", "paused", "select", "shade", "lead"]) {
     ink[name] = get(`--${name}`);
   }
-  ink.kinds = Array.from({ length: 10 }, (_, i) => get(`--k${i}`));
+  ink.kinds = Array.from({ length: KIND_COLOURS }, (_, i) => get(`--k${i}`));
   ink.nemeses = Array.from({ length: 6 }, (_, i) => get(`--n${i}`));
   ink.outcomes = [ink.ok, ink.fail, ink.info];
 }
@@ -176,5 +196,6 @@ function hatch(pen, colour) {
   return hatches.get(colour);
 }
 
-const kindColour = (kind) => ink.kinds[kind % ink.kinds.length];
+const kindColour = (kind) => ink.kinds[kindColours[kind]];
+const kindStyle = (kind) => `var(--k${kindColours[kind]})`;
 const nemesisColour = (page, nemesis) => ink.nemeses[page.data.nemeses.indexOf(nemesis) % ink.nemeses.length];

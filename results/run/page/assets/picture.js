@@ -49,9 +49,11 @@ function drawOrder(page, order) {
     const words = `op ${ops.index[i]} ${opLabel(page, i)}${node}${i === failing && order.steps.length ? ": fits nowhere" : ""}`;
     const early = left < PICTURE_WIDTH / 2;
     const lost = ops.type[i] === INFO;
+    const bar = svgEl("rect", { x: left, y: y + 17, width: Math.max(5, right - left), height: 8, rx: 2 });
+    if (kind === "placed" && !lost) bar.style.fill = bar.style.stroke = kindStyle(ops.kind[i]);
     picture.append(svgEl("g", { class: `${kind}${lost ? " lost" : ""}`, onclick: () => { page.select(i, true); showTimeline(); } },
       svgEl("text", { x: early ? left : right, y: y + 12, "text-anchor": early ? "start" : "end" }, words.length > most ? `${words.slice(0, most - 1)}…` : words),
-      svgEl("rect", { x: left, y: y + 17, width: Math.max(5, right - left), height: 8, rx: 2 })));
+      bar));
   });
   if (marks.length) picture.append(svgEl("polyline", { points: marks.map(([px, py]) => `${px},${py}`).join(" ") }));
   for (const [px, py, number] of marks) {

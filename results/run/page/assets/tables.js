@@ -1,17 +1,16 @@
-// Tables: a lane an id, for the tables that lived in the part of time in view.
+// Tables: a lane per name, in which a table's id is a segment while it had the name.
 
 const TABLE_ROWS_MAX = 40;
 const TABLE_ROW = 18;
 
 function tablesPanel(canvas, page) {
   const { data } = page, boxes = new Boxes();
-  const lanes = data.tables.map((table) => tableLane(page, table));
+  const blamed = new Set(data.tables.filter((table) => page.focus.some((i) => mentionsTable(page, i, table.id))));
+  const lanes = namedLanes(page, blamed);
   let rows = [];
-  const blamed = new Set(lanes.filter((lane) => page.focus.some((i) => mentionsTable(page, i, lane.id))));
   const choose = () => {
-    const seen = lanes.filter((lane) => lane.first <= view.to && lane.last >= view.from && tableMatches(lane));
-    const first = seen.filter((lane) => blamed.has(lane));
-    rows = [...first, ...seen.filter((lane) => !blamed.has(lane))].slice(0, TABLE_ROWS_MAX);
+    const seen = lanes.filter((lane) => lane.segments.some((one) => one.first <= view.to && one.last >= view.from && tableMatches(one.table)));
+    rows = seen.slice(0, TABLE_ROWS_MAX);
     page.tablesHidden = seen.length - rows.length;
     page.tablesSeen = seen.length;
   };
@@ -23,12 +22,14 @@ function tablesPanel(canvas, page) {
       gridLines(pen, height);
       rows.forEach((lane, n) => {
         const y = 3 + n * TABLE_ROW;
-        label(pen, lane.title, y + TABLE_ROW / 2, blamed.has(lane) ? ink.red : ink.soft);
-        clipped(pen, LEFT, y, width - LEFT - RIGHT, TABLE_ROW, () => drawTable(pen, page, lane, y, boxes, blamed.has(lane)));
+        label(pen, lane.name, y + TABLE_ROW / 2, lane.blamed ? ink.blame : ink.soft);
+        clipped(pen, LEFT, y, width - LEFT - RIGHT, TABLE_ROW, () => {
+          for (const segment of lane.segments) if (segment.first <= view.to && segment.last >= view.from) drawSegment(pen, page, segment, y, boxes, blamed.has(segment.table));
+        });
       });
       pen.fillStyle = ink.soft;
       const y = 3 + (rows.length + 0.5) * TABLE_ROW;
-      if (page.tablesHidden) pen.fillText(`and ${plural(page.tablesHidden, "more table")} in this part of time: zoom in, or filter by table`, LEFT + 6, y);
+      if (page.tablesHidden) pen.fillText(`and ${plural(page.tablesHidden, "more name")} in this part of time: zoom in, or filter by table`, LEFT + 6, y);
       if (!rows.length) pen.fillText("no table lived in this part of time", LEFT + 6, y);
       momentLine(pen, page, height);
     },
@@ -38,19 +39,50 @@ function tablesPanel(canvas, page) {
 
 function labelHit(page, rows, x, y) {
   const lane = x < LEFT ? rows[Math.floor((y - 3) / TABLE_ROW)] : undefined;
-  return lane ? { lines: [`table ${lane.id}`, `names: ${lane.names.join(", ") || "none known"}`, "click: all that is known of it"], click: () => page.selectTable(lane) } : null;
+  return lane ? { lines: [`${plural(lane.segments.length, "table")} of the name ${lane.name}`, "click: show only their operations"], click: () => page.setFilter({ table: lane.name }) } : null;
 }
 
-function tableLane(page, table) {
-  const created = table.events.find((event) => event[0] === "create");
-  const deleted = table.events.find((event) => event[0] === "delete");
-  const times = [...table.events.flatMap((event) => [event[1], event[2]]), ...table.seen].filter((time) => time !== null);
-  const alive = !deleted && times.length ? page.data.end : 0;
-  return {
-    ...table, created, deleted, alive,
-    first: Math.min(...times), last: Math.max(alive, ...times),
-    title: table.names.length ? `${table.names[table.names.length - 1]} · ${table.id.slice(0, 6)}` : table.id.slice(0, 12),
-  };
+// The lanes in the order of time; those of blamed tables come first.
+function namedLanes(page, blamed) {
+  const lanes = new Map(), { tables, end } = page.data;
+  const stored = tables.some((table) => table.final.length); // by masters, at the end
+  for (const table of tables) {
+    const alive = !stored || table.final.some((text) => !text.includes("REMOVED"));
+    for (const segment of segmentsOf(table, alive ? end : 0)) {
+      if (!lanes.has(segment.name)) lanes.set(segment.name, { name: segment.name, segments: [], blamed: false });
+      const lane = lanes.get(segment.name);
+      lane.segments.push(segment);
+      lane.blamed ||= blamed.has(table);
+    }
+  }
+  return [...lanes.values()].sort((a, b) => Number(b.blamed) - Number(a.blamed) || a.segments[0].first - b.segments[0].first);
+}
+
+// One segment per name that the table had, from one acknowledged change of its name to the next.
+// `first` and `last` include reads that saw the id before or after. A table that is gone at the end,
+// but has no acknowledged deletion, was there as long as anything shows it.
+function segmentsOf(table, alive) {
+  const events = [...table.events].sort((a, b) => a[2] - b[2]);
+  const [seenFirst, seenLast] = table.seen, start = events.length ? events[0] : null;
+  const before = !start || start[0] === "rename" ? table.names.find((name) => !start || name !== start[5]) : start[5];
+  const from = start && start[0] === "create" ? start[2] : Math.min(seenFirst ?? Infinity, start ? start[1] : Infinity);
+  const end = Math.max(alive, seenLast ?? 0, ...events.map((event) => event[2]));
+  let segment = { table, name: before || table.id.slice(0, 12), from, to: end, events: [] };
+  const segments = [segment];
+  for (const event of events) {
+    if (event[0] === "rename") {
+      segment.to = event[2];
+      segment = { table, name: event[5], from: event[2], to: end, events: [] };
+      segments.push(segment);
+    } else if (event[0] === "delete") segment.to = event[2];
+    segment.events.push(event);
+  }
+  segments.forEach((one, n) => {
+    one.line = seenFirst === null ? null : [n ? Math.max(seenFirst, one.from) : seenFirst, one === segment ? seenLast : Math.min(seenLast, one.to)];
+    one.first = Math.min(one.from, one.line ? one.line[0] : one.from);
+    one.last = Math.max(one.to, one.line ? one.line[1] : one.to);
+  });
+  return segments;
 }
 
 function mentionsTable(page, position, id) {
@@ -66,17 +98,21 @@ function tableMatches(lane) {
 
 // A thin line while reads saw the id, a thick one from the first acknowledged change to its
 // deletion; a triangle, a disc, a diamond and a cross for created, altered, renamed and deleted.
-function drawTable(pen, page, lane, top, boxes, blamed) {
-  const y = top + TABLE_ROW / 2, colour = blamed ? ink.red : ink.lead;
-  const from = lane.created ? lane.created[2] : lane.first;
-  const to = lane.deleted ? lane.deleted[2] : page.data.end;
+function drawSegment(pen, page, segment, top, boxes, blamed) {
+  const { table, from, to, line } = segment, y = top + TABLE_ROW / 2, colour = blamed ? ink.blame : ink.lead;
+  const x0 = view.x(from), x1 = Math.max(x0 + 1, view.x(to));
   pen.fillStyle = colour;
   pen.globalAlpha = 0.35;
-  pen.fillRect(view.x(from), y - 4, Math.max(1, view.x(to) - view.x(from)), 8);
+  pen.fillRect(x0, y - 5, x1 - x0, 10);
   pen.globalAlpha = 1;
-  boxes.add(view.x(from), top, view.x(to), top + TABLE_ROW, { lines: tableLines(lane), click: () => page.selectTable(lane) });
-  if (lane.seen[0] !== null) pen.fillRect(view.x(lane.seen[0]), y - 0.5, Math.max(1, view.x(lane.seen[1]) - view.x(lane.seen[0])), 1.5);
-  for (const event of lane.events) {
+  boxes.add(view.x(segment.first), top, view.x(segment.last), top + TABLE_ROW, { lines: tableLines(table), click: () => page.selectTable(table) });
+  if (line && line[1] > line[0]) pen.fillRect(view.x(line[0]), y + 4, Math.max(1, view.x(line[1]) - view.x(line[0])), 1.5);
+  const left = Math.max(x0, LEFT) + 8;
+  if (x1 - left > 60 && !segment.events.some((event) => view.x(event[2]) > left - 4 && view.x(event[2]) < left + 46)) {
+    pen.fillStyle = ink.ink;
+    pen.fillText(table.id.slice(0, 6), left, y);
+  }
+  for (const event of segment.events) {
     const x = view.x(event[2]);
     if (x < LEFT - 10 || x > view.width + 10) continue;
     eventMark(pen, event[0], x, y, colour);

@@ -1,16 +1,15 @@
-// Words: the head of the page. The verdict and why, what the run did, how to do it again.
+// Words: why the verdict is what it is, and what the run did. The rest of the head is in the HTML.
 
+const BLAME = { // the button to the named operations, and the words about one of them
+  invalid: ["Anomaly", "A checker names this operation in its counterexample."],
+  permitted: ["Deviation", "A checker names this operation; the profile permits what it did."],
+  unknown: ["Doubt", "A checker names this operation as a reason for its doubt."],
+};
+const blameWords = (page) => BLAME[page.data.verdict] || BLAME.invalid;
 const KINDS_MAX = 200; // rows of the table, choices of the filter
 
 function showWords(page) {
   const { data } = page;
-  byId("title").textContent = data.title;
-  const badge = byId("badge");
-  badge.textContent = data.verdict;
-  badge.className = `is-${data.verdict}`;
-  byId("summary").textContent = data.summary;
-  byId("about").textContent = data.about;
-  fill("notes", ...data.notes.map((note) => el("p", {}, asSentence(note))));
   fill("why", ...data.checkers.filter((one) => one.verdict !== "valid").map((one, n) => checkerStory(page, one, n === 0)));
   fill("checkers", ...data.checkers.map((one) => el("tr", {},
     el("th", { scope: "row" }, one.name), el("td", {}, el("span", { class: `badge is-${one.verdict}` }, one.verdict)), el("td", {}, one.reason))));
@@ -19,13 +18,8 @@ function showWords(page) {
   fill("facts", ...data.facts.map(([name, text]) => row(name, text)));
   fill("kinds", ...data.kinds.slice(0, KINDS_MAX).map((kind, n) => kindRow(page, kind, n)));
   if (data.kinds.length > KINDS_MAX) byId("kinds").append(el("tr", {}, el("td", {}, `and ${plural(data.kinds.length - KINDS_MAX, "more kind")}`)));
-  if (data.replay.startsWith("harness check ")) byId("replay-word").textContent = "Judge it"; // it never was
-  byId("replay").textContent = data.replay || "no replay command was recorded";
-  byId("copy").hidden = !data.replay;
   fill("links", ...data.links.map((name) => el("a", { href: fileAddress(name) }, name)), ...data.logs.map((log) => el("a", { href: fileAddress(log.path) }, log.path)));
 }
-
-const asSentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 function listed(lines) {
   if (lines.length === 1) return [lines[0]];
@@ -37,16 +31,30 @@ function checkerStory(page, checker, open) {
   const story = el("details", { open, class: `story is-${checker.verdict}` },
     el("summary", {}, el("b", {}, checker.name), ` says ${checker.verdict}`, open ? null : `: ${checker.reason}`));
   const sentences = checker.sentences.length ? checker.sentences : [checker.reason];
-  const words = el("div", {}, el("ol", {}, ...sentences.map((sentence) => el("li", {}, ...withOps(page, sentence)))));
+  const words = el("div", {}, el("ol", {}, ...sentenceItems(page, checker.name, sentences)));
   const picture = pictureOf(page, checker);
   story.append(el("div", { class: picture ? "body pictured" : "body" }, words, picture));
   const named = checker.operations.map((index) => positionOf(page.ops, index)).filter((position) => position >= 0);
   if (named.length) {
-    const shown = named.slice(0, 60).map((position) => storyButton(page, position, `op ${page.ops.index[position]}`));
-    const rest = checker.operations_total - Math.min(60, named.length);
+    const most = checker.verdict === "permitted" ? 12 : 60;
+    const shown = named.slice(0, most).map((position) => storyButton(page, position, `op ${page.ops.index[position]}`));
+    const rest = checker.operations_total - shown.length;
     words.append(el("p", { class: "ops" }, "Operations: ", ...shown, rest > 0 ? ` and ${rest} more` : null));
   }
   return story;
+}
+
+// An item per sentence. The lines that a crashed node wrote are folded below the sentence about it.
+function sentenceItems(page, checker, sentences) {
+  const items = [], output = new Map();
+  for (const sentence of sentences) {
+    const item = items[items.length - 1];
+    if (checker !== "crash" || !sentence.startsWith("  ") || !item) items.push(el("li", {}, ...withOps(page, sentence)));
+    else if (output.has(item)) output.get(item).push(sentence.slice(2));
+    else output.set(item, [sentence.slice(2)]);
+  }
+  for (const [item, lines] of output) item.append(el("details", {}, el("summary", {}, `${plural(lines.length, "line")} of output`), el("pre", { class: "log" }, lines.join("\n"))));
+  return items;
 }
 
 // Where the head is long or the window small, the timeline is out of sight: what a sentence names is
@@ -80,7 +88,7 @@ function withOps(page, sentence) {
 
 function kindRow(page, kind, n) {
   const swatch = el("i", { class: "swatch" });
-  swatch.style.background = `var(--k${n % 10})`;
+  swatch.style.background = kindStyle(n);
   const filterOn = () => page.setFilter({ kind: filter.kind === kind.f ? "" : kind.f });
   return el("tr", {},
     el("th", { scope: "row" }, swatch, el("button", { class: "link", type: "button", title: "show only this kind", onclick: filterOn }, kind.f)),

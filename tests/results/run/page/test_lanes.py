@@ -161,10 +161,10 @@ def test_tables_as_acknowledged_as_read_and_as_kept_by_masters():
     assert cut == 0
     first, second = lanes
     assert (first.id, first.names) == ("aaaa1111", ["t1", "t2", "t1"])
-    assert [(event.kind, event.end, event.text) for event in first.events] == [
-        ("create", 210 * MS, "created as 't1'"),
-        ("rename", 620 * MS, "renamed from 't1' to 't2', version 1"),
-        ("delete", 930 * MS, "deleted (was 't2')"),
+    assert [(event.kind, event.end, event.name, event.text) for event in first.events] == [
+        ("create", 210 * MS, "t1", "created as 't1'"),
+        ("rename", 620 * MS, "t2", "renamed from 't1' to 't2', version 1"),
+        ("delete", 930 * MS, "t2", "deleted (was 't2')"),
     ]
     assert (first.seen_first, first.seen_last) == (700 * MS, 705 * MS)
     assert first.final == ["m1: REMOVED, named 't2', version 1"]

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 import shlex
@@ -12,16 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.case import Case
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.registry import load_plugin
 from harness.store import load_run
 from harness.support.html_template import script_safe
-from results.run.page import PageReporter, build, read_results, render
+from results.run.page import PageReporter, build, head, read_results, render
 from results.run.page import logs as logs_module
 from results.run.page.logs import read_logs
 from results.run.page.summary import SENTENCES_MAX, Results, by_kind, certificate_of, focus_of
 from tests.results.run.page.runs import MS, S, small_run, stale_read, write_run
 
+ROOT = Path(__file__).parents[4]
 WALL = 1_795_000_000 * S
 
 
@@ -104,6 +107,7 @@ def test_the_certificate_in_words():
 def test_what_the_page_of_a_run_says(folder):
     data = build(load_run(folder), read_results(folder))
     assert (data["title"], data["verdict"]) == ("made/run-1", "invalid")
+    assert data["numbers"] == "8 operations · 2 faults, 1 bit, 1 not measurable · 1 failover"
     assert data["replay"] == "harness run"
     assert data["notes"] == []
     (checker,) = data["checkers"]
@@ -111,6 +115,91 @@ def test_what_the_page_of_a_run_says(folder):
     assert data["links"] == ["case.json", "results.json", "run.json", "history.parquet"]
     assert data["end"] == 1800 * MS
     assert [fault["lane"] for fault in data["faults"]] == [0, 0]
+
+
+def head_of(tmp_path, *results, case=None, **others):
+    """The head of the page of `small_run` with these results, and the page's text."""
+    folder = write_run(tmp_path, small_run(), results, case=case, **others)
+    data = build(load_run(folder), read_results(folder))
+    return data, render(data)
+
+
+READ, RENAME = 10, 8  # indices of the stale read of `small_run`, and of a change before it
+
+
+@pytest.mark.parametrize(
+    ("verdict", "checker", "sentences", "details", "headline"),
+    [
+        (
+            Verdict.INVALID, "linearizable-catalog",
+            ("m1 answered op 10 (get) in term 1 while m2 led in term 2.", "Process 0 read."),
+            {"rule": "stale-read"},
+            "Stale read: m1 answered op 10 (get) in term 1 while m2 led in term 2",
+        ),
+        (
+            Verdict.INVALID, "catalog-invariants", ("[I5 names-and-ids] ids-not-reused: Twice.",),
+            {"rule": "ids-not-reused", "by_invariant": {"ids-not-reused": 1}},
+            "Rule ids-not-reused broken: Twice",
+        ),
+        (
+            Verdict.INVALID, "crash", ("Node m1 ended.", "  m1: Traceback", "  m1: Lost: its disk"),
+            {"rule": "unexpected-exit"},
+            "Unexpected exit: Node m1 ended: Lost: its disk",
+        ),
+        (Verdict.UNKNOWN, "stats", (), {"rule": "no-bite"}, "Nothing was proven: r"),
+        (
+            Verdict.PERMITTED, "linearizable-catalog", (), {"rule": "stale-read"},
+            "Deviations that the profile strict permits: r",
+        ),
+        (Verdict.VALID, "stats", (), {}, "Every promise checked was kept"),
+    ],
+)  # fmt: skip
+def test_the_headline(tmp_path, verdict, checker, sentences, details, headline):
+    data, text = head_of(tmp_path, CheckResult(checker, verdict, "r", sentences, (READ,), details))
+    assert data["headline"] == headline
+    assert f'<span id="headline">{html.escape(headline)}</span>' in text
+    assert f">{verdict.value}</span>" in text
+    rule = f" {details['rule']} · m1" if details else ""
+    assert f"<title>{verdict.value.upper()}{rule} · seed 7</title>" in text
+
+
+def test_circumstances_of_the_leader_itself_are_no_headline(tmp_path):
+    bland = (
+        "m2, leader of term 2, answered op 8 (rename); partition-leader had cut m1 off since 0.3 s."
+    )
+    result = CheckResult(
+        "c", Verdict.INVALID, "r", (bland, "It was twice (op 8, rename, 0.6-0.7 s)."), (RENAME,)
+    )
+    assert head_of(tmp_path, result)[0]["headline"] == "r: It was twice (op 8)"
+
+
+def test_the_box_of_next_steps(tmp_path):
+    case = Case(seed=7, bugs=("NO-LEASE", "NOT-OURS"), nemeses=("partition-leader",))
+    logs = {"m1.log": "0.5 up\n", "m2.log": "0.5 up\n"}
+    result = CheckResult(
+        "linearizable-catalog", Verdict.INVALID, "r", ("```\n<b>",), (READ,),
+        {"rule": "stale-read"},
+    )  # fmt: skip
+    data, text = head_of(tmp_path, result, case=case, logs=logs, replay="harness run --case c.json")
+    assert data["clean"]["command"] == "harness run --case c.json --bug none"
+    assert data["log"] == {"words": "Log of m1 at 0.705 s", "node": "m1", "path": "m1.log"}
+    assert [(name, place) for name, _, place in data["meanings"]] == [
+        ("stale-read", "docs/checkers.md#reading-an-explanation"),
+        ("NO-LEASE", "docs/bugs.md#no-lease"),
+    ]
+    assert html.escape(data["issue"]) in text
+    assert data["issue"].startswith("**INVALID** `stale-read` (linearizable-catalog)")
+    assert "harness run --env sim --case case.json" in data["issue"]
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", data["issue"], re.MULTILINE | re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["text", "sh", "json"]
+    assert json.loads(blocks[2][1])["seed"] == 7
+
+
+def test_places_in_the_documentation_exist():
+    places = {*head.DOCS.values(), *(page for _, page in head.DOCS_BY_PREFIX)}
+    for page, _, anchor in (place.partition("#") for place in places):
+        headings = re.findall(r"^#+ (.*)", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+        assert anchor in [re.sub(r"[^\w-]", "", h.lower().replace(" ", "-")) for h in headings]
 
 
 def test_a_soaked_seed_is_replayed_from_its_case(tmp_path):
