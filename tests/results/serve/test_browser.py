@@ -60,9 +60,9 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
     assert page.url.startswith(served.url + "/?")
     assert "a3" in rows_of(page)
     page.follow(page.get_by_role("link", name="as trends"))
-    assert page.locator("figure.trend").count() == 0  # of one point
-    page.follow(page.locator("a.chip", has_text="verdict"))
-    assert page.locator("figure.trend").count() == 0
+    assert page.locator("figure.trend").count() == 3  # each setting has one point
+    page.follow(page.locator("a.chip", has_text="label"))
+    assert page.locator("figure.trend").count() == 5
     shot(page, "trends")
 
 
@@ -161,7 +161,7 @@ def test_a_lake_from_the_list_to_the_page_of_a_run(lake_served, browser_page):
     page.open(lake_served.url + "/")
     shot(page, "lake")
     page.follow(page.locator("table.failures tbody a").first)
-    page.follow(page.locator("table.runs a.open[href*='/a5@']"))
+    page.follow(page.locator("td[title*='/a5@'] a.open"))
     assert "alpha / a5@" in page.locator("h1").inner_text()
     assert page.locator("figure.plot rect.ok").count() == 10
     assert "faults injected" in page.locator("dl").inner_text()
