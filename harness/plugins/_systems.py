@@ -114,6 +114,7 @@ class TargetTraits(TypedDict, total=False):
     operations: tuple[str, ...]
     variant_of: Mapping[str, str]
     larger: tuple[Mapping[str, Any], ...]
+    tools: tuple[str, ...]
 
 
 class Target(Plugin):
@@ -143,6 +144,8 @@ class Target(Plugin):
     larger: tuple[Mapping[str, Any], ...] = ()
     """Options that add roles or spare nodes; error messages suggest them for nemeses that need
     these."""
+    tools: tuple[str, ...] = ()
+    """Commands that `harness up` prints for its cluster, whose name replaces `CLUSTER`."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
         set_traits(cls, TargetTraits, traits)

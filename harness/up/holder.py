@@ -152,6 +152,9 @@ class _Holder:
             started=_now(),
             folder=str(self._place.folder),
             nodes=tuple(row(name) for name in session.cluster.nodes),
+            tools=tuple(
+                command.replace("CLUSTER", self._place.name) for command in plan.target.tools
+            ),
         )
 
 

@@ -78,6 +78,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     folder: str
     nodes: tuple[NodeRow, ...]
+    tools: tuple[str, ...] = ()  # commands of the target's own tool
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from results.serve.runs import Reading
 
 LINES_MAX: Final = 60
 NEW_SHOWN_MAX: Final = 40
+POINTS_MIN: Final = 2
 LABELS_SHOWN_MAX: Final = 60
 _RATE: Final = "invalid runs, % of those with a known verdict"
 
@@ -144,7 +145,12 @@ def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bo
 
 
 def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Plots over all runs: number of runs, failing share and new failures."""
+    """Plots over all runs: number of runs, failing share and new failures.
+
+    One point is no trend: there are no plots of it.
+    """
+    if len(totals) < POINTS_MIN:
+        return []
     words = ("all runs", "")
     counts, new = (
         [Value(row["value"], *words, row[name]) for row in totals] for name in ("runs", "new")
@@ -157,7 +163,14 @@ def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Plots by population: failing share and operation rate; lines join points of a population."""
+    """Plots by population: failing share and operation rate; lines join points of a population.
+
+    Only populations with several points are drawn.
+    """
+    counts = Counter(row["population"] for row in points)
+    points = [row for row in points if counts[row["population"]] >= POINTS_MIN]
+    if not points:
+        return []
     words = [(row["words"], str(row["population"])) for row in points]
     rates = [
         Value(row["value"], *of, row["ok_per_s"]) for row, of in zip(points, words, strict=True)

@@ -88,7 +88,7 @@ def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
     """
     sides = [_totals(reading, where, name) for name in (down, across)]
     notes = [
-        f"a run with several counts once for each {name}: sums can exceed the number of runs"
+        f"runs with several {LISTS[name]} count once under each: totals can exceed all runs"
         for name in dict.fromkeys((down, across))
         if name in LISTS
     ]

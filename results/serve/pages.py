@@ -19,7 +19,6 @@ from results.serve.library import Library
 from results.serve.paths import NotThere
 from results.serve.query import (
     LISTS,
-    NEWEST_FIRST,
     PAGE_ROWS,
     BadQuery,
     Query,
@@ -30,7 +29,7 @@ from results.serve.query import (
 )
 from results.serve.render import Page
 from results.serve.run_folders import ARTEFACTS
-from results.serve.run_rows import NONE, RunRow
+from results.serve.run_rows import NONE, RunRow, row_of
 from results.serve.runs import Reading
 from results.statistics.estimates import QUANTILES
 
@@ -40,8 +39,21 @@ CHOICES_MAX: Final = 60
 EXPLANATION_LINES_MAX: Final = 60
 FILES_SHOWN_MAX: Final = 500
 GROUPS_SHOWN_MAX: Final = 12
-SIBLINGS_MAX: Final = 20
-SIBLINGS_NEAR: Final = 8
+TWINS_MAX: Final = 20
+_OF_SETTING: Final = ("bugs", "profile", "workload", "nemeses", "environment", "target")
+_TWIN_FIELDS: Final = ("seed", *_OF_SETTING, "label", "code", "options")
+_DIFFERS: Final = ", ".join(
+    f"CASE WHEN {differs} THEN '{field}' END"
+    for field, differs in {
+        **{field: f"r.{field} IS DISTINCT FROM me.{field}" for field in _TWIN_FIELDS},
+        "options": " AND ".join(
+            (
+                "r.setting IS DISTINCT FROM me.setting",
+                *(f"r.{field} IS NOT DISTINCT FROM me.{field}" for field in _OF_SETTING),
+            )
+        ),
+    }.items()
+)
 _CHOICE_FIELDS: Final = (
     *("verdict", "nemesis", "bug", "workload", "label", "environment", "target", "profile"),
     *("name", "code", "checker", "signature", "shape"),
@@ -146,7 +158,7 @@ def run(library: Library, row: RunRow) -> Page:
         "quantiles": [permille / 1000 for permille in QUANTILES],
         "plot": None if numbers is None else completions(numbers, end_s=_end_s(numbers)),
         "command": library.folders.command(row),
-        "siblings": _siblings(library, row),
+        "twins": _twins(library, row),
     }
     data = {
         "run": _row_data(row),
@@ -173,22 +185,25 @@ def _bounded(check: CheckResult) -> list[str]:
     return [*lines[:EXPLANATION_LINES_MAX], f"... and {rest} more lines, in results.json"]
 
 
-def _siblings(library: Library, row: RunRow) -> list[RunRow]:
-    """Runs to compare with: first the same seed, then runs of the same name close in time."""
-    at = (row.name, row.started, row.key)
-    place = "name = ? AND (coalesce(started, ''), key)"
+_TWINS: Final = f"""
+    WITH me AS (SELECT * FROM runs WHERE key = ?),
+    others AS (
+        SELECT r.*, list_distinct([{_DIFFERS}]) AS differs,
+               abs(epoch(TRY_CAST(r.started AS TIMESTAMP))
+                   - epoch(TRY_CAST(me.started AS TIMESTAMP))) AS away_s
+        FROM runs r, me WHERE r.key <> me.key AND (r.seed = me.seed OR r.name = me.name)
+    )
+    SELECT * FROM others
+    ORDER BY list_contains(differs, 'seed'), len(differs), away_s NULLS LAST, key
+    LIMIT {TWINS_MAX}
+"""  # noqa: S608
+
+
+def _twins(library: Library, row: RunRow) -> list[tuple[RunRow, list[str]]]:
+    """Runs to compare with, each with the fields in which it differs: the most similar first."""
     with library.reading() as reading:
-        same_seed = reading.runs(
-            Where("seed = ? AND key <> ?", (-1 if row.seed is None else row.seed, row.key)),
-            NEWEST_FIRST,
-            limit=SIBLINGS_NEAR if row.seed is not None else 0,
-        )
-        older = reading.runs(Where(f"{place} < (?, ?)", at), NEWEST_FIRST, limit=SIBLINGS_NEAR)
-        newer = reading.runs(
-            Where(f"{place} > (?, ?)", at), "started NULLS FIRST, key", limit=SIBLINGS_NEAR
-        )
-    siblings = {sibling.key: sibling for sibling in (*same_seed, *older, *newer)}
-    return list(siblings.values())[:SIBLINGS_MAX]
+        rows = reading.rows(_TWINS, (row.key,))
+    return [(row_of(twin), sorted(twin["differs"], key=_TWIN_FIELDS.index)) for twin in rows]
 
 
 def _end_s(numbers: RunNumbers) -> int:

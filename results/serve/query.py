@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -81,9 +81,9 @@ class Query(msgspec.Struct, frozen=True):
             tuple(value for part in parts for value in part.values),
         )
 
-    def url(self, path: str, **changes: str | None) -> str:
+    def url(self, path: str, **changes: str | Sequence[str] | None) -> str:
         """A URL of `path` with this query. `changes` replace filters; `None` removes a filter."""
-        parameters = {**self.filters, "sort": self.sort} | {
+        parameters: dict[str, str | Sequence[str]] = {**self.filters, "sort": self.sort} | {
             name: value for name, value in changes.items() if value is not None
         }
         for name, value in changes.items():
@@ -91,7 +91,19 @@ class Query(msgspec.Struct, frozen=True):
                 parameters.pop(name, None)
         if parameters.get("sort") == "-started":
             del parameters["sort"]
-        return f"{path}?{urlencode(parameters)}" if parameters else path
+        return f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path
+
+    def chips(self, path: str, **also: str | Sequence[str]) -> list[tuple[str, str, str]]:
+        """Each filter as a name, a value, and the URL of the same page without it."""
+        chips = []
+        for name, value in self.filters.items():
+            separator = " " if name == "q" else LIST_SEPARATOR
+            values = value.split(separator) if name in {"q", *LISTS} else [value]
+            for part in filter(None, values):
+                rest = separator.join(other for other in values if other not in {part, ""})
+                changes: dict[str, str | Sequence[str] | None] = {**also, name: rest or None}
+                chips.append((name, part, self.url(path, **changes)))
+        return chips
 
     def narrowed(self, path: str, *also: tuple[str, str]) -> str:
         """A URL of `path` with this query and the values in `also`: the runs that a cell counts.

@@ -339,7 +339,7 @@ class KuduSystem(System):
         members = tuple(self._layout.all_masters[name] for name in self._members)
         metastores = self._metastores
         metastore = None if metastores is None else partial(metastores.metastore, members)
-        return await use_tool(self._rpc, members, arguments, metastore, announce=self._env.event)
+        return await use_tool(self._env, self._rpc, members, arguments, metastore)
 
     # --- RPC ---------------------------------------------------------------------------------
 

@@ -54,6 +54,10 @@ class KuduTarget(
     operations=(STEP_DOWN, AddMaster.f, RemoveMaster.f),
     checkers=("bounds",),
     larger=({"hms": True},),
+    tools=tuple(
+        f"harness kudu --cluster CLUSTER {action}"
+        for action in ("ksck", "table create metrics", "table list --tablets")
+    ),
 ):
     """Masters with a replicated catalog, and tablet servers with replicated tablets."""
 

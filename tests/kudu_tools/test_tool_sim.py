@@ -9,7 +9,7 @@ import pytest
 
 from harness import __version__
 from harness.errors import UsageError
-from harness.plugins import Convergence
+from harness.plugins import Convergence, Said
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcClient
 from targets.kudu.tools.admin import Admin
@@ -23,7 +23,7 @@ async def _kudu(cluster: Deployed, line: str) -> Any:
     return await cluster.system.tool(line.split())
 
 
-async def _with_table(cluster: Deployed) -> Any:
+async def _with_table(cluster) -> Any:
     client = cluster.new_client()
     await cluster.ok(client, "create", name="metrics", nonce="made")
     await cluster.until_done(client, "is-create-done", "metrics")
@@ -96,6 +96,47 @@ async def test_lists(cluster):
 
 
 @on(deploy)
+async def test_tables_are_created_altered_and_deleted(cluster):
+    async def columns(table: str) -> list[str]:
+        lines = (await _kudu(cluster, f"table describe {table}")).text.splitlines()
+        return [line.strip(" ,") for line in lines if "NULL" in line]
+
+    line = "table create t --columns id:int32,a:string --hash 4 --replicas 1"
+    assert await _kudu(cluster, line) == Said("")
+    assert await columns("t") == ["id INT32 NOT NULL", "a STRING NULLABLE"]
+    (table,) = (await _json(cluster, "table list --tablets --format json"))["tables"]
+    assert [len(tablet["replicas"]) for tablet in table["tablets"]] == [1] * 4
+    for change in ("t --rename u", "u --add-column b:double", "u --rename-column a=c"):
+        assert await _kudu(cluster, f"table alter {change}") == Said(""), change
+    assert await columns("u") == ["id INT32 NOT NULL", "c STRING NULLABLE", "b DOUBLE NULLABLE"]
+    assert await _kudu(cluster, "table alter u --drop-column c") == Said("")
+    assert await columns("u") == ["id INT32 NOT NULL", "b DOUBLE NULLABLE"]
+    assert await _kudu(cluster, "table create t") == Said("")
+    assert await _kudu(cluster, "table delete u") == Said("")
+    assert (await _kudu(cluster, "table list")).text == "t"
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("table create metrics", "Already present"),
+        ("table create t --replicas 2", "Invalid argument"),
+        ("table create t --columns a:int8,a:int8", "Invalid argument"),
+        ("table create t --columns a:double", "Invalid argument"),
+        ("table alter metrics --drop-column none", "Not found"),
+        ("table alter none --rename t", "Not found"),
+        ("table delete none", "Not found"),
+    ],
+)
+@on(deploy)
+async def test_refusals_of_the_master_are_quoted(cluster, line, status):
+    await _with_table(cluster)
+    said = await _kudu(cluster, line)
+    assert (said.exit_code, said.text, said.error.split(":")[0]) == (1, "", status), said
+    assert (await _kudu(cluster, "table list")).text == "metrics"
+
+
+@on(deploy)
 async def test_what_a_scan_may_print_is_bounded(cluster, monkeypatch):
     client = await _with_table(cluster)
     await cluster.ok(client, "write", table="metrics", nonce="w", rows=ROWS)
@@ -126,7 +167,8 @@ async def test_a_tablet_server_in_maintenance_is_named(cluster):
 
     assert not states((await _kudu(cluster, "ksck")).text)
     servers = await _json(cluster, "tserver list --format json")
-    admin = Admin(RpcClient(cluster.env), [f"{name}:7051" for name in ("m1", "m2", "m3")])
+    masters = [f"{name}:7051" for name in ("m1", "m2", "m3")]
+    admin = Admin(cluster.env, RpcClient(cluster.env), masters)
     mode = m.TServerStateChange.ENTER_MAINTENANCE_MODE
     change = m.ChangeTServerStateRequest(servers[0]["uuid"], mode)
     await admin.ask_leader(change)
@@ -192,7 +234,21 @@ async def test_a_tablets_leader_steps_down(cluster):
 
 
 @pytest.mark.parametrize(
-    "line", ["", "ksck --format xml", "ksck --check", "tablet", "table scan", "master burn"]
+    "line",
+    [
+        "",
+        "ksck --format xml",
+        "ksck --check",
+        "tablet",
+        "table scan",
+        "master burn",
+        "table create t --columns a",
+        "table create t --columns a:int33",
+        "table create t --hash 0",
+        "table alter t",
+        "table alter t --rename-column a",
+        "table alter t --rename u --drop-column a",
+    ],
 )
 @on(deploy)
 async def test_other_arguments_are_refused(cluster, line):

@@ -28,7 +28,8 @@ STANDING = record_of(
     nodes=(
         row("m1", "master", 7051, data="/tmp/x/m1", pages="http://127.0.0.1:48051/"),
         row("t1", "tserver", 7050, data="/tmp/x/t1"),
-    )
+    ),
+    tools=("harness kudu --cluster dev ksck",),
 )
 BROKEN = Broken(id="f1", fault="kill leader", targets=("m1",), note="killed m1", left_s=30.0)
 HEALED = Healed(id="f1", fault="kill leader", targets=("m1",), count=1, unit="processes")
@@ -41,6 +42,7 @@ def test_every_node_has_a_line_with_its_addresses_and_pages():
     assert ("t1", "tserver", "t1:7050", "127.0.0.1:47050") in cells
     assert ("data", "/tmp/x/NODE") in cells
     assert ("end", "harness", "down", "dev") in cells
+    assert ("harness", "kudu", "--cluster", "dev", "ksck") in cells
 
 
 def test_without_pages_there_is_no_column_of_them():

@@ -53,6 +53,7 @@ def standing_text(standing: Standing) -> list[RenderableType]:
         f"logs   {standing.folder}/logs",
         *([f"data   {listed(list(dict.fromkeys(data)), limit=DATA_LISTED_MAX)}"] if data else []),
         f"look   harness status {name}",
+        *(f"       {command}" for command in standing.tools),
         f"break  harness break {name} 'kill leader' --for 30s",
         f"heal   harness heal {name} --all",
         f"end    harness down {name}",

@@ -31,17 +31,18 @@ def masters(data: Data) -> Html:
     """`/masters`."""
     live = table(
         "Live Masters",
-        ["UUID", "Cluster ID", "Role", "Start time", "Registration"],
+        ["Name", "UUID", "Cluster ID", "Role", "Start time", "Registration"],
         [
             (
-                link(code(m["uuid"]), m["page"]),
+                node(m),
+                code(m["uuid"]),
                 code(m["cluster_id"] or DASH),
                 join(
                     state_badge(m["role"]),
                     None if m["member_type"] == "VOTER" else join(" ", state_badge("NON_VOTER")),
                 ),
                 moment(m["start_ns"]),
-                join(code(m["address"]), " · ", link("pages", m["page"])),
+                code(m["address"]),
             )
             for m in data["masters"]
         ],
@@ -86,7 +87,7 @@ def tables(data: Data) -> Html:
             )
             for t in data["tables"]
         ],
-        empty="There are no tables.",
+        empty="There are no tables; `harness kudu table create NAME` creates one.",
         data=data,
     )
     remarks = [] if data["leads"] else ["This master does not lead: it shows its applied state."]

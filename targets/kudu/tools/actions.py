@@ -18,6 +18,7 @@ from targets.kudu import messages as m
 from targets.kudu.consensus import messages as raft
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import Call, RpcError
+from targets.kudu.tools import tables
 from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
 from targets.kudu.tools.data_table import listing
 from targets.kudu.tools.hms import precheck
@@ -273,6 +274,9 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "table list": _table_list,
     "table describe": _table_describe,
     "table scan": _table_scan,
+    "table create": tables.create,
+    "table alter": tables.alter,
+    "table delete": tables.delete,
     "hms precheck": precheck,
     "tablet leader_step_down": _leader_step_down,
     "tablet change_config": _change_config,

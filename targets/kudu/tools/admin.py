@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
+from harness.env import Env
 from targets.kudu import messages as m
 from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
 
@@ -37,18 +38,18 @@ class Admin:
     """Calls to a cluster. `masters` are addresses as "node:port"."""
 
     def __init__(
-        self,
-        rpc: RpcClient,
-        masters: Sequence[str],
-        *,
-        announce: Callable[..., None] | None = None,
-        timeout_s: float = 10.0,
+        self, env: Env, rpc: RpcClient, masters: Sequence[str], *, timeout_s: float = 10.0
     ) -> None:
-        """Limit each call to `timeout_s`. `announce` is the caller's `Env.event`."""
-        self.announce = announce or (lambda _kind, **_data: None)
+        """Limit each call to `timeout_s`."""
+        self.announce = env.event
         self.masters = tuple(masters)
+        self._env = env
         self._rpc = rpc
         self._timeout_s = timeout_s
+
+    def request_id(self) -> m.RequestId:
+        """The id of a change, which no other request has."""
+        return m.RequestId(f"{self._env.random.getrandbits(64):016x}-tool", 1, "")
 
     async def ask(self, address: str, request: Call[R_co]) -> R_co:
         """The answer, with or without an error; raises `RpcError` if no answer came."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from harness.errors import UsageError, choices_near
+from targets.kudu.master.catalog.validation import COLUMN_TYPES
 
 KSCK_FORMATS: Final = ("plain_concise", "plain_full", "json_pretty", "json_compact")
 LIST_FORMATS: Final = ("pretty", "json")
 ROWS_MAX: Final = 1_000_000
+BUCKETS_MAX: Final = 1_000_000
+REPLICAS_MAX: Final = 99
+COLUMNS: Final = "key:string,value:string"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,7 +74,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         described.set_defaults(action=f"table {name}")
         described.add_argument("table", metavar="TABLE")
         if name == "scan":
-            described.add_argument("--limit", type=_row_count, default=10_000, metavar="ROWS")
+            rows = _number("rows", ROWS_MAX)
+            described.add_argument("--limit", type=rows, default=10_000, metavar="ROWS")
+    _table_changes(table)
 
     tablet = modes.add_parser("tablet", help="tablets").add_subparsers(required=True)
     step_down = tablet.add_parser("leader_step_down", help="have the leader give up its role")
@@ -127,10 +133,74 @@ def _metastore(modes: Any) -> None:
         fix.add_argument(f"--{flag}", action=argparse.BooleanOptionalAction, default=usual)
 
 
-def _row_count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= ROWS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows, 1 to {ROWS_MAX}")
-    return int(text)
+def _table_changes(table: Any) -> None:
+    """Add `table create`, `alter` and `delete`."""
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = table.add_parser(name, help=text)
+        parser.set_defaults(action=f"table {name}")
+        parser.add_argument("table", metavar="TABLE")
+        return parser
+
+    create = add("create", "create a table, and wait until its tablets run")
+    create.add_argument(
+        "--columns",
+        type=_columns,
+        default=COLUMNS,
+        metavar="NAME:TYPE,...",
+        help="the columns; the first is the key (default: %(default)s)",
+    )
+    create.add_argument(
+        "--hash",
+        "--partitions",
+        type=_number("hash buckets", BUCKETS_MAX),
+        default=2,
+        metavar="N",
+        help="number of tablets, over which keys are hashed (default: %(default)s)",
+    )
+    create.add_argument(
+        "--replicas",
+        type=_number("replicas", REPLICAS_MAX),
+        default=-1,
+        metavar="N",
+        help="replicas of each tablet (default: the masters' default)",
+    )
+    add("delete", "delete a table with its rows")
+    change = add("alter", "change a table").add_mutually_exclusive_group(required=True)
+    change.add_argument("--rename", metavar="NEW", help="rename the table")
+    change.add_argument("--add-column", type=_column, metavar="NAME:TYPE", help="add a column")
+    change.add_argument("--drop-column", metavar="NAME", help="drop a column and its values")
+    change.add_argument("--rename-column", type=_renamed, metavar="A=B", help="rename a column")
+
+
+def _columns(text: str) -> list[tuple[str, str]]:
+    return [_column(part) for part in text.split(",")]
+
+
+def _column(text: str) -> tuple[str, str]:
+    name, colon, column_type = text.rpartition(":")
+    if not name or not colon:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:TYPE, such as 'value:string'")
+    if column_type.upper() not in COLUMN_TYPES:
+        near = choices_near(column_type, [each.lower() for each in COLUMN_TYPES])
+        raise argparse.ArgumentTypeError(f"{column_type!r} is not a type: {near}")
+    return name, column_type.upper()
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    name, _, new_name = text.partition("=")
+    if not name or not new_name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not OLD=NEW")
+    return name, new_name
+
+
+def _number(what: str, most: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {what}, 1 to {most}")
+        return int(text)
+
+    return number
 
 
 def _lists(parser: argparse.ArgumentParser, action: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from harness.env import Env
 from harness.plugins import Said
 from targets.kudu.rpc import RpcClient
 from targets.kudu.tools.actions import ACTIONS
@@ -26,21 +27,19 @@ The escapes are valid in JSON as well.
 
 
 async def use_tool(
+    env: Env,
     rpc: RpcClient,
     masters: Sequence[str],
     arguments: Sequence[str],
     metastore: Callable[[Admin], Awaitable[Metastore]] | None = None,
-    *,
-    announce: Callable[..., None],
 ) -> Said:
     """Run the action that `arguments` name. Raises `UsageError` for unknown arguments.
 
-    `metastore` returns the catalogs for actions on entries, if there is a metastore; `announce` is
-    the client's `Env.event`.
+    `metastore` returns the catalogs for actions on entries, if there is a metastore.
     """
     options = parse(arguments)
     try:
-        admin = Admin(rpc, masters, announce=announce)
+        admin = Admin(env, rpc, masters)
         if options.action in ACTIONS:
             output = await ACTIONS[options.action](admin, options)
         elif metastore is None:

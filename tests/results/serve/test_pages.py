@@ -6,7 +6,7 @@ import json
 import os
 import re
 import zipfile
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import pytest
 
@@ -140,6 +140,61 @@ def test_the_page_of_a_run_says_what_its_files_say(served):
     numbers = run_numbers(served.store / "alpha" / "a3")
     assert data["numbers"]["total"]["ok"] == numbers.total.ok == 10
     assert [check["checker"] for check in data["checkers"]] == ["stats", "lin"]
+
+
+def test_the_twin_that_differs_in_one_thing_comes_first(store):
+    buggy = {"seed": 1, "bugs": ("NO-LEASE",)}
+    for run, fields in {
+        "n/r": buggy,
+        "n/near": {"seed": 2, "bugs": ("NO-LEASE",)},
+        "n/two": {"seed": 1, "label": "v2"},
+        "other/clean": {"seed": 1, "started": "2026-11-28T10:00:00+00:00"},
+        "other/again": buggy,
+        "other/options": {**buggy, "rate": 99.0, "label": "v2"},
+        "other/far": {"seed": 2},
+    }.items():
+        add_run(store, *run.split("/"), **fields)
+    with serving(store) as served:
+        text = served.page("/run/n/r/").partition("Compare with")[2].partition("Files")[0]
+    rows = re.findall(r'title="([^"]*)"><a class="open".*?<td class="why">(.*?)</td>', text)
+    assert [(key, re.sub("<[^>]*>", "", words)) for key, words in rows] == [
+        ("other/again", "nothing: the same case again"),
+        ("other/clean", "bugs none"),
+        ("n/two", "bugs none · label v2"),
+        ("other/options", "label v2 · options"),
+        ("n/near", "seed 2"),
+    ]
+
+
+def test_filters_are_removed_one_by_one(served):
+    for path, query in (
+        ("/", "q=a+lease&nemesis=kill-leader,pause-leader&name=beta"),
+        ("/matrix", "down=bug&across=label&label=v1&verdict=valid"),
+        ("/trends", "by=day&label=v1"),
+        ("/compare", "label=v1&label=v2&name=alpha"),
+    ):
+        text = served.page(f"{path}?{query}")
+        chips = re.findall(r'<a class="chip" href="([^"]*)"[^>]*>(\w+) <b>([^<]*)</b>', text)
+        left = [parse_qsl(html.unescape(url).partition("?")[2]) for url, _, _ in chips]
+        expected = [
+            pair for name, value in parse_qsl(query) if (path, name) != ("/compare", "label")
+            for pair in ((name, part) for part in re.split("[ ,]", value))
+            if name not in {"down", "across", "by"}
+        ]  # fmt: skip
+        assert [chip[1:] for chip in chips] == expected
+        for pair, rest in zip(expected, left, strict=True):
+            now = [(name, part) for name, value in rest for part in re.split("[ ,]", value)]
+            assert sorted([*now, pair]) == sorted(
+                (name, part) for name, value in parse_qsl(query) for part in re.split("[ ,]", value)
+            )
+
+
+def test_one_point_is_no_trend(store):
+    add_run(store, "a", "one", label="v1")
+    add_run(store, "a", "two", label="v2", bugs=("B",))
+    with serving(store) as served:
+        assert served.page("/trends?by=day").count("<figure") == 0
+        assert served.page("/trends?by=label").count("<figure") == 3  # of all runs together
 
 
 def test_an_explanation_leads_to_its_operations_and_one_is_open(store):

@@ -27,6 +27,7 @@ COLUMN_TYPES: Final = (
     "STRING",
     "UNIXTIME_MICROS",
 )
+_NO_KEYS: Final = frozenset({"BOOL", "DOUBLE", "FLOAT"})
 
 
 def bad_name(what: str, name: str, flags: Flags, *, may_be_empty: bool = False) -> str | None:
@@ -72,6 +73,8 @@ def bad_schema(schema: Schema, flags: Flags) -> str | None:
             return f"the column name {column.name!r} is there twice; names are unique in a table"
         if column.is_key and not previous_is_key:
             return f"the key column {column.name!r} comes after another column; keys come first"
+        if column.is_key and column.type in _NO_KEYS:
+            return f"the key column {column.name!r} has type {column.type}, which a key cannot have"
         seen[column.name] = True
         previous_is_key = column.is_key
     return None
