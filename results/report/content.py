@@ -37,7 +37,8 @@ def sections(answers: Answers, places: Addresses) -> list[Section]:
     ]
     sections = [section for section in sections if section.tables]
     if answers.comparison is not None:
-        sections.insert(1, baseline(report, answers.comparison))
+        first = sections[:1] and sections[0].id == "failures"
+        sections.insert(1 if first else 0, baseline(report, answers.comparison))
     return sections
 
 

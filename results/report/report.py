@@ -370,7 +370,7 @@ def _write(
     from results.report.content import sections
     from results.report.page import render
 
-    page = render(summary, sections(answers, addresses), query_names())
+    page = render(summary, answers, sections(answers, addresses), query_names())
     try:
         return write_report(output, tables=tables, answers=answers.tables, page=page)
     except OSError as error:

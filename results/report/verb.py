@@ -51,8 +51,9 @@ EPILOG: Final = """examples:
   harness report s3://team/lake --label v2
   harness report store/ddl-kill-leader/latest
 
-exit codes, of the worst verdict: 0 valid or permitted, 1 invalid, then 255 crash, then 2 unknown
-(also where something could not be judged); 254 usage"""
+exit codes, of the worst verdict: 0 valid or permitted, 1 invalid (also of a run with --bug, which
+the headline calls expected), then 255 crash, then 2 unknown (also where something could not be
+judged); 254 usage"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -88,11 +89,12 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.json:
         say(_json(summary, answers, page))
     else:
-        from results.report.summary import text_of
+        from results.report.summary import EXPECTED, text_of
 
         *lines, verdict = text_of(summary, answers, str(page))
         hanging = (indented(line.lstrip(), len(line) - len(line.lstrip())) for line in lines)
-        say(*hanging, styled(verdict, HEADLINE_STYLES[summary.verdict]))
+        style = "permitted" if summary.verdict == EXPECTED else summary.verdict
+        say(*hanging, styled(verdict, HEADLINE_STYLES[style]))
     return summary.exit_code
 
 

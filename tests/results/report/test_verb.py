@@ -97,7 +97,9 @@ def test_a_report_is_a_page_tables_sql_and_answers(small, capsys):
     code, out, _ = report(capsys, small)
 
     assert code == 1
-    assert "\nINVALID  5 runs: 0 valid, 0 permitted, 3 unknown, 2 invalid; page: " in out
+    counts = "0 valid, 0 permitted, 3 unknown, 2 invalid"
+    bugs = "2 of 2 runs with B1 found it (expected) · 0 of 0 runs without a bug failed"
+    assert f"\nUNKNOWN  5 runs: {counts}; {bugs}; page: " in out
     assert "B1: found in 2 of 2 runs, 100 % (34.2 % … 100 %); first in run 1, after 310 ms" in out
     assert "reg/bad-1" in out
     folder = small / ".report"
