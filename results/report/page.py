@@ -35,7 +35,7 @@ def render(
         "queries": queries,
         "bar": _bar(summary),
         "tiles": _tiles(answers),
-        "shared": Populations(answers.rows("populations")).shared,
+        "of": Populations(answers.rows("populations")),
         "problems": summary.problems[:PROBLEMS_MAX],
         "problems_not_shown": summary.problems_total - len(summary.problems[:PROBLEMS_MAX]),
         "problem_chars_max": PROBLEM_CHARS_MAX,

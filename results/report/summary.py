@@ -125,7 +125,7 @@ def _expectations(populations: Sequence[Mapping[str, Any]]) -> str:
     bugs = sorted(name for name in judged if name)
     phrases = [
         f"{count(failed[name])} of {_counted(judged[name], 'run')} with "
-        f"{name.replace(LIST_SEPARATOR, ' and ')} found it (expected)"
+        f"{name.replace(LIST_SEPARATOR, ' and ')} found it{' (expected)' if failed[name] else ''}"
         for name in bugs
     ]
     if len(bugs) > BUGS_MAX:
@@ -165,6 +165,8 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     if summary.repeats:
         lines.append(f"{repeats_in_words(summary.repeats)}")
     of = Populations(answers.rows("populations"))
+    if of.usual:
+        lines.insert(0, f"runs, if not described otherwise: {of.usual}")
     if of.shared:
         lines.insert(0, f"all runs: {of.shared}")
     lines += _failing(answers)
