@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from results.questions.aggregate import OUTCOMES, Answers, Rows
 from results.report.addresses import Addresses
 from results.report.layouts import LAYOUTS
 from results.report.over_runs import AGAINST, baseline, costs, flakes, seeds, seen, trends
 from results.report.plots import Forest, latencies, rates, ratios, shares, stacked
+from results.report.readings import reading
 from results.report.section import VERDICTS, Report, Section, counts_of, linked, ranged
 from results.report.tables import make_table
 
@@ -35,7 +38,11 @@ def sections(answers: Answers, places: Addresses) -> list[Section]:
         costs(report),
         _runs(report),
     ]
-    sections = [section for section in sections if section.tables]
+    sections = [
+        msgspec.structs.replace(section, reading=reading(report, section.id))
+        for section in sections
+        if section.tables
+    ]
     if answers.comparison is not None:
         first = sections[:1] and sections[0].id == "failures"
         sections.insert(1 if first else 0, baseline(report, answers.comparison))
@@ -96,13 +103,11 @@ def _failing(report: Report, row: Mapping[str, Any]) -> str:
 
 def _verdicts(report: Report) -> Section:
     bars = [(row["of"], counts_of(row)) for row in report.rows("populations")]
-    shared = report.of.shared
     return Section(
         id="verdicts",
         title="Verdicts",
         words="Every run was judged again from its history, by the checkers as they are now. Only "
-        "runs of one label whose cases differ in nothing but the seed are ever added up."
-        + (f" All runs here: {shared}." if shared else ""),
+        "runs of one label whose cases differ in nothing but the seed are ever added up.",
         plots=(stacked("Runs that are alike", bars, VERDICTS),),
         tables=report.tables(
             *("populations", "permitted", "checkers", "changed_verdicts"),
@@ -267,8 +272,8 @@ def _latency(report: Report) -> Section:
     return Section(
         id="latency",
         title="Latency",
-        words="Of acknowledged operations, by nearest rank over log-linear buckets: each value is "
-        f"the middle of its bucket, at most 1.6 % off.{first}{report.cut(rows)}",
+        words="Latencies are those of acknowledged operations, by nearest rank over log-linear "
+        f"buckets: each is the middle of its bucket, at most 1.6 % off.{first}{report.cut(rows)}",
         plots=tuple(plots),
         tables=(
             *report.tables(*(f"latency_by_{name}" for name in names), latency_by_node=nodes),

@@ -16,6 +16,7 @@ from results.questions.trends import NO
 from results.report.layouts import LAYOUTS
 from results.report.number_words import NOTHING, count, duration, interval, share
 from results.report.plots import Chart, Curve, Forest, Plot, curves, latencies, rates, stacked
+from results.report.readings import compared
 from results.report.section import PLOTS_MAX, VERDICTS, Report, Section, counts_of, linked, ranged
 from results.report.tables import make_table
 
@@ -296,12 +297,12 @@ def baseline(report: Report, found: Comparison) -> Section:
         words = (
             f"{differs}No run of one has the setting of a run of the other: nothing is compared."
         )
-        return Section(id="baseline", title=title, words=words)
+        return Section(id="baseline", title=title, reading=words, words="")
     return Section(
         id="baseline",
         title=title,
-        words=f"{differs}{counted(len(rows), 'comparison')} in "
-        f"{counted(found.settings, 'setting')} "
+        reading=differs + compared(found),
+        words=f"{counted(len(rows), 'comparison')} in {counted(found.settings, 'setting')} "
         f"that both labels have ({counted(left_out, 'run')} of other settings left out). "
         "Shares of runs: Fisher's exact test; everything else: the rank-sum test over "
         "runs. All p-values are adjusted together by Holm's procedure, so that the chance of any "

@@ -22,6 +22,8 @@ from results.report.templates import templates
 
 PROBLEMS_MAX: Final = 50
 PROBLEM_CHARS_MAX: Final = 400
+OPEN_ROWS_MAX: Final = 20
+"""The maximum of rows of a table that is open at first."""
 
 
 def render(
@@ -39,6 +41,7 @@ def render(
         "problems": summary.problems[:PROBLEMS_MAX],
         "problems_not_shown": summary.problems_total - len(summary.problems[:PROBLEMS_MAX]),
         "problem_chars_max": PROBLEM_CHARS_MAX,
+        "open_rows_max": OPEN_ROWS_MAX,
     }
     return templates(("results.report", "")).get_template("store.html").render(values)
 

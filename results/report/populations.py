@@ -15,7 +15,7 @@ _PARTS: Final = ("label", "workload", "asked", "bugs", "environment", "target", 
 _NAMES: Final = ("label", "workload", "asked")
 """The properties that name a population with only usual values."""
 _SEPARATOR: Final = " · "
-_ALL: Final = "all runs"
+ALL: Final = "all runs"
 _EMPTY: Final = {"label": "no label", "bugs": "no bug", "environment": "cut short"}
 
 _USUAL: Final = 0.75
@@ -40,11 +40,11 @@ class Populations:
 
     def words(self, population: int) -> str:
         """The words that distinguish a population from the others of this store."""
-        return self._words[population] or _ALL
+        return self._words[population] or ALL
 
     def setting(self, population: int) -> str:
         """The same words without the label: equal for populations that can be compared."""
-        return self._settings[population] or _ALL
+        return self._settings[population] or ALL
 
     def filters(self, population: int) -> dict[str, str | None]:
         """Field values that select exactly the runs of a population."""

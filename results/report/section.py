@@ -24,11 +24,12 @@ _RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A section of a page: heading, explanation, drawings, tables."""
+    """A section of a page: heading, how to read it, its method, drawings, tables."""
 
     id: str
     title: str
     words: str
+    reading: str = ""
     plots: tuple[Plot, ...] = ()
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()

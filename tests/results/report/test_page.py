@@ -9,6 +9,7 @@ import pytest
 from harness.case import Case
 from harness.ops import CheckResult, Verdict
 from results.report import plots
+from results.report.page import OPEN_ROWS_MAX
 from results.report.populations import Populations
 from results.report.report import report
 from results.report.tables import Layout, make_table
@@ -148,6 +149,18 @@ def test_every_id_of_the_page_is_there_once(reported):
     assert len(ids) == len({*ids})
     assert {"availability", "table-availability"} <= {*ids}
     assert {*re.findall(r'href="#([^"]*)"', page)} <= {*ids}
+
+
+@pytest.mark.xdist_group("spark")
+def test_sections_begin_with_how_to_read_them_and_long_lists_are_folded(reported):
+    page = reported[2].read_text(encoding="utf-8")
+    readings = re.findall(r"</h2>\n<p>(.*?)</p>\s*<details class=\"method\">", page)
+    tables = re.findall(r"<details( open)?>\n<summary>.*? <small>(\d+)</small></summary>", page)
+
+    assert len(readings) == page.count('class="method"') > 10
+    assert all(re.search(r"\d", text) for text in readings)
+    assert page.count("<details open>") > 8
+    assert all(int(rows) <= OPEN_ROWS_MAX for is_open, rows in tables if is_open)
 
 
 @pytest.mark.parametrize(
