@@ -18,6 +18,7 @@ from results.report.number_words import NOTHING, count, duration, interval, shar
 from results.report.plots import Chart, Curve, Forest, Plot, curves, latencies, rates, stacked
 from results.report.readings import compared
 from results.report.section import PLOTS_MAX, VERDICTS, Report, Section, counts_of, linked, ranged
+from results.report.summary import ignore_hint
 from results.report.tables import make_table
 
 _OVER: Final = {"day": "day", "code": "version of the code"}
@@ -295,7 +296,8 @@ def baseline(report: Report, found: Comparison) -> Section:
     differs = f"The labels differ in {found.differs}. " if found.differs else ""
     if not found.settings:
         words = (
-            f"{differs}No run of one has the setting of a run of the other: nothing is compared."
+            f"{differs}No run of one has the setting of a run of the other: nothing is compared"
+            f"{ignore_hint(found)}."
         )
         return Section(id="baseline", title=title, reading=words, words="")
     return Section(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,11 +18,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.case import Case
 from harness.errors import UsageError
 from harness.verdict.judge import CHECK_TIME_LIMIT_S
 from harness.verdict.known import NONE_KNOWN, KnownFailures
 from results.facts.problems import NO_LOSS, Problems
 from results.facts.schema import COLUMNS
+from results.facts.setting import setting_of
 from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.refusals import failure_of
 from results.lake.log.storage_errors import troubles
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from results.lake.log.snapshot import Snapshot
     from results.lake.transfer.ingest import Ingested
     from results.questions.aggregate import Answers
+    from results.questions.baseline import Ignored
     from results.questions.engines import DuckEngine, Engine
     from results.report.summary import Summary
 
@@ -75,6 +78,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     spark_master: str | None
     baseline: str | None
     label: str | None
+    ignored: Ignored
     again: bool
     budgets: tuple[Budget, ...]
     most: int | None  # maximum of rows in lists of runs; `None`: all
@@ -123,12 +127,15 @@ def report(
     spark_master: str | None = None,
     baseline: str | None = None,
     label: str | None = None,
+    ignore: Sequence[str] = (),
     check_time_limit_s: float = CHECK_TIME_LIMIT_S,
     again: bool = False,
     known: KnownFailures = NONE_KNOWN,
     progress: Say | None = None,
 ) -> tuple[Summary, Answers, Path]:
     """Report on a store or a lake; return the summary, the answers and the path of the page.
+
+    `ignore` names the parts of settings in which compared runs may differ.
 
     Raises `UsageError` for a label that no run has or a place without runs, and
     `InfrastructureError`.
@@ -149,7 +156,8 @@ def report(
     first = Budget(cpu_s=check_time_limit_s)
     asked = _Asked(
         engine=chosen, executor=executor, jobs=jobs, spark_master=spark_master, baseline=baseline,
-        label=label, again=again, budgets=(first, first.larger()), store=store,
+        label=label, ignored=_ignored(snapshot, ignore), again=again,
+        budgets=(first, first.larger()), store=store,
         most=None if store else ROWS_OF_RUNS_MAX, known_failures=known, progress=progress,
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
@@ -192,6 +200,31 @@ def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake,
 def labels_of(snapshot: Snapshot) -> set[str | None]:
     """All labels of the lake, from its partitions."""
     return {file.partition[1] for file in snapshot.files(MAIN)}
+
+
+def _ignored(snapshot: Snapshot, parts: Sequence[str]) -> Ignored:
+    """The parts, and for each setting of the lake the one without them, by one of its cases."""
+    from results.lake.log.duckdb_views import readable, source_of
+    from results.questions.baseline import NONE_IGNORED, Ignored
+    from results.questions.engines import DuckEngine
+
+    if not parts:
+        return NONE_IGNORED
+    columns = ("setting", "environment", "case")
+    with readable(snapshot.place.uri), contextlib.closing(DuckEngine()) as engine:
+        source = source_of(engine.connection, snapshot, MAIN, columns)
+        cases = engine.sql(
+            f'SELECT setting, environment, any_value("case") AS text FROM {source} GROUP BY ALL'  # noqa: S608
+        )
+    return Ignored(
+        tuple(parts),
+        {
+            row["setting"]: setting_of(
+                msgspec.json.decode(row["text"], type=Case), row["environment"], parts
+            )
+            for row in cases.to_pylist()
+        },
+    )
 
 
 def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
@@ -299,6 +332,7 @@ def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked
         most=asked.most,
         stored=stored_bytes(snapshot),
         known=asked.known_failures,
+        ignored=asked.ignored,
         asking=lambda done, of: _say(asked, "answer", done, of, checked),
     )
     if asked.store is None or asked.engine != "spark":

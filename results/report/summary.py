@@ -12,6 +12,7 @@ from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, c
 from harness.ops import Verdict
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.aggregate import Answers
+from results.questions.baseline import Comparison
 from results.questions.failures import KNOWN, NOT_COMPARED, RULE
 from results.report.number_words import count, duration, interval, ratio, share
 from results.report.populations import Populations
@@ -132,7 +133,7 @@ def _expectations(populations: Sequence[Mapping[str, Any]]) -> str:
         runs = _counted(sum(judged[name] for name in bugs), "run")
         hits = sum(failed[name] for name in bugs)
         phrases = [f"{count(hits)} of {runs} with one of {len(bugs)} bugs found it (expected)"]
-    if bugs and "" in judged:
+    if bugs and judged[""]:
         phrases.append(f"{count(failed[''])} of {_counted(judged[''], 'run')} without a bug failed")
     return " · ".join(phrases)
 
@@ -284,7 +285,7 @@ def _baseline(answers: Answers) -> list[str]:
     against = f"{comparison.label!r} against {comparison.baseline!r}"
     differs = f"they differ in {comparison.differs}"
     if not comparison.settings:
-        return ["", f"{against}: nothing can be compared; {differs}"]
+        return ["", f"{against}: nothing can be compared; {differs}{ignore_hint(comparison)}"]
     without = len(comparison.lines) - len(lines)
     title = (
         f"{against}: {without} of {counted(len(comparison.lines), 'comparison')} without evidence"
@@ -292,6 +293,12 @@ def _baseline(answers: Answers) -> list[str]:
     )
     compared = _bounded(title, lines, "see the page") or ["", title]
     return [*compared, *_changes(answers, comparison.label, comparison.baseline)]
+
+
+def ignore_hint(comparison: Comparison) -> str:
+    """The option that compares the labels nevertheless; empty if there is none."""
+    names = ",".join(comparison.ignorable)
+    return f"; --ignore {names} also compares runs that differ in nothing else" if names else ""
 
 
 def _changes(answers: Answers, label: str, baseline: str) -> list[str]:

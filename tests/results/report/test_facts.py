@@ -324,6 +324,16 @@ def test_a_definite_no_is_an_answer_with_and_without_a_key(said):
     ]
 
 
+def test_a_setting_may_ignore_the_bugs_and_the_profile():
+    plain, bug = (Case(seed=1, bugs=bugs, profile="strict") for bugs in ((), ("B",)))
+    relaxed = msgspec.structs.replace(bug, profile="relaxed")
+
+    assert setting_of(bug, None, ["bugs"]) == setting_of(plain, None)
+    assert setting_of(relaxed, None, ["bugs"]) != setting_of(plain, None)
+    both = ["bugs", "profile"]
+    assert setting_of(relaxed, None, both) == setting_of(plain, None, both)
+
+
 def test_runs_of_given_operations_are_a_setting_of_their_own():
     def setting(**case):
         return setting_of(Case(**{"seed": 1, **case}), None)
