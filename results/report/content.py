@@ -57,6 +57,7 @@ def _failures(report: Report) -> Section:
             "of": _listed(report, row["populations"]),
             "signature": row["signature"] + report.answers.known_failures.mark(row["signature"]),
             "seen": seen(row),
+            "verdict": _expected(row),
             "runs": (row["runs"], _failing(report, row)),
             "first_run": (row["first_run"], report.places.link(row["first_run"])),
             "replay": report.places.replay(row["first_run"], row["environment"]),
@@ -65,7 +66,11 @@ def _failures(report: Report) -> Section:
     ]
     layout = LAYOUTS["failing_runs"]
     every = [
-        {**row, "replay": report.places.replay(row["run"][0], row["environment"])}
+        {
+            **row,
+            "verdict": _expected(row),
+            "replay": report.places.replay(row["run"][0], row["environment"]),
+        }
         for row in report.told(failing.slice(0, layout.limit))
     ]
     return Section(
@@ -87,6 +92,12 @@ def _failures(report: Report) -> Section:
             ),
         ),
     )
+
+
+def _expected(row: Mapping[str, Any]) -> str:
+    """The verdict of a failure; with a bug, invalid is the expected one."""
+    verdict: str = row["verdict"]
+    return "expected" if row["bugs"] and verdict == "invalid" else verdict
 
 
 def _listed(report: Report, populations: str) -> str:

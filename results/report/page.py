@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.errors import counted
 from results.questions.aggregate import Answers
 from results.report.number_words import duration
 from results.report.populations import Populations
@@ -22,7 +21,7 @@ from results.report.templates import templates
 
 PROBLEMS_MAX: Final = 50
 PROBLEM_CHARS_MAX: Final = 400
-OPEN_ROWS_MAX: Final = 20
+OPEN_ROWS_MAX: Final = 12
 """The maximum of rows of a table that is open at first."""
 
 
@@ -80,7 +79,7 @@ def _tiles(answers: Answers) -> list[Tile]:
     real = [row for row in failures if not row["bugs"]]
     tracked = sum(row["known"] is not None for row in real)
     with_bug = len(failures) - len(real)
-    more = f"and {counted(with_bug, 'signature')} with a bug" if with_bug else "signatures"
+    more = f"signatures, and {with_bug} with a bug" if with_bug else "signatures without a bug"
     tiles = [Tile("failures", f"{len(real) - tracked} new, {tracked} known", more)]
     outages = answers.rows("outages")
     if outages:

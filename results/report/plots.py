@@ -65,6 +65,7 @@ class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
     y: float
     label: str
     lines: tuple[str, ...] = ()
+    small: bool = False  # whether the letters of the label are
     bars: tuple[Bar, ...] = ()
     line: tuple[float, float] | None = None  # from this x to that x
     marks: tuple[Mark, ...] = ()
@@ -232,26 +233,28 @@ def _plot(
     reference: float | None = None,
 ) -> Plot:
     """A drawing of some of `total` rows. Parts of all labels are in the title, not in the rows."""
-    parts = [_SEPARATORS.split(row.label) for row in rows]  # parts and their separators in turn
-    shared = set.intersection(*({*part[::2]} for part in parts)) if len(rows) > 1 else set()
-    rest = [
-        "".join(
-            words if place == 0 else part[2 * place - 1] + words
-            for place, words in enumerate(part[::2])
-            if words not in shared
-        )
-        for part in parts
-    ]
-    if "" in rest:  # some labels have no other parts
-        shared, rest = set(), [row.label for row in rows]
-    rest = [_SEPARATORS.sub("", words, 1) if _SEPARATORS.match(words) else words for words in rest]
+    # The words of each part with the separator before it; a part is listed once.
+    parts = []
+    for row in rows:
+        words = ["", *_SEPARATORS.split(row.label)]
+        parts.append(dict(zip(words[1::2], words[::2], strict=True)))
+    shared = set.intersection(*({*part} for part in parts)) if len(rows) > 1 else set()
+    if any(part.keys() <= shared for part in parts):  # some labels have no other parts
+        shared = set()
+    rest = []
+    for part in parts:
+        others = [words for words in part if words not in shared]
+        rest.append(others[0] + "".join(part[words] + words for words in others[1:]))
     lines = [_lines(words) for words in rest]
     if len({*lines}) < len({*rest}):  # the ends of labels differ
         lines = [_lines(words, from_end=True) for words in rest]
-    named = [words for words in parts[0][::2] if words in shared] if parts else []
+    named = [words for words in parts[0] if words in shared] if parts else []
     return Plot(
         f"{title} ({' · '.join(named)})" if named else title,
-        [msgspec.structs.replace(row, lines=line) for row, line in zip(rows, lines, strict=True)],
+        [
+            msgspec.structs.replace(row, lines=line, small=len("".join(line)) > LABEL_CHARS_MAX)
+            for row, line in zip(rows, lines, strict=True)
+        ],
         ticks,
         legend,
         total - len(rows),

@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 def reading(report: Report, section: str) -> str:
-    """How to read a section, by its first or most striking row; empty if there is none."""
+    """A sentence on reading a section, by its first or most striking row; empty if there is none."""
     name, choose, write = _READINGS[section]
     rows = choose(report.answers.rows(name))
     if not rows:
@@ -28,7 +28,7 @@ def reading(report: Report, section: str) -> str:
 
 
 def compared(comparison: Comparison) -> str:
-    """How to read a comparison, by its first line."""
+    """A sentence on reading a comparison, by its first line."""
     line = comparison.lines[0]
     write = duration if line.unit == "ns" else share
     return (

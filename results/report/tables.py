@@ -17,6 +17,8 @@ from results.report.number_words import count, duration, p_value, ratio, share, 
 ROWS_MAX: Final = 100
 POPULATION: Final = "of"
 """The column with the words of a population."""
+SHORT_CHARS_MAX: Final = 24
+"""The length of a text that stays on one line."""
 CELL_CHARS_MAX: Final = 240
 WORDS_CHARS_MAX: Final = 2_000
 
@@ -61,7 +63,8 @@ class Layout(msgspec.Struct, frozen=True):
 
 def _text(value: Any) -> Cell:
     words = "" if value is None else str(value)
-    return Cell(words if len(words) <= CELL_CHARS_MAX else f"{words[:CELL_CHARS_MAX]}…")
+    kind = "short" if len(words) <= SHORT_CHARS_MAX else ""
+    return Cell(words if len(words) <= CELL_CHARS_MAX else f"{words[:CELL_CHARS_MAX]}…", kind=kind)
 
 
 def _words(value: Any) -> Cell:

@@ -180,7 +180,7 @@ def read_back(text):
     return match[1], number * unit, 0.5001 * 10 ** -len(match[3] or "") * unit
 
 
-EMPTY = {"changed_verdicts", "permitted", "flakes", "signature_changes"}
+EMPTY = {"changed_verdicts", "permitted", "flakes", "signature_changes", "regressions"}
 PARTS = {"uplift_ratios", "trend_by_code", "trend_by_day"}
 """Of these the page shows what belongs there."""
 
@@ -390,11 +390,11 @@ def test_bars_are_as_long_as_their_numbers(page, reported, oracle):
         for verdict in ("valid", "unknown", "invalid"):
             if row[verdict]:
                 words = of.words(row["population"])
-                expected.add((f"{words}: {row[verdict]} {verdict}", row[verdict]))
+                kind = "invalid with a bug" if verdict == "invalid" and row["bugs"] else verdict
+                expected.add((f"{words}: {row[verdict]} {kind}", row[verdict]))
     assert {text for text, _ in expected} <= set(page.titles)
-    widths = [
-        float(bar["width"]) for bar in page.drawn if bar["class"] in {"valid", "unknown", "invalid"}
-    ]
+    kinds = {"valid", "unknown", "invalid", "expected"}
+    widths = [float(bar["width"]) for bar in page.drawn if bar["class"] in kinds]
     scale = 420 / longest
     for text, n in expected:
         assert any(width == pytest.approx(n * scale, abs=0.01) for width in widths), text
