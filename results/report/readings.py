@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 def reading(report: Report, section: str) -> str:
-    """A sentence on reading a section, by its first or most striking row; empty if there is none."""
+    """A sentence on reading a section, by its first or most striking row; may be empty."""
     name, choose, write = _READINGS[section]
     rows = choose(report.answers.rows(name))
     if not rows:
