@@ -29,15 +29,14 @@ import pyarrow as pa
 
 from harness.verdict.known import NONE_KNOWN, KnownFailures
 from results.questions.baseline import (
-    NONE_IGNORED,
     Comparison,
-    Ignored,
     Line,
     compare,
     rows_of,
 )
 from results.questions.engines import DuckEngine, Engine, Extent, answer_table, kind_of, query
 from results.questions.failures import changes, detection, signatures
+from results.questions.ignored import NONE_IGNORED, Ignored
 from results.questions.trends import Stored, costs, survival, trends
 from results.questions.uplift import OUTCOMES, by_role, ratios
 from results.statistics.estimates import wilson, zero_bound

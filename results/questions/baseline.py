@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from harness.errors import UsageError
 from results.facts.setting import IGNORABLE
+from results.questions.ignored import NONE_IGNORED, Ignored
 from results.statistics.estimates import (
     ALPHA,
     fisher_exact,
@@ -67,27 +68,6 @@ _PERCENTILES: Final = (("p50_ns", "p50"), ("p99_ns", "p99"))
 _ROWS_AT_ONCE: Final = 10_000
 
 Row = Mapping[str, Any]
-
-
-class Ignored(msgspec.Struct, frozen=True):
-    """The parts of settings that do not count, and for each setting the one without them."""
-
-    parts: tuple[str, ...] = ()
-    settings: Mapping[str, str] = {}
-
-    def of(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows with their settings without these parts."""
-        for row in rows:
-            setting = self.settings.get(row["setting"])
-            yield row if setting is None else {**row, "setting": setting}
-
-    @property
-    def words(self) -> str:
-        """The end of a sentence about the parts; empty without any."""
-        return f" (ignored: {', '.join(self.parts)})" if self.parts else ""
-
-
-NONE_IGNORED: Final = Ignored()
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

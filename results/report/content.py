@@ -283,8 +283,8 @@ def _latency(report: Report) -> Section:
     return Section(
         id="latency",
         title="Latency",
-        words="Latencies are those of acknowledged operations, by nearest rank over log-linear "
-        f"buckets: each is the middle of its bucket, at most 1.6 % off.{first}{report.cut(rows)}",
+        words="Of acknowledged operations, by nearest rank over log-linear buckets: each value is "
+        f"the middle of its bucket, at most 1.6 % off.{first}{report.cut(rows)}",
         plots=tuple(plots),
         tables=(
             *report.tables(*(f"latency_by_{name}" for name in names), latency_by_node=nodes),

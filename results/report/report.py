@@ -18,13 +18,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.case import Case
 from harness.errors import UsageError
 from harness.verdict.judge import CHECK_TIME_LIMIT_S
 from harness.verdict.known import NONE_KNOWN, KnownFailures
 from results.facts.problems import NO_LOSS, Problems
 from results.facts.schema import COLUMNS
-from results.facts.setting import setting_of
 from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.refusals import failure_of
 from results.lake.log.storage_errors import troubles
@@ -41,8 +39,8 @@ if TYPE_CHECKING:
     from results.lake.log.snapshot import Snapshot
     from results.lake.transfer.ingest import Ingested
     from results.questions.aggregate import Answers
-    from results.questions.baseline import Ignored
     from results.questions.engines import DuckEngine, Engine
+    from results.questions.ignored import Ignored
     from results.report.summary import Summary
 
 SPARK_PAYS_RUNS: Final = 1_000_000
@@ -142,6 +140,7 @@ def report(
     """
     from results.judging.budgets import Budget
     from results.questions.baseline import accept_labels
+    from results.questions.ignored import ignored_parts
 
     store = None if is_lake(place) else Path(place)
     output = output or default_output(place)
@@ -156,7 +155,7 @@ def report(
     first = Budget(cpu_s=check_time_limit_s)
     asked = _Asked(
         engine=chosen, executor=executor, jobs=jobs, spark_master=spark_master, baseline=baseline,
-        label=label, ignored=_ignored(snapshot, ignore), again=again,
+        label=label, ignored=ignored_parts(snapshot, ignore), again=again,
         budgets=(first, first.larger()), store=store,
         most=None if store else ROWS_OF_RUNS_MAX, known_failures=known, progress=progress,
     )  # fmt: skip
@@ -200,31 +199,6 @@ def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake,
 def labels_of(snapshot: Snapshot) -> set[str | None]:
     """All labels of the lake, from its partitions."""
     return {file.partition[1] for file in snapshot.files(MAIN)}
-
-
-def _ignored(snapshot: Snapshot, parts: Sequence[str]) -> Ignored:
-    """The parts, and for each setting of the lake the one without them, by one of its cases."""
-    from results.lake.log.duckdb_views import readable, source_of
-    from results.questions.baseline import NONE_IGNORED, Ignored
-    from results.questions.engines import DuckEngine
-
-    if not parts:
-        return NONE_IGNORED
-    columns = ("setting", "environment", "case")
-    with readable(snapshot.place.uri), contextlib.closing(DuckEngine()) as engine:
-        source = source_of(engine.connection, snapshot, MAIN, columns)
-        cases = engine.sql(
-            f'SELECT setting, environment, any_value("case") AS text FROM {source} GROUP BY ALL'  # noqa: S608
-        )
-    return Ignored(
-        tuple(parts),
-        {
-            row["setting"]: setting_of(
-                msgspec.json.decode(row["text"], type=Case), row["environment"], parts
-            )
-            for row in cases.to_pylist()
-        },
-    )
 
 
 def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:

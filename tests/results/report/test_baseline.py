@@ -12,10 +12,10 @@ from results.questions.baseline import (
     BETTER,
     NO_EVIDENCE,
     WORSE,
-    Ignored,
     chosen_label,
     compare,
 )
+from results.questions.ignored import Ignored
 
 QUANTILES = {"p95_ns": 1, "p99_ns": 1, "p999_ns": 1, "max_ns": 1, "ok": 10}
 
