@@ -61,6 +61,7 @@ FACTS_MODULES: Final = (
     "results.facts.fault_roles",
     "results.facts.timeline",
     "results.facts.schema",
+    "results.facts.setting",
 )
 """The modules that facts depend on: after a change, all facts are extracted again."""
 _ID_DIGITS: Final = 32

@@ -28,9 +28,15 @@ import msgspec
 import pyarrow as pa
 
 from harness.verdict.known import NONE_KNOWN, KnownFailures
-from results.questions.baseline import Comparison, Line, compare, rows_of
+from results.questions.baseline import (
+    Comparison,
+    Line,
+    compare,
+    rows_of,
+)
 from results.questions.engines import DuckEngine, Engine, Extent, answer_table, kind_of, query
 from results.questions.failures import changes, detection, signatures
+from results.questions.ignored import NONE_IGNORED, Ignored
 from results.questions.trends import Stored, costs, survival, trends
 from results.questions.uplift import by_role, ratios
 from results.statistics.estimates import wilson, zero_bound
@@ -70,14 +76,16 @@ def aggregate(
     most: int | None = None,
     stored: Stored | None = None,
     known: KnownFailures = NONE_KNOWN,
+    ignored: Ignored = NONE_IGNORED,
     asking: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Answers:
     """Answer all questions from the tables of `engine`.
 
     Answers with one or more rows per run are cut after `most` rows, except comparisons of two
-    labels. `stored` has the bytes of runs, if known; `known` lists failures with tickets. `asking`
-    is called before each question, with the number of answered questions and the total. Raises
-    `UsageError` for a baseline or label that no run has.
+    labels. `stored` has the bytes of runs, if known; `known` lists failures with tickets. `ignored`
+    parts of settings do not count in the comparison. `asking` is called before each question, with
+    the number of answered questions and the total. Raises `UsageError` for a baseline or label that
+    no run has.
     """
     tables: dict[str, pa.Table] = {}
     extent = Extent(most, baseline is not None)
@@ -111,14 +119,19 @@ def aggregate(
         # These tables have one or more rows per run: keep only the compared columns.
         compared = {name: rows_of(tables[name], names) for name, names in _COMPARED.items()}
         comparison = compare(
-            compared["baseline_runs"], compared["latency_by_run"], baseline=baseline, label=label
+            compared["baseline_runs"],
+            compared["latency_by_run"],
+            baseline=baseline,
+            label=label,
+            ignored=ignored,
         )
         tables["regressions"] = answer_table(
             [msgspec.structs.asdict(line) for line in comparison.lines], _LINE_COLUMNS
         )
+        without = {"bugs": "any"} if "bugs" in ignored.parts else {}
         tables["signature_changes"] = changes(
-            rows["signature_cells"],
-            rows["populations"],
+            [{**row, **without} for row in ignored.of(rows["signature_cells"])],
+            [{**row} for row in ignored.of(rows["populations"])],
             baseline=baseline,
             label=comparison.label,
         )

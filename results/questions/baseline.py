@@ -1,7 +1,8 @@
 """Two labels compared: did anything get worse, better, or is there no evidence?
 
 Only runs of the same *setting* (a case without its seed) are compared. Settings that one of the
-labels lacks are left out, and counted. In each setting:
+labels lacks are left out, and counted. A comparison may ignore parts of a setting (`Ignored`), for
+example the bugs. In each setting:
 
 * Shares of runs (invalid, unknown) use Fisher's exact test and Wilson's intervals. If a bug is
   switched on, an invalid run is a detection, and more detections are better.
@@ -30,6 +31,8 @@ import msgspec
 import pyarrow as pa
 
 from harness.errors import UsageError
+from results.facts.setting import IGNORABLE
+from results.questions.ignored import NONE_IGNORED, Ignored
 from results.statistics.estimates import (
     ALPHA,
     fisher_exact,
@@ -94,6 +97,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...]
     settings: int
     differs: str  # what differs between the settings of the two labels; empty if nothing does
+    ignorable: tuple[str, ...]  # the parts that differ, and that `--ignore` may leave out
     baseline_runs_left_out: int
     label_runs_left_out: int
 
@@ -107,6 +111,7 @@ class _Side:
 
     def __init__(self, first: Row) -> None:
         self.first = first  # for the properties that all runs here share
+        self.values: dict[str, set[str]] = {field: set() for field in _PARTS}
         self.runs = 0
         self.verdicts: Counter[str] = Counter()
         self.rates: dict[str, array[float]] = {name: array("d") for name, _, _ in _RATES}
@@ -117,6 +122,8 @@ class _Side:
         count = row.get("runs")
         self.runs += 1 if count is None else count
         self.verdicts[row["verdict"]] += 1 if count is None else count
+        for field, values in self.values.items():
+            values.add(row[field] or "none")
         if count is None:
             for name, part, whole in _RATES:
                 if row[whole]:
@@ -130,7 +137,12 @@ class _Side:
 
 
 def compare(
-    runs: Iterable[Row], latencies: Iterable[Row], *, baseline: str, label: str | None
+    runs: Iterable[Row],
+    latencies: Iterable[Row],
+    *,
+    baseline: str,
+    label: str | None,
+    ignored: Ignored = NONE_IGNORED,
 ) -> Comparison:
     """Compare the runs of `label` (`None`: the only other label) with the runs of `baseline`.
 
@@ -139,7 +151,7 @@ def compare(
     """
     of_runs: dict[str, _Side] = {}
     all_sides: dict[str, dict[str, _Side]] = {}
-    for row in runs:
+    for row in ignored.of(runs):
         of_setting = all_sides.setdefault(row["setting"], {})
         side = of_setting.get(row["label"])
         if side is None:
@@ -159,41 +171,47 @@ def compare(
     lines: list[Line] = []
     left_out = {baseline: 0, label: 0}
     settings = 0
-    for _, names in sorted(sides.items(), key=lambda item: _name(item[1])):
+    named = [(_name(names, ignored), names) for names in sides.values()]
+    for name, names in sorted(named, key=lambda item: item[0]):
         if len(names) < 2:
-            for name, missed in names.items():
-                left_out[name] += missed.runs
+            for missing, missed in names.items():
+                left_out[missing] += missed.runs
             continue
         settings += 1
-        lines += _lines(_name(names), names[baseline], names[label])
+        lines += _lines(name, names[baseline], names[label], "bugs" not in ignored.parts)
+    differs, fields = _difference(sides.values(), baseline, label)
     return Comparison(
         baseline=baseline,
         label=label,
         lines=tuple(_judged(lines)),
         settings=settings,
-        differs=_difference(sides.values(), baseline, label),
+        differs=f"{differs}{ignored.words}" if differs else "",
+        ignorable=tuple(name for name in IGNORABLE if name in {*fields, *ignored.parts})
+        if {*fields} & IGNORABLE.keys() - {*ignored.parts}
+        else (),
         baseline_runs_left_out=left_out[baseline],
         label_runs_left_out=left_out[label],
     )
 
 
-def _difference(sides: Collection[Mapping[str, _Side]], baseline: str, label: str) -> str:
-    """The parts of the settings that differ between the labels, in words, with their values."""
-    firsts = {
-        name: [side[name].first for side in sides if name in side] for name in (baseline, label)
-    }
-    parts = []
+def _difference(
+    sides: Collection[Mapping[str, _Side]], baseline: str, label: str
+) -> tuple[str, list[str]]:
+    """The parts of the settings that differ between the labels: in words, and as fields."""
+    of_labels = [[side[name] for side in sides if name in side] for name in (baseline, label)]
+    parts, fields = [], []
     for field, words in _PARTS.items():
         values = [
-            " and ".join(sorted({row[field] or "none" for row in firsts[name]}))
-            for name in (baseline, label)
+            " and ".join(sorted({value for side in of_label for value in side.values[field]}))
+            for of_label in of_labels
         ]
         if values[0] != values[1]:
             parts.append(f"{words} ({values[0]} against {values[1]})")
-    if parts:
-        return ", ".join(parts)
-    settings = [{row["setting"] for row in rows} for rows in firsts.values()]
-    return "" if settings[0] == settings[1] else "options of their cases"
+            fields.append(field)
+    settings = [{side.first["setting"] for side in of_label} for of_label in of_labels]
+    if not parts and settings[0] != settings[1]:
+        parts = ["options of their cases"]
+    return ", ".join(parts), fields
 
 
 def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[Row]:
@@ -242,20 +260,21 @@ def listed(labels: Iterable[str | None]) -> str:
     return f"{listed} and {more} more" if more > 0 else listed
 
 
-def _name(sides: Mapping[str, _Side]) -> str:
-    return setting_words(next(iter(sides.values())).first)
+def _name(sides: Mapping[str, _Side], ignored: Ignored) -> str:
+    return setting_words(next(iter(sides.values())).first, ignored.parts)
 
 
-def setting_words(row: Row) -> str:
+def setting_words(row: Row, ignored: Collection[str] = ()) -> str:
     """A setting in words, with a hash, because settings with equal words may differ in options."""
-    bugs = f" with {row['bugs']}" if row["bugs"] else ""
+    bugs = f" with {row['bugs']}" if row["bugs"] and "bugs" not in ignored else ""
     where = row["environment"] or "cut short"
     what = f"{row['workload']} under {row['asked']}{bugs}"
-    return f"{what} ({where}, {row['profile']}, {row['setting'][:6]})"
+    profile = "" if "profile" in ignored else f"{row['profile']}, "
+    return f"{what} ({where}, {profile}{row['setting'][:6]})"
 
 
-def _lines(setting: str, first: _Side, second: _Side) -> Iterator[Line]:
-    has_bug = bool(first.first["bugs"])
+def _lines(setting: str, first: _Side, second: _Side, bugs_count: bool) -> Iterator[Line]:
+    has_bug = bugs_count and bool(first.first["bugs"])
     yield _share(setting, "detected" if has_bug else "invalid", "invalid", first, second)
     yield _share(setting, "unknown", "unknown", first, second)
     for metric, _, _ in _RATES:

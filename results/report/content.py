@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from results.questions.aggregate import Answers, Rows
 from results.questions.uplift import OUTCOMES
 from results.report.addresses import Addresses
 from results.report.layouts import LAYOUTS
 from results.report.over_runs import AGAINST, baseline, costs, flakes, seeds, seen, trends
 from results.report.plots import Forest, latencies, rates, ratios, shares, stacked
+from results.report.readings import reading
 from results.report.section import VERDICTS, Report, Section, counts_of, linked, ranged
 from results.report.tables import make_table
 
@@ -36,9 +39,14 @@ def sections(answers: Answers, places: Addresses) -> list[Section]:
         costs(report),
         _runs(report),
     ]
-    sections = [section for section in sections if section.tables]
+    sections = [
+        msgspec.structs.replace(section, reading=reading(report, section.id))
+        for section in sections
+        if section.tables
+    ]
     if answers.comparison is not None:
-        sections.insert(1, baseline(report, answers.comparison))
+        first = sections[:1] and sections[0].id == "failures"
+        sections.insert(1 if first else 0, baseline(report, answers.comparison))
     return sections
 
 
@@ -50,6 +58,7 @@ def _failures(report: Report) -> Section:
             "of": _listed(report, row["populations"]),
             "signature": row["signature"] + report.answers.known_failures.mark(row["signature"]),
             "seen": seen(row),
+            "verdict": _expected(row),
             "runs": (row["runs"], _failing(report, row)),
             "first_run": (row["first_run"], report.places.link(row["first_run"])),
             "replay": report.places.replay(row["first_run"], row["environment"]),
@@ -58,7 +67,11 @@ def _failures(report: Report) -> Section:
     ]
     layout = LAYOUTS["failing_runs"]
     every = [
-        {**row, "replay": report.places.replay(row["run"][0], row["environment"])}
+        {
+            **row,
+            "verdict": _expected(row),
+            "replay": report.places.replay(row["run"][0], row["environment"]),
+        }
         for row in report.told(failing.slice(0, layout.limit))
     ]
     return Section(
@@ -82,6 +95,12 @@ def _failures(report: Report) -> Section:
     )
 
 
+def _expected(row: Mapping[str, Any]) -> str:
+    """The verdict of a failure; with a bug, invalid is the expected one."""
+    verdict: str = row["verdict"]
+    return "expected" if row["bugs"] and verdict == "invalid" else verdict
+
+
 def _listed(report: Report, populations: str) -> str:
     """The words of several populations."""
     return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
@@ -96,13 +115,11 @@ def _failing(report: Report, row: Mapping[str, Any]) -> str:
 
 def _verdicts(report: Report) -> Section:
     bars = [(row["of"], counts_of(row)) for row in report.rows("populations")]
-    shared = report.of.shared
     return Section(
         id="verdicts",
         title="Verdicts",
         words="Every run was judged again from its history, by the checkers as they are now. Only "
-        "runs of one label whose cases differ in nothing but the seed are ever added up."
-        + (f" All runs here: {shared}." if shared else ""),
+        "runs of one label whose cases differ in nothing but the seed are ever added up.",
         plots=(stacked("Runs that are alike", bars, VERDICTS),),
         tables=report.tables(
             *("populations", "permitted", "checkers", "changed_verdicts"),

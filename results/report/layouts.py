@@ -130,6 +130,10 @@ def _latency(caption: str, by: str, *, limit: int = ROWS_MAX) -> Layout:
     return _layout(caption, f"{by} {_QUANTILES}", limit=limit, headings={"ok": "acknowledged"})
 
 
+_COMPARED: Final = (
+    "verdict metric setting before before_range baseline_runs after after_range label_runs "
+    "p_adjusted"
+)
 _TREND: Final = "runs invalid unknown rate range ok_per_s mutation_down read_down p50_ns p99_ns"
 _TREND_HEADINGS: Final = {"rate": "invalid rate"}
 
@@ -310,9 +314,11 @@ LAYOUTS: Final[dict[str, Layout]] = {
         headings={"elections": "changes of leader"},
     ),
     "regressions": _layout(
-        "Worse, better, or no evidence",
-        "verdict metric setting before before_range baseline_runs after after_range label_runs "
-        "p_adjusted",
+        "Worse or better",
+        _COMPARED,
         limit=40,
+    ),
+    "no_evidence": _layout(
+        "No evidence of a difference", _COMPARED, limit=40, source="regressions"
     ),
 }

@@ -10,14 +10,14 @@ import msgspec
 
 from harness.errors import counted
 from results.questions.aggregate import Rows
-from results.questions.baseline import Comparison
+from results.questions.baseline import NO_EVIDENCE, Comparison
 from results.questions.failures import ANY, NOT_COMPARED, RULE
 from results.questions.trends import NO
-from results.report.layouts import LAYOUTS
 from results.report.number_words import NOTHING, count, duration, interval, share
 from results.report.plots import Chart, Curve, Forest, Plot, curves, latencies, rates, stacked
+from results.report.readings import compared
 from results.report.section import PLOTS_MAX, VERDICTS, Report, Section, counts_of, linked, ranged
-from results.report.tables import make_table
+from results.report.summary import ignore_hint
 
 _OVER: Final = {"day": "day", "code": "version of the code"}
 DRAWN_MAX: Final = 4
@@ -42,14 +42,15 @@ def seen(row: Mapping[str, Any]) -> str:
     if row["last_day"] != row["first_day"]:
         days = f"{row['first_day']} to {row['last_day']}"
     code = f", last with {row['last_code']}" if row["last_code"] is not None else ""
-    runs = row["runs_since"]
+    runs, days_since = row["runs_since"], row["days_since"]
     if not runs:
         return f"seen {days}{code}: in the last run of its setting"
-    days_since = row["days_since"]
-    after = f" in {counted(days_since, 'day')}" if days_since else ""
+    if not days_since:  # the order of a soak's seeds says nothing
+        return f"seen {days}{code}"
     return (
-        f"seen {days}{code}; {counted(runs, 'run')} of its settings{after} "
-        f"since without it, so now rarer than {share(row['below_since'])} (95 %)"
+        f"seen {days}{code}; {counted(runs, 'run')} of its settings in "
+        f"{counted(days_since, 'day')} since without it, so now rarer than "
+        f"{share(row['below_since'])} (95 %)"
     )
 
 
@@ -294,14 +295,15 @@ def baseline(report: Report, found: Comparison) -> Section:
     differs = f"The labels differ in {found.differs}. " if found.differs else ""
     if not found.settings:
         words = (
-            f"{differs}No run of one has the setting of a run of the other: nothing is compared."
+            f"{differs}No run of one has the setting of a run of the other: nothing is compared"
+            f"{ignore_hint(found)}."
         )
-        return Section(id="baseline", title=title, words=words)
+        return Section(id="baseline", title=title, reading=words, words="")
     return Section(
         id="baseline",
         title=title,
-        words=f"{differs}{counted(len(rows), 'comparison')} in "
-        f"{counted(found.settings, 'setting')} "
+        reading=differs + compared(found),
+        words=f"{counted(len(rows), 'comparison')} in {counted(found.settings, 'setting')} "
         f"that both labels have ({counted(left_out, 'run')} of other settings left out). "
         "Shares of runs: Fisher's exact test; everything else: the rank-sum test over "
         "runs. All p-values are adjusted together by Holm's procedure, so that the chance of any "
@@ -311,6 +313,10 @@ def baseline(report: Report, found: Comparison) -> Section:
         "have, adjusted over all rules, and over all signatures.",
         tables=(
             *report.tables("signature_changes", signature_changes=changes),
-            make_table("regressions", LAYOUTS["regressions"], rows),
+            *report.tables(
+                *("regressions", "no_evidence"),
+                regressions=[row for row in rows if row["verdict"] != NO_EVIDENCE],
+                no_evidence=[row for row in rows if row["verdict"] == NO_EVIDENCE],
+            ),
         ),
     )

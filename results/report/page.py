@@ -6,42 +6,90 @@ failed to escape (`results.report.templates`) could run no script.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Final
 
-from results.report.number_words import count, duration
+import msgspec
+
+from results.questions.aggregate import Answers
+from results.report.number_words import duration
+from results.report.populations import Populations
 from results.report.section import Section
-from results.report.summary import Summary, repeats_in_words
+from results.report.summary import EXPECTED, Summary, repeats_in_words
 from results.report.templates import templates
 
 PROBLEMS_MAX: Final = 50
 PROBLEM_CHARS_MAX: Final = 400
-_COUNTED: Final = ("ok", "fail", "refused", "info", "faults")
+OPEN_ROWS_MAX: Final = 12
+"""The maximum of rows of a table that is open at first."""
 
 
-def render(summary: Summary, sections: Sequence[Section], queries: Sequence[str]) -> str:
+def render(
+    summary: Summary, answers: Answers, sections: Sequence[Section], queries: Sequence[str]
+) -> str:
     """The HTML text of the page; equal arguments give equal pages."""
     values: dict[str, Any] = {
         "summary": summary,
         "repeats_in_words": repeats_in_words,
         "sections": sections,
         "queries": queries,
-        "tiles": _tiles(summary),
+        "bar": _bar(summary),
+        "tiles": _tiles(answers),
+        "of": Populations(answers.rows("populations")),
         "problems": summary.problems[:PROBLEMS_MAX],
         "problems_not_shown": summary.problems_total - len(summary.problems[:PROBLEMS_MAX]),
         "problem_chars_max": PROBLEM_CHARS_MAX,
+        "open_rows_max": OPEN_ROWS_MAX,
     }
     return templates(("results.report", "")).get_template("store.html").render(values)
 
 
-def _tiles(summary: Summary) -> list[tuple[str, str]]:
-    """The numbers at the top of the page, with their names."""
-    return [
-        *((name, count(n)) for name, n in summary.verdicts.items()),
-        *([("not judged", count(summary.not_judged))] if summary.not_judged else []),
-        *([("crashed", count(summary.crashed))] if summary.crashed else []),
-        ("time in runs", duration(summary.length_ns)),
-        ("operations", count(summary.ops)),
-        *((name, count(getattr(summary, name))) for name in _COUNTED),
-        ("changes of leader", count(summary.elections)),
+class Tile(msgspec.Struct, frozen=True):
+    """A number of the first screen: its name, its text, and its origin in words."""
+
+    name: str
+    text: str
+    words: str
+
+
+def _bar(summary: Summary) -> list[tuple[str, int, str, float, float]]:
+    """The parts of a bar of verdicts: CSS class, runs, words, and place and width in percent."""
+    verdicts = summary.verdicts
+    parts = [(name, verdicts[name], name) for name in ("valid", "permitted", "unknown")]
+    parts += [
+        (EXPECTED, summary.expected, "invalid with a bug, as expected"),
+        ("invalid", verdicts["invalid"] - summary.expected, "invalid"),
+        ("unknown", summary.not_judged, "not judged"),
+        ("crash", summary.crashed, "crashed"),
     ]
+    scale = 100 / (sum(runs for _, runs, _ in parts) or 1)
+    ends = itertools.accumulate(runs for _, runs, _ in parts)
+    return [
+        (kind, runs, words, (end - runs) * scale, runs * scale)
+        for (kind, runs, words), end in zip(parts, ends, strict=True)
+        if runs or kind in {"valid", "invalid"}
+    ]
+
+
+def _tiles(answers: Answers) -> list[Tile]:
+    """The numbers of the first screen after the verdicts: failures, and the worst of all runs."""
+    of = Populations(answers.rows("populations"))
+    failures = [row for row in answers.rows("signatures") if row["verdict"] == "invalid"]
+    real = [row for row in failures if not row["bugs"]]
+    tracked = sum(row["known"] is not None for row in real)
+    with_bug = len(failures) - len(real)
+    more = f"signatures, and {with_bug} with a bug" if with_bug else "signatures without a bug"
+    tiles = [Tile("failures", f"{len(real) - tracked} new, {tracked} known", more)]
+    outages = answers.rows("outages")
+    if outages:
+        row = max(outages, key=lambda row: row["longest_ns"])
+        under = row["active"] or "no fault"
+        words = f"of {row['kind']}s under {under}: {of.words(row['population'])}"
+        tiles.append(Tile("longest outage", duration(row["longest_ns"]), words))
+    latencies = [row for row in answers.rows("latency_by_f") if row["p99_ns"] is not None]
+    if latencies:
+        row = max(latencies, key=lambda row: row["p99_ns"])
+        words = f"of {row['f']}: {of.words(row['population'])}"
+        tiles.append(Tile("worst p99", duration(row["p99_ns"]), words))
+    return tiles

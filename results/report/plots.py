@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -23,6 +25,8 @@ RIGHT: Final = 70
 ROW: Final = 24
 ROWS_MAX: Final = 40
 LABEL_CHARS_MAX: Final = 33
+LINE_CHARS_MAX: Final = 46
+_SEPARATORS: Final = re.compile("( · |: )")
 PLOT: Final = WIDTH - LEFT - RIGHT
 
 
@@ -56,11 +60,12 @@ _QUARTERS: Final = tuple(Tick(LEFT + PLOT * part / 4, f"{part * 25} %") for part
 
 
 class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a drawing. `full` is the whole label if `label` had to be cut."""
+    """One row of a drawing. `lines` is the label without the parts that all labels share."""
 
     y: float
     label: str
-    full: str
+    lines: tuple[str, ...] = ()
+    small: bool = False  # whether the letters of the label are
     bars: tuple[Bar, ...] = ()
     line: tuple[float, float] | None = None  # from this x to that x
     marks: tuple[Mark, ...] = ()
@@ -216,9 +221,54 @@ def _way(
 
 
 def _row(number: int, label: str, **parts: object) -> PlotRow:
-    half = LABEL_CHARS_MAX // 2
-    cut = label if len(label) <= LABEL_CHARS_MAX else f"{label[:half]}…{label[1 - half :]}"
-    return PlotRow(y=number * ROW, label=cut, full=label, **parts)  # type: ignore[arg-type]
+    return PlotRow(y=number * ROW, label=label, **parts)  # type: ignore[arg-type]
+
+
+def _plot(
+    title: str,
+    rows: Sequence[PlotRow],
+    ticks: Sequence[Tick],
+    legend: Sequence[tuple[str, str]],
+    total: int,
+    reference: float | None = None,
+) -> Plot:
+    """A drawing of some of `total` rows. Parts of all labels are in the title, not in the rows."""
+    # The words of each part with the separator before it; a part is listed once.
+    parts = []
+    for row in rows:
+        words = ["", *_SEPARATORS.split(row.label)]
+        parts.append(dict(zip(words[1::2], words[::2], strict=True)))
+    shared = set.intersection(*({*part} for part in parts)) if len(rows) > 1 else set()
+    if any(part.keys() <= shared for part in parts):  # some labels have no other parts
+        shared = set()
+    rest = []
+    for part in parts:
+        others = [words for words in part if words not in shared]
+        rest.append(others[0] + "".join(part[words] + words for words in others[1:]))
+    lines = [_lines(words) for words in rest]
+    if len({*lines}) < len({*rest}):  # the ends of labels differ
+        lines = [_lines(words, from_end=True) for words in rest]
+    named = [words for words in parts[0] if words in shared] if parts else []
+    return Plot(
+        f"{title} ({' · '.join(named)})" if named else title,
+        [
+            msgspec.structs.replace(row, lines=line, small=len("".join(line)) > LABEL_CHARS_MAX)
+            for row, line in zip(rows, lines, strict=True)
+        ],
+        ticks,
+        legend,
+        total - len(rows),
+        reference,
+    )
+
+
+def _lines(label: str, *, from_end: bool = False) -> tuple[str, ...]:
+    """A label as a line, or as two lines of smaller letters, of which the last may be cut."""
+    if len(label) <= LABEL_CHARS_MAX:
+        return (label,)
+    if from_end and len(label) > 2 * LINE_CHARS_MAX:
+        label = f"…{label[1 - 2 * LINE_CHARS_MAX :]}"
+    return tuple(textwrap.wrap(label, LINE_CHARS_MAX, max_lines=2, placeholder="…"))
 
 
 def stacked(
@@ -237,7 +287,7 @@ def stacked(
             x += width
         drawn.append(_row(number, label, bars=tuple(bars), note=count(sum(counts))))
     ticks = [Tick(LEFT + PLOT * n / longest, count(n)) for n in _nice_ticks(longest)]
-    return Plot(title, drawn, ticks, legend, len(rows) - len(drawn))
+    return _plot(title, drawn, ticks, legend, len(rows))
 
 
 def _nice_ticks(longest: int) -> list[int]:
@@ -272,7 +322,7 @@ def shares(
             if value is not None
         )
         drawn.append(_row(number, label, bars=bars))
-    return Plot(title, drawn, _QUARTERS, legend, len(rows) - len(drawn))
+    return _plot(title, drawn, _QUARTERS, legend, len(rows))
 
 
 def _forest(
@@ -297,7 +347,7 @@ def rates(title: str, rows: Sequence[Forest]) -> Plot:
         for number, item in enumerate(rows[:ROWS_MAX])
     ]
     legend = [("point", "rate, with its 95 % interval")]
-    return Plot(title, drawn, _QUARTERS, legend, len(rows) - len(drawn))
+    return _plot(title, drawn, _QUARTERS, legend, len(rows))
 
 
 def ratios(title: str, rows: Sequence[Forest]) -> Plot:
@@ -318,7 +368,7 @@ def ratios(title: str, rows: Sequence[Forest]) -> Plot:
         Tick(place(10.0**power), f"{10.0**power:g} {TIMES}") for power in range(low, high + 1)
     )
     legend = [("point", "interval excludes 1"), ("unsure", "interval includes 1: no evidence")]
-    return Plot(title, drawn, ticks, legend, len(rows) - len(drawn), place(1.0))
+    return _plot(title, drawn, ticks, legend, len(rows), place(1.0))
 
 
 def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequence[str]) -> Plot:
@@ -340,4 +390,4 @@ def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequ
         line = (marks[0].x, marks[-1].x)
         drawn.append(_row(number, label, line=line, marks=marks))
     ticks = tuple(Tick(place(10**power), duration(10**power)) for power in range(low, high + 1))
-    return Plot(title, drawn, ticks, [*zip(kinds, names, strict=True)], len(rows) - len(drawn))
+    return _plot(title, drawn, ticks, [*zip(kinds, names, strict=True)], len(rows))

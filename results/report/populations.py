@@ -1,19 +1,25 @@
 """Populations of runs, in words: the runs behind a number.
 
 A population is the runs of one label whose cases differ only in the seed. The words of a population
-are the properties in which the populations differ. Properties that all populations share are shown
-once.
+are the properties in which it differs from most others. Properties that all populations share, and
+the usual values of others, are shown once.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 _PARTS: Final = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
+_NAMES: Final = ("label", "workload", "asked")
+"""The properties that name a population with only usual values."""
 _SEPARATOR: Final = " · "
-_ALL: Final = "all runs"
+ALL: Final = "all runs"
 _EMPTY: Final = {"label": "no label", "bugs": "no bug", "environment": "cut short"}
+
+_USUAL: Final = 0.75
+"""The least share of populations whose common value of a property is not in their words."""
 
 Row = Mapping[str, Any]
 
@@ -25,18 +31,20 @@ class Populations:
         """`rows` have the properties of each population."""
         varying = [part for part in _PARTS if len({row[part] for row in rows}) > 1]
         fixed = [part for part in _PARTS if part not in varying]
-        self.shared = _SEPARATOR.join(_said(rows[0], part) for part in fixed) if rows else ""
+        usual = {part: value for part in varying if (value := _usual(rows, part)) is not None}
+        self.shared = _SEPARATOR.join(_in_words(rows[0], part) for part in fixed) if rows else ""
+        self.usual = _SEPARATOR.join(usual.values())
         self._rows = {row["population"]: row for row in rows}
-        self._words = _distinct(rows, varying)
-        self._settings = _distinct(rows, [part for part in varying if part != "label"])
+        self._words = _distinct(rows, varying, usual)
+        self._settings = _distinct(rows, [part for part in varying if part != "label"], usual)
 
     def words(self, population: int) -> str:
         """The words that distinguish a population from the others of this store."""
-        return self._words[population] or _ALL
+        return self._words[population] or ALL
 
     def setting(self, population: int) -> str:
         """The same words without the label: equal for populations that can be compared."""
-        return self._settings[population] or _ALL
+        return self._settings[population] or ALL
 
     def filters(self, population: int) -> dict[str, str | None]:
         """Field values that select exactly the runs of a population."""
@@ -52,14 +60,28 @@ class Populations:
         return sorted(set(numbers), key=lambda n: (not self.is_clean(n), -self._rows[n]["runs"], n))
 
 
-def _said(row: Row, part: str) -> str:
+def _usual(rows: Sequence[Row], part: str) -> str | None:
+    """The value of most populations in words; `None` if values are too different."""
+    value, count = Counter(_in_words(row, part) for row in rows).most_common(1)[0]
+    return value if count >= _USUAL * len(rows) else None
+
+
+def _in_words(row: Row, part: str) -> str:
     value: str | None = row[part]
     return value or _EMPTY.get(part, "none")
 
 
-def _distinct(rows: Sequence[Row], parts: Sequence[str]) -> dict[int, str]:
+def _distinct(
+    rows: Sequence[Row], parts: Sequence[str], usual: Mapping[str, str]
+) -> dict[int, str]:
     """Words by population; settings with equal words also show a part of their hashes."""
-    words = {row["population"]: [_said(row, part) for part in parts] for row in rows}
+    words = {}
+    for row in rows:
+        every = {part: _in_words(row, part) for part in parts}
+        unusual = [words for part, words in every.items() if words != usual.get(part)]
+        words[row["population"]] = (
+            unusual or [every[part] for part in _NAMES if part in every] or list(every.values())
+        )
     settings: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
         settings.setdefault(tuple(words[row["population"]]), set()).add(row["setting"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from results.lake.transfer.ingest import Ingested
     from results.questions.aggregate import Answers
     from results.questions.engines import DuckEngine, Engine
+    from results.questions.ignored import Ignored
     from results.report.summary import Summary
 
 SPARK_PAYS_RUNS: Final = 1_000_000
@@ -75,6 +76,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     spark_master: str | None
     baseline: str | None
     label: str | None
+    ignored: Ignored
     again: bool
     budgets: tuple[Budget, ...]
     most: int | None  # maximum of rows in lists of runs; `None`: all
@@ -123,6 +125,7 @@ def report(
     spark_master: str | None = None,
     baseline: str | None = None,
     label: str | None = None,
+    ignore: Sequence[str] = (),
     check_time_limit_s: float = CHECK_TIME_LIMIT_S,
     again: bool = False,
     known: KnownFailures = NONE_KNOWN,
@@ -130,11 +133,14 @@ def report(
 ) -> tuple[Summary, Answers, Path]:
     """Report on a store or a lake; return the summary, the answers and the path of the page.
 
+    `ignore` names the parts of settings in which compared runs may differ.
+
     Raises `UsageError` for a label that no run has or a place without runs, and
     `InfrastructureError`.
     """
     from results.judging.budgets import Budget
     from results.questions.baseline import accept_labels
+    from results.questions.ignored import ignored_parts
 
     store = None if is_lake(place) else Path(place)
     output = output or default_output(place)
@@ -149,7 +155,8 @@ def report(
     first = Budget(cpu_s=check_time_limit_s)
     asked = _Asked(
         engine=chosen, executor=executor, jobs=jobs, spark_master=spark_master, baseline=baseline,
-        label=label, again=again, budgets=(first, first.larger()), store=store,
+        label=label, ignored=ignored_parts(snapshot, ignore), again=again,
+        budgets=(first, first.larger()), store=store,
         most=None if store else ROWS_OF_RUNS_MAX, known_failures=known, progress=progress,
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
@@ -299,6 +306,7 @@ def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked
         most=asked.most,
         stored=stored_bytes(snapshot),
         known=asked.known_failures,
+        ignored=asked.ignored,
         asking=lambda done, of: _say(asked, "answer", done, of, checked),
     )
     if asked.store is None or asked.engine != "spark":
@@ -370,7 +378,7 @@ def _write(
     from results.report.content import sections
     from results.report.page import render
 
-    page = render(summary, sections(answers, addresses), query_names())
+    page = render(summary, answers, sections(answers, addresses), query_names())
     try:
         return write_report(output, tables=tables, answers=answers.tables, page=page)
     except OSError as error:

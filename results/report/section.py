@@ -17,18 +17,23 @@ from results.report.plots import Chart, Plot
 from results.report.populations import Populations
 from results.report.tables import Table, make_table
 
-VERDICTS: Final = tuple((verdict.value, verdict.value) for verdict in Verdict)
+VERDICTS: Final = (
+    *((verdict.value, verdict.value) for verdict in Verdict),
+    ("expected", "invalid with a bug"),
+)
+"""The parts of a bar of runs: CSS class and words."""
 PLOTS_MAX: Final = 6
 """The maximum of drawings per kind; the tables below them have all populations."""
 _RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A section of a page: heading, explanation, drawings, tables."""
+    """A section of a page: heading, a sentence on reading it, its method, drawings, tables."""
 
     id: str
     title: str
     words: str
+    reading: str = ""
     plots: tuple[Plot, ...] = ()
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
@@ -108,4 +113,7 @@ def linked(
 
 def counts_of(row: Mapping[str, Any]) -> list[int]:
     """The numbers of runs by verdict, in the order of `VERDICTS`."""
-    return [row[name] for name, _ in VERDICTS]
+    bug = bool(row["bugs"])
+    counts = {**row, "invalid": 0 if bug else row["invalid"]}
+    counts["expected"] = row["invalid"] if bug else 0
+    return [counts[name] for name, _ in VERDICTS]

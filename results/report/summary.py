@@ -11,14 +11,19 @@ import msgspec
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, counted
 from harness.ops import Verdict
 from harness.verdict.known import KEY
+from results.facts.schema import LIST_SEPARATOR
 from results.questions.aggregate import Answers
+from results.questions.baseline import Comparison
 from results.questions.failures import KNOWN, NOT_COMPARED, RULE
 from results.report.number_words import count, duration, interval, ratio, share
 from results.report.populations import Populations
 
 LINES_MAX: Final = 20
 NO_VERDICT: Final = "no checker could judge it, see the problems"
+EXPECTED: Final = "expected"
 FAILING_MAX: Final = 10
+BUGS_MAX: Final = 3
+"""The maximum of bugs with a phrase of their own in the headline."""
 LINE_CHARS_MAX: Final = 160
 _VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
 
@@ -52,16 +57,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[tuple[str, str, str], ...]  # run, kind, text
     problems_total: int
     excused: int = 0  # runs that fail by a known failure which does not change the exit code
+    expected: int = 0  # invalid runs with a bug switched on; they do change the exit code
+    expectations: str = ""  # runs with and without a bug that failed, in words; empty without bugs
     gone: tuple[str, ...] = ()  # known failures that no run has
     exit_code: int
-
-    @property
-    def verdict(self) -> str:
-        """The worst verdict, as the banner shows it; `known` if known failures were excused."""
-        passed = "permitted" if self.verdicts.get("permitted") else "valid"
-        passed = KEY if self.excused else passed
-        words = {EXIT_INVALID: "invalid", EXIT_CRASH: "crash", EXIT_VALID: passed}
-        return words.get(self.exit_code, "unknown")
+    verdict: str  # the headline: the worst verdict, or `EXPECTED` if only runs with a bug fail
 
 
 def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> int:
@@ -83,22 +83,61 @@ def summarise(answers: Answers, **fields: Any) -> Summary:
     unjudged = fields.pop("unjudged") + fields.get("not_judged", 0)
     failures = answers.rows("signatures")
     excused = Counter[str]()
+    with_bug = Counter[str]()
     for row in failures:
         if answers.known_failures.excuses(row["signature"]):
             excused[row["verdict"]] += row["runs"]
-    counted = {name: number - excused[name] for name, number in verdicts.items()}
-    counted["valid"] += excused.total()
+        elif row["bugs"]:
+            with_bug[row["verdict"]] += row["runs"]
+    without = {"crashed": fields["crashed"], "unjudged": unjudged}
+    counted = _as_valid(verdicts, excused)
+    code = exit_code(counted, **without)
+    expected = with_bug["invalid"]
+    headline = exit_code(_as_valid(counted, with_bug), **without) if expected else code
+    passed = "permitted" if counted["permitted"] else "valid"
+    passed = EXPECTED if expected else KEY if excused else passed
+    words = {EXIT_INVALID: "invalid", EXIT_CRASH: "crash", EXIT_VALID: passed}
     return Summary(
+        expected=expected,
+        expectations=_expectations(answers.rows("populations")),
+        verdict=words.get(headline, "unknown"),
         verdicts=verdicts,
         excused=excused.total(),
         gone=tuple(
             f"{entry.signature} ({entry.words})"
             for entry in answers.known_failures.gone(row["signature"] for row in failures)
         ),
-        exit_code=exit_code(counted, crashed=fields["crashed"], unjudged=unjudged),
+        exit_code=code,
         **totals,
         **fields,
     )
+
+
+def _as_valid(verdicts: Mapping[str, int], some: Counter[str]) -> dict[str, int]:
+    """The numbers of runs by verdict if some of these runs were valid."""
+    changed = {name: number - some[name] for name, number in verdicts.items()}
+    return {**changed, "valid": changed["valid"] + some.total()}
+
+
+def _expectations(populations: Sequence[Mapping[str, Any]]) -> str:
+    """`107 of 299 runs with NO-LEASE found it (expected) · 0 of 300 runs without a bug failed`."""
+    failed, judged = Counter[str](), Counter[str]()
+    for row in populations:
+        failed[row["bugs"]] += row["invalid"]
+        judged[row["bugs"]] += row["runs"] - row["unknown"]
+    bugs = sorted(name for name in judged if name)
+    phrases = [
+        f"{count(failed[name])} of {_counted(judged[name], 'run')} with "
+        f"{name.replace(LIST_SEPARATOR, ' and ')} found it{' (expected)' if failed[name] else ''}"
+        for name in bugs
+    ]
+    if len(bugs) > BUGS_MAX:
+        runs = _counted(sum(judged[name] for name in bugs), "run")
+        hits = sum(failed[name] for name in bugs)
+        phrases = [f"{count(hits)} of {runs} with one of {len(bugs)} bugs found it (expected)"]
+    if bugs and judged[""]:
+        phrases.append(f"{count(failed[''])} of {_counted(judged[''], 'run')} without a bug failed")
+    return " · ".join(phrases)
 
 
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
@@ -129,6 +168,8 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     if summary.repeats:
         lines.append(f"{repeats_in_words(summary.repeats)}")
     of = Populations(answers.rows("populations"))
+    if of.usual:
+        lines.insert(0, f"runs, if not described otherwise: {of.usual}")
     if of.shared:
         lines.insert(0, f"all runs: {of.shared}")
     lines += _failing(answers)
@@ -140,7 +181,8 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     lines += _baseline(answers)
     lines += _problems(summary)
     left += f", {count(summary.excused)} excused as known" if summary.excused else ""
-    verdict = f"{summary.verdict.upper()}  {runs}: {counts}{left}; page: {page}"
+    expectations = f"; {summary.expectations}" if summary.expectations else ""
+    verdict = f"{summary.verdict.upper()}  {runs}: {counts}{left}{expectations}; page: {page}"
     return [*lines, "", verdict]
 
 
@@ -245,7 +287,7 @@ def _baseline(answers: Answers) -> list[str]:
     against = f"{comparison.label!r} against {comparison.baseline!r}"
     differs = f"they differ in {comparison.differs}"
     if not comparison.settings:
-        return ["", f"{against}: nothing can be compared; {differs}"]
+        return ["", f"{against}: nothing can be compared; {differs}{ignore_hint(comparison)}"]
     without = len(comparison.lines) - len(lines)
     title = (
         f"{against}: {without} of {counted(len(comparison.lines), 'comparison')} without evidence"
@@ -253,6 +295,12 @@ def _baseline(answers: Answers) -> list[str]:
     )
     compared = _bounded(title, lines, "see the page") or ["", title]
     return [*compared, *_changes(answers, comparison.label, comparison.baseline)]
+
+
+def ignore_hint(comparison: Comparison) -> str:
+    """The option that compares the labels nevertheless; empty if there is none."""
+    names = ",".join(comparison.ignorable)
+    return f"; --ignore {names} also compares runs that differ in nothing else" if names else ""
 
 
 def _changes(answers: Answers, label: str, baseline: str) -> list[str]:

@@ -15,6 +15,10 @@ import msgspec
 from results.report.number_words import count, duration, p_value, ratio, share, size
 
 ROWS_MAX: Final = 100
+POPULATION: Final = "of"
+"""The column with the words of a population."""
+SHORT_CHARS_MAX: Final = 24
+"""The length of a text that stays on one line."""
 CELL_CHARS_MAX: Final = 240
 WORDS_CHARS_MAX: Final = 2_000
 
@@ -37,6 +41,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     caption: str
     columns: tuple[tuple[str, bool], ...]  # header, and whether the column has numbers
     rows: tuple[tuple[Cell, ...], ...]
+    heads: tuple[str, ...]  # for each row the population that begins with it, or an empty text
     not_shown: int
     source: str
     behind: str = ""  # SQL
@@ -58,7 +63,8 @@ class Layout(msgspec.Struct, frozen=True):
 
 def _text(value: Any) -> Cell:
     words = "" if value is None else str(value)
-    return Cell(words if len(words) <= CELL_CHARS_MAX else f"{words[:CELL_CHARS_MAX]}…")
+    kind = "short" if len(words) <= SHORT_CHARS_MAX else ""
+    return Cell(words if len(words) <= CELL_CHARS_MAX else f"{words[:CELL_CHARS_MAX]}…", kind=kind)
 
 
 def _words(value: Any) -> Cell:
@@ -121,16 +127,25 @@ def _cell(way: str, value: Any) -> Cell:
 def make_table(
     name: str, layout: Layout, rows: Sequence[Mapping[str, Any]], *, total: int | None = None
 ) -> Table:
-    """A table of some rows of an answer with `total` rows (default: the number of `rows`)."""
-    written = tuple(
-        tuple(_cell(way, row[field]) for field, _, way in layout.columns)
-        for row in rows[: layout.limit]
-    )
+    """A table of some rows of an answer with `total` rows (default: the number of `rows`).
+
+    Where the same population has several rows, its words are a line above them, not a column.
+    """
+    listed, columns = rows[: layout.limit], layout.columns
+    heads = [""] * len(listed)
+    if (POPULATION, "text") in {(field, way) for field, _, way in columns}:
+        words = [str(row[POPULATION]) for row in listed]
+        firsts = [at for at, text in enumerate(words) if at == 0 or text != words[at - 1]]
+        if 2 * len(firsts) <= len(listed):
+            columns = tuple(column for column in columns if column[0] != POPULATION)
+            for at in firsts:
+                heads[at] = words[at]
     return Table(
         id=name,
         caption=layout.caption,
-        columns=tuple((header, way in _NUMBERS) for _, header, way in layout.columns),
-        rows=written,
+        columns=tuple((header, way in _NUMBERS) for _, header, way in columns),
+        rows=tuple(tuple(_cell(way, row[field]) for field, _, way in columns) for row in listed),
+        heads=tuple(heads),
         not_shown=max(0, (len(rows) if total is None else total) - layout.limit),
         source=layout.source or name,
         behind=_behind(layout.behind),

@@ -31,6 +31,7 @@ def templates(*places: tuple[str, str]) -> jinja2.Environment:
     )
     environment.filters |= {
         "count": numbers.count,
+        "duration": numbers.duration,
         "ms": numbers.milliseconds,
         "seconds": numbers.seconds,
         "share": numbers.share,

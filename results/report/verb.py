@@ -25,11 +25,12 @@ from harness.cli.parser import Parser
 from harness.cli.project import known_failures, project_store
 from harness.cli.status_line import StatusLine
 from harness.cli.styles import HEADLINE_STYLES, bar, indented, styled
-from harness.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, UsageError, counted
+from harness.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, UsageError, choices_near, counted
 from harness.plugins import Reporter
 from harness.registry import load_plugin
 from harness.store import load_run
 from harness.verdict.judge import EXIT_CODES
+from results.facts.setting import IGNORABLE
 from results.judging.pace import Pace
 from results.lake.log.refusals import is_seen
 
@@ -47,12 +48,14 @@ PIPE_INTERVAL_S: Final = 2.0
 EPILOG: Final = """examples:
   harness report store
   harness report store --baseline v1 --label v2
+  harness report store --baseline good --label buggy --ignore bugs
   harness report store --spark-master 'local[4]'
   harness report s3://team/lake --label v2
   harness report store/ddl-kill-leader/latest
 
-exit codes, of the worst verdict: 0 valid or permitted, 1 invalid, then 255 crash, then 2 unknown
-(also where something could not be judged); 254 usage"""
+exit codes, of the worst verdict: 0 valid or permitted, 1 invalid (also of a run with --bug, which
+the headline calls expected), then 255 crash, then 2 unknown (also where something could not be
+judged); 254 usage"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -63,6 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     from results.report.report import report
 
     _validate(parsed)
+    ignored = _ignored(parsed)
     progress = _Progress()
     try:
         summary, answers, page = report(
@@ -74,6 +78,7 @@ def main(arguments: Sequence[str]) -> int:
             spark_master=parsed.spark_master,
             baseline=parsed.baseline,
             label=parsed.label,
+            ignore=ignored,
             check_time_limit_s=parsed.check_time_limit,
             again=parsed.again,
             known=known_failures(parsed.known),
@@ -88,11 +93,12 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.json:
         say(_json(summary, answers, page))
     else:
-        from results.report.summary import text_of
+        from results.report.summary import EXPECTED, text_of
 
         *lines, verdict = text_of(summary, answers, str(page))
         hanging = (indented(line.lstrip(), len(line) - len(line.lstrip())) for line in lines)
-        say(*hanging, styled(verdict, HEADLINE_STYLES[summary.verdict]))
+        style = "permitted" if summary.verdict == EXPECTED else summary.verdict
+        say(*hanging, styled(verdict, HEADLINE_STYLES[style]))
     return summary.exit_code
 
 
@@ -134,6 +140,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--label",
         metavar="LABEL",
         help="with --baseline: the label to compare; else: look at the runs of this label only",
+    )
+    parser.add_argument(
+        "--ignore",
+        metavar="PARTS",
+        help="with --baseline: also compare runs that differ in these parts, of "
+        f"{', '.join(IGNORABLE)} (a list with commas)",
     )
     add_check_limit(parser, "CPU seconds for each checker and history or key", searches=False)
     parser.add_argument(
@@ -183,11 +195,26 @@ def _validate(parsed: argparse.Namespace) -> None:
         accept_output(parsed.output)
 
 
+def _ignored(parsed: argparse.Namespace) -> list[str]:
+    """The parts of `--ignore`, in their order; raises `UsageError` for an unknown one."""
+    if parsed.ignore is None:
+        return []
+    if parsed.baseline is None:
+        raise UsageError("--ignore says how two labels are compared; give --baseline too")
+    names = parsed.ignore.split(",")
+    for name in names:
+        if name not in IGNORABLE:
+            raise UsageError(f"--ignore has {name!r}; {choices_near(name, IGNORABLE)}")
+    return [name for name in IGNORABLE if name in names]
+
+
 def _report_run(parsed: argparse.Namespace) -> int:
     """Make the page of one run, with the reporter that `harness run` also uses."""
     flags = [
         flag
-        for flag in ("engine", "spark_master", "jobs", "baseline", "label", "output", "known")
+        for flag in (
+            *("engine", "spark_master", "jobs", "baseline", "label", "ignore", "output", "known"),
+        )
         if getattr(parsed, flag) is not None
     ]
     flags += [flag for flag in ("again", "json") if getattr(parsed, flag)]

@@ -14,7 +14,7 @@ from harness.plan.planning import plan_case
 from harness.plan.random_case import ANY, DRAWABLE, draw_case, expand_any, undrawn
 from harness.pytesting.markers import case_from_settings
 from harness.registry import load_plugin
-from results.lake.tables.run_rows import setting_of
+from results.facts.setting import setting_of
 from targets.kudu.flags import parse_flags
 
 SIM = load_plugin("environments", "sim")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,10 +12,10 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.ops import CheckResult, Op, Verdict
 from harness.permits import permitted_in
-from harness.plan.random_case import undrawn
 from harness.verdict.judge import checker_names
 from harness.verdict.signature import SIGNATURE, rule_of
 from results.facts.schema import LIST_SEPARATOR
+from results.facts.setting import asked_nemeses, setting_of
 from results.facts.timeline import field_of, whole_of
 from results.lake.tables.run_notes import RunNotes
 from results.lake.tables.sealed_run import FINISHED, Source, started_of
@@ -212,25 +211,3 @@ def finding_rows(source: Source) -> list[Row]:
         if not result.verdict.holds
         for number, index in enumerate(result.operations[:FINDING_OPS_MAX] or (None,))
     ]
-
-
-ASKED_MAX: Final = 3
-
-
-def asked_nemeses(case: Case) -> str:
-    """The nemeses of the case, or how many nemeses each seed draws, and from which."""
-    names = case.drawn.get("nemeses") or case.nemeses
-    joined = LIST_SEPARATOR.join(sorted(set(names)))
-    if not case.drawn:
-        return joined
-    of = joined if len(names) <= ASKED_MAX else f"{len(names)} nemeses"
-    return f"1 to {case.drawn.get('draw', len(names))} of {of}"
-
-
-def setting_of(case: Case, environment: str | None) -> str:
-    """The hash of a case without the values planned from its seed: equal for all seeds of a soak.
-
-    The operations are a part of the setting: a case lists operations only if its author did.
-    """
-    bare = msgspec.structs.replace(undrawn(case), seed=0, faults=None)
-    return hashlib.sha256(bare.encode() + (environment or "").encode()).hexdigest()[:12]

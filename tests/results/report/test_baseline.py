@@ -8,7 +8,14 @@ import pytest
 
 from harness.errors import UsageError
 from results.questions import baseline
-from results.questions.baseline import BETTER, NO_EVIDENCE, WORSE, chosen_label, compare
+from results.questions.baseline import (
+    BETTER,
+    NO_EVIDENCE,
+    WORSE,
+    chosen_label,
+    compare,
+)
+from results.questions.ignored import Ignored
 
 QUANTILES = {"p95_ns": 1, "p99_ns": 1, "p999_ns": 1, "max_ns": 1, "ok": 10}
 
@@ -110,6 +117,20 @@ def test_only_settings_of_both_labels_are_compared_and_the_rest_is_counted():
     assert (found.settings, found.baseline_runs_left_out, found.label_runs_left_out) == (1, 3, 4)
     assert {line.baseline_runs for line in found.lines} == {5}
     assert {line.label_runs for line in found.lines} == {6}
+
+
+def test_ignored_parts_of_settings_do_not_count():
+    runs = Runs().add("a", 30, bugs="B", setting="with B", invalid=15).add("b", 30)
+    whole = runs.compared()
+    ignored = Ignored(("bugs",), {"with B": "s", "s1": "s"})
+    found = compare(runs.runs, runs.latencies, baseline="a", label="b", ignored=ignored)
+
+    assert (whole.settings, whole.lines, whole.ignorable) == (0, (), ("bugs",))
+    assert whole.differs == "bugs (B against none)"
+    assert (found.settings, found.label_runs_left_out, found.ignorable) == (1, 0, ())
+    assert found.differs == "bugs (B against none) (ignored: bugs)"
+    assert (found.lines[0].metric, found.lines[0].verdict) == ("invalid", BETTER)
+    assert found.lines[0].setting == "ddl under kill (sim, strict, s)"
 
 
 def test_a_mixture_is_no_regression():

@@ -16,7 +16,7 @@ from harness.plan.random_case import draw_case
 from results.facts.extraction import extract
 from results.facts.intervals import OUTAGE_NS_MIN, Outage, outages_of
 from results.facts.schema import COLUMNS, FACT_TABLES, ddl, schema
-from results.lake.tables.run_rows import asked_nemeses, setting_of
+from results.facts.setting import asked_nemeses, setting_of
 from tests.results.report import oracle
 from tests.results.report.histories import MS, Script, run_of
 from tests.tiers import examples
@@ -322,6 +322,16 @@ def test_a_definite_no_is_an_answer_with_and_without_a_key(said):
         ("fail", False, 1),
         ("fail", True, 1),
     ]
+
+
+def test_a_setting_may_ignore_the_bugs_and_the_profile():
+    plain, bug = (Case(seed=1, bugs=bugs, profile="strict") for bugs in ((), ("B",)))
+    relaxed = msgspec.structs.replace(bug, profile="relaxed")
+
+    assert setting_of(bug, None, ["bugs"]) == setting_of(plain, None)
+    assert setting_of(relaxed, None, ["bugs"]) != setting_of(plain, None)
+    both = ["bugs", "profile"]
+    assert setting_of(relaxed, None, both) == setting_of(plain, None, both)
 
 
 def test_runs_of_given_operations_are_a_setting_of_their_own():

@@ -104,25 +104,30 @@ def test_the_summary_equals_the_independent_computation(reported, oracle):
 
 
 class Page(html.parser.HTMLParser):
-    """Tables by id, as lists of rows of (text, data-v); titles of drawings; tiles."""
+    """Tables by id, as lists of rows of (text, data-v); titles of drawings.
+
+    The line above rows of a population is put into their column for it.
+    """
 
     def __init__(self, text):
         super().__init__()
-        self.tables, self.titles, self.tiles, self.drawn = {}, [], [], []
-        self._table = self._cell = self._title = None
-        self._tile = []
+        self.tables, self.titles, self.drawn = {}, [], []
+        self._table = self._cell = self._title = self._head = self._at = None
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         given = dict(attrs)
         if tag == "table" and "id" in given:
-            self._table = self.tables.setdefault(given["id"].removeprefix("table-"), [])
+            name = given["id"].removeprefix("table-")
+            self._table, self._head = self.tables.setdefault(name, []), None
+            columns = [field for field, _, _ in LAYOUTS[name].columns]
+            self._at = columns.index("of") if "of" in columns else None
+        elif tag == "th" and given.get("scope") == "rowgroup":
+            self._head = ""
         elif tag == "tr" and self._table is not None:
             self._table.append([])
         elif tag == "td" and self._table is not None:
             self._cell = ["", given.get("data-v")]
-        elif tag in {"dt", "dd"}:
-            self._tile.append("")
         elif tag == "title":
             self._title = ""
         elif tag == "rect":
@@ -133,13 +138,15 @@ class Page(html.parser.HTMLParser):
             self._cell[0] += data
         elif self._title is not None:
             self._title += data
-        elif self._tile and self._tile[-1] == "":
-            self._tile[-1] = data
+        elif self._head == "":
+            self._head = data
 
     def handle_endtag(self, tag):
         if tag == "td" and self._cell is not None:
             self._table[-1].append(tuple(self._cell))
             self._cell = None
+        elif tag == "tr" and self._table and self._table[-1] and self._head is not None:
+            self._table[-1].insert(self._at, (self._head, None))
         elif tag == "table":
             self._table = None
         elif tag == "title":
@@ -173,7 +180,7 @@ def read_back(text):
     return match[1], number * unit, 0.5001 * 10 ** -len(match[3] or "") * unit
 
 
-EMPTY = {"changed_verdicts", "permitted", "flakes", "signature_changes"}
+EMPTY = {"changed_verdicts", "permitted", "flakes", "signature_changes", "regressions"}
 PARTS = {"uplift_ratios", "trend_by_code", "trend_by_day"}
 """Of these the page shows what belongs there."""
 
@@ -383,11 +390,11 @@ def test_bars_are_as_long_as_their_numbers(page, reported, oracle):
         for verdict in ("valid", "unknown", "invalid"):
             if row[verdict]:
                 words = of.words(row["population"])
-                expected.add((f"{words}: {row[verdict]} {verdict}", row[verdict]))
+                kind = "invalid with a bug" if verdict == "invalid" and row["bugs"] else verdict
+                expected.add((f"{words}: {row[verdict]} {kind}", row[verdict]))
     assert {text for text, _ in expected} <= set(page.titles)
-    widths = [
-        float(bar["width"]) for bar in page.drawn if bar["class"] in {"valid", "unknown", "invalid"}
-    ]
+    kinds = {"valid", "unknown", "invalid", "expected"}
+    widths = [float(bar["width"]) for bar in page.drawn if bar["class"] in kinds]
     scale = 420 / longest
     for text, n in expected:
         assert any(width == pytest.approx(n * scale, abs=0.01) for width in widths), text

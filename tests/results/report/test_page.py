@@ -9,7 +9,10 @@ import pytest
 from harness.case import Case
 from harness.ops import CheckResult, Verdict
 from results.report import plots
+from results.report.page import OPEN_ROWS_MAX
+from results.report.populations import Populations
 from results.report.report import report
+from results.report.tables import Layout, make_table
 from tests.results.report.histories import Script
 from tests.support.browser import browser_test
 from tests.support.run_folders import keep_run
@@ -120,9 +123,8 @@ def test_sections_are_reached_and_tables_open(reported, browser_page):
     browser_page.open(reported[2])
     browser_page.click("nav >> text=Latency")
     assert browser_page.evaluate("location.hash") == "#latency"
-    closed = browser_page.locator("#latency details:not([open])").first
+    closed = browser_page.locator("#latency details:not([open]):has(#table-latency_by_active)")
     closed.locator("summary").click()
-    assert closed is not None
     assert browser_page.locator("#table-latency_by_active").is_visible()
 
 
@@ -148,6 +150,18 @@ def test_every_id_of_the_page_is_there_once(reported):
     assert {*re.findall(r'href="#([^"]*)"', page)} <= {*ids}
 
 
+@pytest.mark.xdist_group("spark")
+def test_sections_begin_with_how_to_read_them_and_long_lists_are_folded(reported):
+    page = reported[2].read_text(encoding="utf-8")
+    readings = re.findall(r"</h2>\n<details class=\"method\"><summary>(.*?)<span>", page)
+    tables = re.findall(r"<details( open)?>\n<summary>.*? <small>(\d+)</small></summary>", page)
+
+    assert len(readings) == page.count('class="method"') > 10
+    assert all(re.search(r"\d", text) for text in readings)
+    assert page.count("<details open>") > 3
+    assert sum(int(rows) > OPEN_ROWS_MAX for is_open, rows in tables if is_open) <= 1
+
+
 @pytest.mark.parametrize(
     "draw",
     [
@@ -161,6 +175,54 @@ def test_every_id_of_the_page_is_there_once(reported):
 def test_a_drawing_says_how_many_rows_it_leaves_out(draw):
     assert (draw(plots.ROWS_MAX).not_shown, len(draw(plots.ROWS_MAX).rows)) == (0, plots.ROWS_MAX)
     assert (draw(plots.ROWS_MAX + 3).not_shown, len(draw(43).rows)) == (3, plots.ROWS_MAX)
+
+
+def lines_of(*labels):
+    plot = plots.stacked("Runs", [(label, [1]) for label in labels], [("valid", "valid")])
+    return plot.title, [row.lines for row in plot.rows]
+
+
+def test_labels_of_a_drawing_lose_their_common_parts_only():
+    assert lines_of("v1 · ddl · kudu", "v2 · ddl · kudu") == (
+        "Runs (ddl · kudu)",
+        [("v1",), ("v2",)],
+    )
+    assert lines_of("kill: reads down", "cut: reads down")[1] == [("kill",), ("cut",)]
+    assert lines_of("v1 · ddl") == ("Runs", [("v1 · ddl",)])
+    assert lines_of("v1", "v1 · ddl") == ("Runs", [("v1",), ("v1 · ddl",)])
+    assert lines_of("v1", "v1")[1] == [("v1",), ("v1",)]
+
+
+def test_long_labels_have_two_lines_and_stay_distinct():
+    long = "partition-leader: an operation fails without an answer of the target"
+    _, (lines, _) = lines_of(long, "kill")
+    assert " ".join(lines) == long
+
+    _, cut = lines_of(*(f"{'word ' * 30}{end}" for end in "ab"))
+    assert len({*cut}) == 2
+    assert all(len(line) <= plots.LINE_CHARS_MAX for lines in cut for line in lines)
+
+
+def test_rows_of_a_population_share_a_line_above_them():
+    layout = Layout("x", (("of", "of which runs", "text"), ("n", "n", "count")))
+    several = make_table("x", layout, [{"of": of, "n": 1} for of in "aabb"])
+    single = make_table("x", layout, [{"of": of, "n": 1} for of in "abc"])
+
+    assert (several.heads, [len(row) for row in several.rows]) == (("a", "", "b", ""), [1] * 4)
+    assert ({*single.heads}, [len(row) for row in single.rows]) == ({""}, [2] * 3)
+
+
+def test_what_most_populations_share_is_not_in_their_words():
+    fields = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
+    rows = [
+        {"population": n, "setting": str(n), **dict.fromkeys(fields, "same"), "asked": f"n{n}"}
+        for n in range(4)
+    ]
+    rows[3] |= {"target": "hive", "bugs": ""}
+    of = Populations(rows)
+
+    assert [of.words(n) for n in range(4)] == ["n0", "n1", "n2", "n3 · no bug · hive"]
+    assert (of.shared, of.usual) == ("same · same · same · same", "same · same")
 
 
 def ends(path):

@@ -97,7 +97,9 @@ def test_a_report_is_a_page_tables_sql_and_answers(small, capsys):
     code, out, _ = report(capsys, small)
 
     assert code == 1
-    assert "\nINVALID  5 runs: 0 valid, 0 permitted, 3 unknown, 2 invalid; page: " in out
+    counts = "0 valid, 0 permitted, 3 unknown, 2 invalid"
+    bugs = "2 of 2 runs with B1 found it (expected)"
+    assert f"\nUNKNOWN  5 runs: {counts}; {bugs}; page: " in out
     assert "B1: found in 2 of 2 runs, 100 % (34.2 % … 100 %); first in run 1, after 310 ms" in out
     assert "reg/bad-1" in out
     folder = small / ".report"
@@ -172,6 +174,30 @@ def test_labels_without_a_common_setting_are_not_compared(judged, capsys):
     assert "0 of 0" not in out.split("nothing can be compared")[1]
     page = (judged / ".report" / "report.html").read_text()
     assert "The labels differ in bugs (B1 against none)." in page
+    assert out.count("; --ignore bugs also compares runs that differ in nothing else") == 1
+
+
+@pytest.mark.parametrize(
+    ("ignored", "words"),
+    [(["--ignore", "bugs"], "give --baseline"), (["--baseline", "a", "--ignore", "bug"], "bugs?")],
+)
+def test_what_a_comparison_ignores_is_named_exactly(made_small, capsys, ignored, words):
+    code, _, err = report(capsys, made_small, *ignored)
+
+    assert (code, words in err) == (254, True)
+
+
+@pytest.mark.slow
+def test_labels_are_compared_without_their_bugs(judged, capsys):
+    _, out, _ = report(
+        capsys, judged, "--baseline", "a", "--label", "b", "--ignore", "bugs", "--json"
+    )
+    lines = json.loads(out)["answers"]["regressions"]
+
+    (invalid,) = (line for line in lines if line["metric"] == "invalid")
+    assert (invalid["baseline_runs"], invalid["label_runs"]) == (2, 3)
+    assert (invalid["baseline_value"], invalid["label_value"]) == (1.0, 0.0)
+    assert "(ignored: bugs)" in (judged / ".report" / "report.html").read_text()
 
 
 def test_output_elsewhere_leaves_the_store_alone(judged, tmp_path, capsys):

@@ -1,0 +1,62 @@
+"""Parts of settings that a comparison of two labels ignores, for example the bugs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.case import Case
+from results.facts.setting import setting_of
+from results.lake.log.duckdb_views import readable, source_of
+from results.lake.log.files import MAIN
+from results.questions.engines import DuckEngine
+
+if TYPE_CHECKING:
+    from results.lake.log.snapshot import Snapshot
+
+Row = Mapping[str, Any]
+
+
+class Ignored(msgspec.Struct, frozen=True):
+    """The parts of settings that do not count, and for each setting the one without them."""
+
+    parts: tuple[str, ...] = ()
+    settings: Mapping[str, str] = {}
+
+    def of(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows with their settings without these parts."""
+        for row in rows:
+            setting = self.settings.get(row["setting"])
+            yield row if setting is None else {**row, "setting": setting}
+
+    @property
+    def words(self) -> str:
+        """The end of a sentence about the parts; empty without any."""
+        return f" (ignored: {', '.join(self.parts)})" if self.parts else ""
+
+
+NONE_IGNORED: Final = Ignored()
+
+
+def ignored_parts(snapshot: Snapshot, parts: Sequence[str]) -> Ignored:
+    """The parts, and for each setting of the lake the one without them, by one of its cases."""
+    if not parts:
+        return NONE_IGNORED
+    columns = ("setting", "environment", "case")
+    with readable(snapshot.place.uri), contextlib.closing(DuckEngine()) as engine:
+        source = source_of(engine.connection, snapshot, MAIN, columns)
+        cases = engine.sql(
+            f'SELECT setting, environment, any_value("case") AS text FROM {source} GROUP BY ALL'  # noqa: S608
+        )
+    return Ignored(
+        tuple(parts),
+        {
+            row["setting"]: setting_of(
+                msgspec.json.decode(row["text"], type=Case), row["environment"], parts
+            )
+            for row in cases.to_pylist()
+        },
+    )
