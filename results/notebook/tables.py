@@ -34,8 +34,10 @@ from harness.ops import History
 from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.storage_errors import troubles
 from results.lake.transfer.store_lake import lake_of_store
-from results.notebook.choice import EVERYTHING, Choice, Filters, chosen
+from results.notebook import drawings
+from results.notebook.choice import EVERYTHING, Choice, Filters, chosen, require
 from results.notebook.columns import frame_of, module
+from results.notebook.drawings import Drawing
 from results.notebook.lake_tables import REPORT, LakeTables
 
 if TYPE_CHECKING:
@@ -161,6 +163,35 @@ class Runs:
             strict=True,
         ):
             yield run, history_of(rows, digest=digest)
+
+    def latency(self, by: Sequence[str] = ("label", "f"), *, where: str = "type = 'ok'") -> Drawing:
+        """A drawing of latency quantiles of operations, one row per group.
+
+        `by` and `where` are SQL over the columns of `operations` and `during`, which is `fault` or
+        `no fault`.
+        """
+        return drawings.latency(self.sql, by, where)
+
+    def availability(
+        self, by: Sequence[str] = ("label", "nemesis"), *, where: str = "phase = 'chaos'"
+    ) -> Drawing:
+        """A drawing of the shares of reads and mutations that were answered, one row per group.
+
+        `by` and `where` are SQL over the columns of `operations` and `nemesis`, each of the
+        nemeses with an active fault, or `no fault`.
+        """
+        return drawings.availability(self.sql, by, where)
+
+    def timeline(self, run: str) -> Drawing:
+        """A drawing of one run over time: completed operations and faults.
+
+        `run` is a value of the column `run`, or `NAME/ID`. Raises `UsageError` for another name.
+        """
+        keys = self.table(MAIN).arrow().to_table(columns=["run"])["run"].to_pylist()
+        matches = [key for key in keys if run in {key, key.partition("@")[0]}]
+        require("run", () if matches else (run,), keys)
+        ((key, history),) = self.only(runs=matches[:1]).histories()
+        return drawings.timeline(history, key)
 
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None

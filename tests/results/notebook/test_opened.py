@@ -3,6 +3,7 @@
 import datetime as dt
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import duckdb
 import pandas as pd
@@ -71,6 +72,31 @@ def test_a_store_is_opened_through_its_lake(store, opened, tmp_path):
     assert (set(opened.problems), dict(lake.problems)) == (BROKEN, {})
     states = opened.table("runs").pandas(["state"])["state"]
     assert set(states) >= {"finished", "torn"}
+
+
+@pytest.mark.parametrize(
+    ("draw", "texts"),
+    [
+        (lambda runs: runs.latency(), ("v1 · get", "p50", "p99", "Latency of operations by")),
+        (lambda runs: runs.latency(["during"], where="is_read"), ("no fault",)),
+        (lambda runs: runs.availability(), ("no fault", "reads", "mutations", "100 %")),
+        (lambda runs: runs.timeline("alpha/a1"), ("Completions", "a fault is active", " ok, ")),
+    ],
+)
+def test_a_drawing_is_html_with_its_style(opened, draw, texts):
+    drawing = draw(opened)
+    html = drawing._repr_html_()
+    assert drawing.title in repr(drawing)
+    assert [text for text in texts if text not in html] == []
+    assert html.count("<rect") + html.count("<circle") > 0
+    assert ":root" not in html  # a notebook has the style of other drawings on the same page
+    assert "<script" not in html
+    ET.fromstring(html.replace("</style>", "]]></style>").replace("<style>", "<style><![CDATA["))
+
+
+def test_a_timeline_of_an_unknown_run(opened):
+    with pytest.raises(UsageError, match="there is no run 'alpha/z'"):
+        opened.timeline("alpha/z")
 
 
 days = st.dates(dt.date(2026, 11, 19), dt.date(2026, 11, 23))
