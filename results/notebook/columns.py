@@ -79,6 +79,10 @@ def frame_of(rows: pa.Table) -> pd.DataFrame:
         pa.float64(): pandas.Float64Dtype(),
     }  # fmt: skip
     frame: pd.DataFrame = rows.to_pandas(types_mapper=types.get, date_as_object=False)
+    for place, values in enumerate(frame.dtypes):
+        if isinstance(values, pandas.CategoricalDtype):
+            ordered = frame.iloc[:, place].cat.reorder_categories(sorted(values.categories))
+            frame.isetitem(place, ordered.array)
     for place in lists:  # pyarrow makes arrays of them
         frame.isetitem(place, pandas.Series(rows.column(place).to_pylist(), dtype=object))
     return frame

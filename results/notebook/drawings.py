@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from harness.ops import History
 
-BY: Final = ("label", "f")
-ACKNOWLEDGED: Final = "type = 'ok'"
 _REPORT: Final = ("results.report", "store.css")
 _SERVER: Final = ("results.serve", "static/serve.css")
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}

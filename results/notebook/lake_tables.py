@@ -90,7 +90,8 @@ class LakeTables:
     def rows(self, table: str, choice: Choice) -> int:
         """The number of these rows, from the log alone unless single runs are chosen."""
         if choice.runs is not None or table.startswith(REPORT):
-            return self.dataset(table, choice).count_rows()
+            count: int = self.dataset(table, choice).count_rows()
+            return count
         return sum(file.rows for file in self._narrowed(table, choice).files(table))
 
     def relation(

@@ -164,7 +164,19 @@ class Runs:
         ):
             yield run, history_of(rows, digest=digest)
 
-    def latency(self, by: Sequence[str] = ("label", "f"), *, where: str = "type = 'ok'") -> Drawing:
+    @functools.cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """The connection of `sql`, which also sees data frames of the caller by their names."""
+        return self.duckdb().execute("SET python_scan_all_frames = true")
+
+    def sql(self, query: str) -> pd.DataFrame:
+        """The answer of a query over the tables, with the types of `Table.pandas`.
+
+        Sums of integers are integers.
+        """
+        return frame_of(self._connection.sql(query).to_arrow_table())
+
+    def latency(self, by: Sequence[str] = ("f", "label"), *, where: str = "type = 'ok'") -> Drawing:
         """A drawing of latency quantiles of operations, one row per group.
 
         `by` and `where` are SQL over the columns of `operations` and `during`, which is `fault` or
@@ -173,7 +185,7 @@ class Runs:
         return drawings.latency(self.sql, by, where)
 
     def availability(
-        self, by: Sequence[str] = ("label", "nemesis"), *, where: str = "phase = 'chaos'"
+        self, by: Sequence[str] = ("nemesis", "label"), *, where: str = "phase = 'chaos'"
     ) -> Drawing:
         """A drawing of the shares of reads and mutations that were answered, one row per group.
 
@@ -204,18 +216,6 @@ class Runs:
         for name in self.tables:
             connection.register(name, self.table(name).duckdb(connection))
         return connection
-
-    @functools.cached_property
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        """The connection of `sql`, which also sees data frames of the caller by their names."""
-        return self.duckdb().execute("SET python_scan_all_frames = true")
-
-    def sql(self, query: str) -> pd.DataFrame:
-        """The answer of a query over the tables, with the types of `Table.pandas`.
-
-        Sums of integers are integers.
-        """
-        return frame_of(self._connection.sql(query).to_arrow_table())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

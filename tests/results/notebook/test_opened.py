@@ -77,7 +77,7 @@ def test_a_store_is_opened_through_its_lake(store, opened, tmp_path):
 @pytest.mark.parametrize(
     ("draw", "texts"),
     [
-        (lambda runs: runs.latency(), ("v1 · get", "p50", "p99", "Latency of operations by")),
+        (lambda runs: runs.latency(), ("get · v1", "p50", "p99", "Latency of operations by")),
         (lambda runs: runs.latency(["during"], where="is_read"), ("no fault",)),
         (lambda runs: runs.availability(), ("no fault", "reads", "mutations", "100 %")),
         (lambda runs: runs.timeline("alpha/a1"), ("Completions", "a fault is active", " ok, ")),
@@ -189,6 +189,7 @@ def test_a_data_frame(opened):
     assert "case" not in runs
     assert opened.table("runs").pandas(["case"])["case"].str.startswith("{").all()
     assert (runs["verdict"].dtype, runs["label"].dtype) == ("category", "string")
+    assert list(runs["verdict"].cat.categories) == ["invalid", "unknown", "valid"]
 
 
 @pytest.mark.lake
