@@ -58,7 +58,7 @@ def test_the_notebook_answers_its_questions(tmp_path, monkeypatch):
 
     timeline, findings, named = run_marimo_cells(monkeypatch)[2:]
     assert "<svg" in timeline._repr_html_()
-    assert set(findings["rule"]) == {"stale-read"}
+    assert "stale-read" in set(findings["rule"])
     assert {"latency_ns", "asked_name"} <= {*named.columns}
     assert len(named) > 0
 
