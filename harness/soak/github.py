@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from harness.errors import counted
-from harness.soak.result import FailureGroup, SeedResult, Tally
+from harness.errors import counted, listed
+from harness.soak.result import PASSING, FailureGroup, SeedResult, Tally
 from harness.verdict.known import NONE_KNOWN, KnownFailures
 
 SUMMARY_BYTES_MAX: Final = 900 * 1024
@@ -32,38 +32,68 @@ def step_summary(
     *,
     bytes_max: int = SUMMARY_BYTES_MAX,
 ) -> str:
-    """The summary: a small table, then each signature in a folded block, within the size limit."""
-    counts = "".join(
-        f"<tr><td>{name}</td><td>{count}</td></tr>" for name, count in tally.shown.items()
-    )
-    parts = [
-        f"<h3>{_inline(title)}</h3>\n",
-        f"<table><tr><th>verdict</th><th>seeds</th></tr>{counts}</table>\n",
-        *(f"<p>{_inline(line)}</p>\n" for line in lines),
-    ]
-    size = sum(len(part.encode()) for part in parts)
-    bytes_max -= 200  # space for the line about the cut
-    for position, group in enumerate(groups):
-        part = _folded(group, known.mark(group.signature), replay(group.first))
-        size += len(part.encode())
+    """The summary within the size limit: a headline, a table of signatures, then `lines`."""
+    parts = [f"<h3>{_inline(_headline(tally, groups, known))}</h3>\n", f"<p>{_inline(title)}</p>\n"]
+    after = [f"<p>{_inline(line)}</p>\n" for line in lines]
+    size = sum(len(part.encode()) for part in [*parts, *after])
+    bytes_max -= 500  # space for the table's head and for the line about the cut
+    rows: list[str] = []
+    for group in groups:
+        row = _row(group, known, replay(group.first))
+        size += len(row.encode())
         if size > bytes_max:
-            parts.append(
-                f"<p>{len(groups) - position} more of {len(groups)} signatures are left out, to "
-                "stay within what GitHub shows; --json and --junit list them</p>\n"
+            after.insert(
+                0,
+                f"<p>{len(groups) - len(rows)} more of {len(groups)} signatures are left out, to "
+                "stay within what GitHub shows; --json and --junit list them</p>\n",
             )
             break
-        parts.append(part)
-    return "".join(parts)
+        rows.append(row)
+    if rows:
+        heads = ("verdict", "signature", "seeds", "first seed", *_marked(known), "replay")
+        head = "".join(f"<th>{name}</th>" for name in heads)
+        parts += [f"<table><tr>{head}</tr>\n", *rows, "</table>\n"]
+    return "".join(parts + after)
 
 
-def _folded(group: FailureGroup, mark: str, replay: str) -> str:
-    shapes = f"<p>operations: {_inline(group.shapes_text)}</p>" if group.shapes_text else ""
-    return (
-        f"<details><summary>{_inline(group.verdict)}: {_inline(group.signature)} "
-        f"({group.seeds_text}){_inline(mark)}</summary>"
-        f"<p>seed {group.first.seed}: {_inline(group.first.reason)}</p>{shapes}"
-        f"<pre>{_inline(replay, characters_max=2000)}</pre></details>\n"
+def _headline(tally: Tally, groups: Sequence[FailureGroup], known: KnownFailures) -> str:
+    """The verdict in one line: `107 of 300 seeds invalid: 1 signature, known (KUDU-1234)`."""
+    if not groups:
+        counts = ", ".join(f"{n} {name}" for name, n in tally.shown.items() if n)
+        return f"{counted(tally.seeds, 'seed')}: {counts}" if counts else "no seed ran"
+    words = {name: n for name, n in tally.verdicts.items() if n and name not in PASSING}
+    (worst, count), *others = words.items()
+    text = f"{count} of {counted(tally.seeds, 'seed')} {worst}"
+    text += "".join(f", {n} {name}" for name, n in others)
+    text += f": {counted(len(groups), 'signature')}"
+    if not known:
+        return text
+    entries = [known.of(group.signature) for group in groups]
+    tickets = sorted({entry.ticket for entry in entries if entry is not None})
+    new = entries.count(None)
+    marks = [f"{new} new"] if new else []
+    if tickets:
+        marks.append(f"{len(groups) - new} known ({listed(tickets, limit=5)})")
+    return f"{text}, {', '.join(marks)}"
+
+
+def _marked(known: KnownFailures) -> tuple[str, ...]:
+    """The column of marks; without entries there is none."""
+    return ("new or known",) if known else ()
+
+
+def _row(group: FailureGroup, known: KnownFailures, replay: str) -> str:
+    entry = known.of(group.signature)
+    mark = "<b>new</b>" if entry is None else f"known: {_inline(entry.words)}"
+    cells = (
+        _inline(group.verdict),
+        f"<b>{_inline(group.signature)}</b><br>{_inline(group.first.reason)}",
+        str(group.count),
+        str(group.first.seed),
+        *(mark for _ in _marked(known)),
+        f"<code>{_inline(replay, characters_max=2000)}</code>",
     )
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
 
 
 def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:

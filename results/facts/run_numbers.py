@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import HistoryError
-from harness.ops import NEMESIS, NS_PER_S, Op, OpType
+from harness.ops import NEMESIS, NS_PER_S, History, Op, OpType
 from harness.store.footer import open_sealed
 from harness.timeline import faults_of
 from results.facts.intervals import Flags, Ints
-from results.facts.operations import TYPES, Operations, of_table
+from results.facts.operations import TYPES, Operations, of_history, of_table
 from results.facts.timeline import field_of
 from results.statistics.estimates import quantiles
 
@@ -105,6 +105,13 @@ def run_numbers(folder: Path) -> RunNumbers:
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise HistoryError(f"{str(path)!r} cannot be read: {text}") from error
+
+
+def numbers_of_history(history: History) -> RunNumbers:
+    """The numbers of a history in memory."""
+    operations, notes = of_history(history)
+    facts = [op for op in history if op.process == NEMESIS or op.f == "phase"]
+    return _numbers(operations, notes.lines, notes.end_ns, facts)
 
 
 def _facts(file: Any, table: Any) -> list[Op]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -23,9 +24,13 @@ from results.judging.result_lake import ResultLake
 from results.lake.log.files import BATCH, KEY, MAIN
 from results.lake.log.lake import Lake
 from results.lake.log.snapshot import RunIndex, Snapshot
+from results.lake.transfer.folders import FOLDERS
 from results.notebook.choice import Choice, require
+from results.notebook.columns import pages_below, relation_of
+from results.questions.engines import quoted
 
 if TYPE_CHECKING:
+    import duckdb
     from pyspark.sql import DataFrame, SparkSession
 
 REPORT: Final = "report."
@@ -41,15 +46,18 @@ class LakeTables:
         uri: str,
         storage_options: Mapping[str, str] | None = None,
         *,
+        store: Path | None = None,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """Open the lake at `uri`; raises the errors of `results.notebook.open`.
+        """Open the lake at `uri`, or of `store`; raises the errors of `results.notebook.open`.
 
         `problems` has the reasons why runs of a store are missing in the lake.
         """
         lake = Lake.open(uri, storage_options=storage_options)
         results = ResultLake.beside(lake.place.uri, lake.place.options)
         self.uri = lake.place.uri
+        self.place = self.uri if store is None else str(store.absolute())
+        self.is_store = store is not None
         self.problems = problems or {}
         self._lake = lake.snapshot()
         self._results = None if results is None else results.snapshot()
@@ -78,6 +86,32 @@ class LakeTables:
             if wanted is not None:
                 dataset = dataset.filter(wanted)
         return dataset
+
+    def rows(self, table: str, choice: Choice) -> int:
+        """The number of these rows, from the log alone unless single runs are chosen."""
+        if choice.runs is not None or table.startswith(REPORT):
+            count: int = self.dataset(table, choice).count_rows()
+            return count
+        return sum(file.rows for file in self._narrowed(table, choice).files(table))
+
+    def relation(
+        self,
+        table: str,
+        choice: Choice,
+        connection: duckdb.DuckDBPyConnection,
+        where: ds.Expression | None = None,
+    ) -> duckdb.DuckDBPyRelation:
+        """The same rows as a relation of DuckDB, see `results.notebook.columns`."""
+        rows = self.dataset(table, choice)
+        root = quoted(f"{self.place}/")
+        folder = f"{root} || name || '/' || id" if self.is_store else f"{root} || folder"
+        runs = self.place if self.is_store else f"{self.place}/{FOLDERS}"
+        return relation_of(
+            rows if where is None else rows.filter(where),
+            connection,
+            folder=folder,
+            pages=pages_below(runs) if self._lake.place.local else None,
+        )
 
     def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
         """The same rows as a Spark data frame, see `results.spark.frames`."""

@@ -2,7 +2,7 @@
 
     runs = results.open("s3://team/lake").only(label="nightly", day="2026-11-01..")
     runs.table("operations").pandas(["f", "latency_ns"])
-    runs.duckdb().sql("SELECT f, count(*) FROM operations GROUP BY f")
+    runs.sql("SELECT f, count(*) FROM operations GROUP BY f")
 
 `open` returns one state of a lake, with the same runs in every table, even if other processes
 append and merge in the meantime. The runs of a store are first copied into its lake
@@ -16,11 +16,14 @@ column `batch`, because they already exclude all rows that a lake does not count
 
 from __future__ import annotations
 
+import functools
+import html
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -31,8 +34,11 @@ from harness.ops import History
 from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.storage_errors import troubles
 from results.lake.transfer.store_lake import lake_of_store
-from results.notebook.choice import EVERYTHING, Choice, Filters, chosen
-from results.notebook.lake_tables import LakeTables
+from results.notebook import drawings
+from results.notebook.choice import EVERYTHING, Choice, Filters, chosen, require
+from results.notebook.columns import frame_of, module
+from results.notebook.drawings import Drawing
+from results.notebook.lake_tables import REPORT, LakeTables
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 5_000_000
 """The default maximum of rows in a pandas table: a few GB of memory."""
+LISTED_MAX: Final = 10
+"""The maximum number of labels in the summary of `Runs`."""
 
 
 def open(  # noqa: A001 - `results.open` reads naturally
@@ -74,7 +82,7 @@ def open(  # noqa: A001 - `results.open` reads naturally
             f"{listed(sorted(problems), limit=3)}",
             stacklevel=2,
         )
-    return Runs(LakeTables(update.uri, problems=problems), EVERYTHING)
+    return Runs(LakeTables(update.uri, store=local, problems=problems), EVERYTHING)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,7 +93,34 @@ class Runs:
     _choice: Choice
 
     def __repr__(self) -> str:
-        return f"<Runs of {self._source.uri!r}>"
+        lines = [f"{name}: {text}" for name, text in self._summary.items()]
+        return "\n  ".join([f"Runs of {self._source.place!r}", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+            for name, text in self._summary.items()
+        )
+        return f"<p>Runs of <code>{html.escape(self._source.place)}</code></p><table>{rows}</table>"
+
+    @functools.cached_property
+    def _summary(self) -> dict[str, str]:
+        """A few lines about the runs: verdicts, labels, and the tables with their rows."""
+        columns = self.table(MAIN).arrow().to_table(columns=["verdict", "label"])
+        counts = {}
+        for name in columns.column_names:
+            values = Counter(value or "none" for value in columns[name].to_pylist()).items()
+            most = sorted(values, key=lambda item: (-item[1], item[0]))
+            counts[name] = listed([f"{value} {n:,}" for value, n in most], limit=LISTED_MAX)
+        rows = [
+            name if name.startswith(REPORT) else f"{name} {self._source.rows(name, self._choice):,}"
+            for name in self.tables
+        ]
+        problems = {"left out": counted(len(self.problems), "run")} if self.problems else {}
+        return {
+            "runs": f"{columns.num_rows:,}", "verdicts": counts["verdict"],
+            "labels": counts["label"], "tables": ", ".join(rows), **problems,
+        }  # fmt: skip
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -129,15 +164,57 @@ class Runs:
         ):
             yield run, history_of(rows, digest=digest)
 
+    @functools.cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """The connection of `sql`, which also sees data frames of the caller by their names."""
+        return self.duckdb().execute("SET python_scan_all_frames = true")
+
+    def sql(self, query: str) -> pd.DataFrame:
+        """The answer of a query over the tables, with the types of `Table.pandas`.
+
+        Sums of integers are integers.
+        """
+        return frame_of(self._connection.sql(query).to_arrow_table())
+
+    def latency(self, by: Sequence[str] = ("f", "label"), *, where: str = "type = 'ok'") -> Drawing:
+        """A drawing of latency quantiles of operations, one row per group.
+
+        `by` and `where` are SQL over the columns of `operations` and `during`, which is `fault` or
+        `no fault`.
+        """
+        return drawings.latency(self.sql, by, where)
+
+    def availability(
+        self, by: Sequence[str] = ("nemesis", "label"), *, where: str = "phase = 'chaos'"
+    ) -> Drawing:
+        """A drawing of the shares of reads and mutations that were answered, one row per group.
+
+        `by` and `where` are SQL over the columns of `operations` and `nemesis`, each of the
+        nemeses with an active fault, or `no fault`.
+        """
+        return drawings.availability(self.sql, by, where)
+
+    def timeline(self, run: str) -> Drawing:
+        """A drawing of one run over time: completed operations and faults.
+
+        `run` is a value of the column `run`, or `NAME/ID`. Raises `UsageError` for another name.
+        """
+        keys = self.table(MAIN).arrow().to_table(columns=["run"])["run"].to_pylist()
+        matches = [key for key in keys if run in {key, key.partition("@")[0]}]
+        require("run", () if matches else (run,), keys)
+        ((key, history),) = self.only(runs=matches[:1]).histories()
+        return drawings.timeline(history, key)
+
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyConnection:
         """A connection (a new one, or yours) in which every table is a view with its name."""
         if connection is None:
-            connection = _module("duckdb").connect()
-        assert connection is not None
+            connection = module("duckdb").connect()
+            assert connection is not None
+            connection.execute("SET TimeZone = 'UTC'")
         for name in self.tables:
-            connection.register(name, self.table(name).arrow())
+            connection.register(name, self.table(name).duckdb(connection))
         return connection
 
 
@@ -150,11 +227,12 @@ class Table:
     _choice: Choice
 
     def __repr__(self) -> str:
-        return f"<Table {self.name!r} of {self._source.uri!r}>"
+        rows = counted(self._source.rows(self.name, self._choice), "row")
+        return f"Table {self.name!r} of {self._source.place!r}: {rows}"
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns; docs/lake-tables.md explains them."""
+        """The stored columns; docs/lake-tables.md explains them."""
         return self.arrow().schema
 
     def arrow(self) -> ds.Dataset:
@@ -170,48 +248,37 @@ class Table:
     ) -> pd.DataFrame:
         """The rows as a data frame with nullable types, so that integers stay integers.
 
-        `where` is an Arrow expression, such as `pyarrow.compute.field("f") == "create"`. Raises
-        `UsageError` for unknown columns, and for more than `rows_max` rows.
+        Default: all columns, of `runs` without the long `case`. `where` is an Arrow expression over
+        stored columns, such as `pyarrow.compute.field("f") == "create"`. Raises `UsageError` for
+        unknown columns, and for more than `rows_max` rows.
         """
-        pandas = _module("pandas")
-        dataset = self.arrow()
-        missing = [name for name in columns or () if name not in dataset.schema.names]
-        if missing:
-            existing = ", ".join(dataset.schema.names)
-            raise UsageError(f"{self.name} has no column {missing[0]!r}; it has {existing}")
-        rows = dataset.count_rows(filter=where)
+        rows = (
+            self._source.rows(self.name, self._choice)
+            if where is None
+            else self.arrow().count_rows(filter=where)
+        )
         if rows > rows_max:
             raise UsageError(
                 f"{self.name} has {counted(rows, 'row')} here, and rows_max is {rows_max}; choose "
-                "fewer runs (`only`) or rows (`where`), raise rows_max, or ask in SQL (`duckdb`)"
+                "fewer runs (`only`) or rows (`where`), raise rows_max, or ask in SQL (`sql`)"
             )
-        types = {
-            pa.string(): pandas.StringDtype(), pa.bool_(): pandas.BooleanDtype(),
-            pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(),
-            pa.float64(): pandas.Float64Dtype(),
-        }  # fmt: skip
-        kept = dataset.to_table(columns=None if columns is None else list(columns), filter=where)
-        frame: pd.DataFrame = kept.to_pandas(types_mapper=types.get)
-        return frame
+        duckdb = module("duckdb")
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        relation = self._source.relation(self.name, self._choice, connection, where)
+        names = [name for name in columns or relation.columns if columns or name != "case"]
+        missing = [name for name in names if name not in relation.columns]
+        if missing:
+            existing = ", ".join(relation.columns)
+            raise UsageError(f"{self.name} has no column {missing[0]!r}; it has {existing}")
+        return frame_of(relation.select(*map(duckdb.ColumnExpression, names)).to_arrow_table())
 
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
         """The rows as a relation of a connection (default: DuckDB's global one), read on demand."""
-        module = _module("duckdb")
-        relation: duckdb.DuckDBPyRelation = (connection or module).from_arrow(self.arrow())
-        return relation
+        return self._source.relation(self.name, self._choice, connection or module("duckdb"))
 
     def spark(self, session: SparkSession) -> DataFrame:
         """The rows as a Spark data frame over the lake's files, which all executors must reach."""
         return self._source.spark(session, self.name, self._choice)
-
-
-def _module(name: str) -> Any:
-    """A module that the extra `report` installs; raises `UsageError` if it is missing."""
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UsageError(f"this needs {name}: pip install 'catalog-harness[report]'") from error

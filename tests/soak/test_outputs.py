@@ -1,5 +1,6 @@
 """What a soak says: JUnit, step summaries, annotations and progress, whatever a run may contain."""
 
+import datetime as dt
 import fcntl
 import io
 import os
@@ -20,8 +21,9 @@ from harness.errors import InfrastructureError, UsageError
 from harness.soak import CheckerVerdict, SeedResult, Tally, junit
 from harness.soak import result as result_module
 from harness.soak.github import ANNOTATIONS_MAX, error_annotations, step_summary
-from harness.soak.junit import write_junit, xml_text
+from harness.soak.junit import JunitCases, write_junit, xml_text
 from harness.soak.result import REASON_CHARACTERS_MAX, failure_groups, shortened
+from harness.verdict.known import KnownFailure, KnownFailures
 from tests.tiers import examples
 
 HOSTILE = (
@@ -64,16 +66,15 @@ def replay(result):
     return f"harness run --seed {result.seed} --name '<&>'"
 
 
-def written(path, results, **properties):
-    write_junit(
-        path,
-        lambda: iter(results),
-        suite="soak.n",
-        properties=properties,
-        replay=replay,
-        folder=lambda result: result.run or "",
-    )
+def written(path, results, folder="", **properties):
+    cases = JunitCases(replay=replay, folder=lambda result: folder or result.run or "")
+    write_to(path, lambda: cases.by_seed(results), properties)
     return ET.fromstring(path.read_bytes()).find("testsuite")
+
+
+def write_to(path, cases, properties):
+    started = dt.datetime(2026, 11, 26, 8, 30, tzinfo=dt.UTC)
+    write_junit(path, cases, suite="soak.n", started=started, wall_s=4.5, properties=properties)
 
 
 def test_a_seed_is_one_case_of_one_name_whatever_became_of_it(tmp_path):
@@ -84,6 +85,8 @@ def test_a_seed_is_one_case_of_one_name_whatever_became_of_it(tmp_path):
         "failures": "1",
         "errors": "1",
         "skipped": "0",
+        "timestamp": "2026-11-26T08:30:00",
+        "time": "4.500",
     }
     said = [
         (case.get("name"), [child.tag for child in case if child.tag != "properties"])
@@ -154,15 +157,47 @@ def test_junit_is_whole_or_not_there(tmp_path):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(InfrastructureError, match="No space left"):
-        write_junit(
-            tmp_path / "j.xml",
-            torn,
-            suite="s",
-            properties={},
-            replay=replay,
-            folder=str,
+        write_to(
+            tmp_path / "j.xml", lambda: JunitCases(replay=replay, folder=str).by_seed(torn()), {}
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_of_failing_runs_are_attached(tmp_path):
+    for name in ("report.html", "counterexample.html", "run.json"):
+        (tmp_path / name).touch()
+    suite = written(tmp_path / "j.xml", [valid(1), invalid(2)], folder=str(tmp_path))
+    (out,) = suite.findall("testcase/system-out")
+    pages = (tmp_path / name for name in ("report.html", "counterexample.html"))
+    assert out.text.splitlines() == [f"[[ATTACHMENT|{page}]]" for page in pages]
+
+
+def test_a_signature_is_one_case_if_asked(tmp_path):
+    known = KnownFailures(
+        (
+            KnownFailure("linearizable · rare", "T-1", fails=False),
+            KnownFailure("linearizable · fixed", "T-2"),
+        )
+    )
+    failing = [invalid(2), invalid(3), invalid(4, signature="rare · kill"), crash(5)]
+    cases = JunitCases(replay=replay, folder=lambda _: "", known_failures=known)
+    groups = failure_groups(failing)
+    write_to(tmp_path / "j.xml", lambda: cases.by_signature(groups, passing=7), {})
+    suite = ET.fromstring((tmp_path / "j.xml").read_bytes()).find("testsuite")
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == [*"5111"]
+    tags = {
+        case.get("name"): [part.tag for part in case if part.tag != "properties"]
+        for case in suite
+        if case.tag == "testcase"
+    }
+    assert tags == {
+        "passing seeds": [],
+        "linearizable · fixed": [],
+        "invalid: linearizable · stale-read · kill": ["failure"],
+        "invalid: linearizable · rare · kill": ["skipped"],
+        "crash: no signature": ["error"],
+    }
+    assert "2 seeds: 2, 3\n" in suite.find("testcase/failure").text
 
 
 def test_failing_seeds_are_grouped_by_verdict_and_signature():
@@ -214,8 +249,8 @@ def test_a_summary_escapes_and_never_leaves_html():
     assert "<script" not in text
     assert "\n\n" not in text  # an empty line would end the block of HTML and begin Markdown
     assert [line for line in text.rstrip("\n").split("\n") if not line.startswith("<")] == []
-    assert "invalid: linearizable" in text
-    ET.fromstring(f"<all>{xml_text(text)}</all>")
+    assert "<td>invalid</td><td><b>linearizable" in text
+    ET.fromstring(f"<all>{xml_text(text.replace('<br>', '<br/>'))}</all>")
 
 
 @pytest.mark.parametrize("bytes_max", [1000, 5000, 100_000])
@@ -223,17 +258,33 @@ def test_a_summary_stays_within_its_budget_and_says_what_it_cut(bytes_max):
     failing = [invalid(seed, "\u00e4" * 300, f"rule-{seed}") for seed in range(400)]
     text = summary(failing, bytes_max)
     assert len(text.encode()) <= bytes_max
-    shown = text.count("<details>")
-    assert f"{400 - shown} more of 400 signatures are left out" in text
-    assert shown == len(re.findall(r"seed \d+: \u00e4", text))
-    assert len(text.encode()) > bytes_max - 1500
+    rows = text.count("<td><b>")
+    assert f"{400 - rows} more of 400 signatures are left out" in text
+    assert rows == len(re.findall(r"<br>\u00e4", text))
+    assert len(text.encode()) > bytes_max - 1800
 
 
-def test_a_summary_has_one_entry_a_signature():
-    text = summary([invalid(1), invalid(2), invalid(3), crash(4)])
-    assert text.count("<details>") == 2
-    assert "(3 seeds: 1, 2, 3)" in text
-    assert "left out" not in text
+@pytest.mark.parametrize(
+    ("failing", "entries", "headline"),
+    [
+        ([], ("other",), "1 seed: 1 valid"),
+        ([invalid(2), invalid(3)], (), "2 of 3 seeds invalid: 1 signature"),
+        ([invalid(2), crash(3)], ("rule",), "1 of 3 seeds invalid, 1 crash: 2 signatures, 2 new"),
+        (
+            [invalid(2), invalid(3, signature="new"), invalid(4)],
+            ("linearizable · stale-read",),
+            "3 of 4 seeds invalid: 2 signatures, 1 new, 1 known (T-1)",
+        ),
+    ],
+)
+def test_a_summary_begins_with_the_result_and_has_a_row_per_signature(failing, entries, headline):
+    known = KnownFailures(tuple(KnownFailure(entry, "T-1") for entry in entries))
+    groups = failure_groups(failing)
+    text = step_summary("Soak", [], tally_of([valid(1), *failing]), groups, replay, known)
+    assert text.startswith(f"<h3>{headline}</h3>\n")
+    assert text.count("<td><b>linearizable") == len({r.signature for r in failing if r.signature})
+    assert text.count("<td>known: T-1</td>") == headline.count("known")
+    assert ("<th>new or known</th>" in text) == bool(entries and failing)
 
 
 @pytest.mark.parametrize("count", [0, 1, ANNOTATIONS_MAX, ANNOTATIONS_MAX + 1, 400])

@@ -248,8 +248,10 @@ def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
     assert properties["label"] == "v1"
     assert suite.find("testcase/failure").text.endswith(f"replay: {replay}")
     summary = (tmp_path / "step.md").read_text()
-    assert summary.startswith("before\n<h3>Soak register-any: seeds 1..4 in sim</h3>\n")
-    assert summary.count("<details>") == 3
+    assert summary.startswith(
+        "before\n<h3>1 of 4 seeds invalid, 1 unknown, 1 crash: 3 signatures</h3>\n"
+    )
+    assert summary.count("<td><b>") == 3
     assert err.count("::error title=") == 3
 
 
@@ -333,8 +335,9 @@ def test_replays_drop_just_what_a_run_does_not_take():
         ("--github-summary",),
         ("--github-summary", "file"),
         ("--spark-master", "local[2]"),
+        ("--store", "s"),
     ]
-    kept = [("--nemesis", "kill-leader"), ("--bug=KUDU-765",), ("--store", "s")]
+    kept = [("--nemesis", "kill-leader"), ("--bug=KUDU-765",), ("--profile", "s")]
     for order in itertools.permutations(own, 2):
         for first, second in itertools.permutations(kept, 2):
             mixed = [*first, *order[0], *second, *order[1], "--seeds=1..2", "--rate", "5"]
@@ -349,6 +352,7 @@ def test_every_option_of_the_soak_is_known_to_replays(capsys):
     of_run = {word.strip(",[]=") for word in capsys.readouterr().out.split() if word[:2] == "--"}
     own = sorted({flag for flag in flags - of_run if flag[2:3].isalpha()} - {"--seeds"})
     values = {"--jobs": "2", "--stop-after": "3", "--artefacts": "4", "--fresh": None}
+    values["--junit-group"] = "signature"
     mixed = ["--seeds", "1..2"]
     for flag in own:
         value = values.get(flag, "x")
@@ -465,7 +469,7 @@ def test_known_failures_are_marked_and_excused_if_asked(scripted, capsys, verdic
     assert ("KNOWN  2 of 2 seeds: every promise" in out) == (code == EXIT_VALID)
     assert "gone: c · other (T-2, it was fixed)" in out
     assert ("c · unknown · cut (1 seed: 1) [new]" in out) == ("unknown" in verdicts)
-    assert "[known: T-1]" in Path("out.md").read_text()
+    assert "<td>known: T-1</td>" in Path("out.md").read_text()
     assert ("invalid%3A c" in errors) == fails
     suite = ET.parse("junit.xml").getroot()[0]
     tag = "failure" if fails else "skipped"

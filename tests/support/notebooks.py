@@ -14,7 +14,7 @@ def code_cells(path):
 
 
 def run_cells(path):
-    """What each code cell prints and shows: its text, its columns, its picture."""
+    """What each code cell prints and shows: its text, its columns, its HTML."""
     names = {"__name__": "__main__"}
     for number, cell in enumerate(code_cells(path)):
         body = ast.parse("".join(cell["source"])).body
@@ -25,10 +25,10 @@ def run_cells(path):
             if last is not None:
                 expression = ast.Expression(last.value)
                 shown = eval(compile(expression, f"{path.name}:{number}", "eval"), names)
-        draw = getattr(shown, "_repr_svg_", None)
+        draw = getattr(shown, "_repr_html_", None)
         yield {
             "stream": printed.getvalue(),
             "text/plain": "" if shown is None else repr(shown),
             "columns": [str(name) for name in getattr(shown, "columns", ())],
-            "image/svg+xml": draw() if draw is not None else "",
+            "text/html": draw() if draw is not None else "",
         }

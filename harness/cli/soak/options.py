@@ -21,6 +21,8 @@ from harness.soak.result import KEEP_ALL, KEEP_FAILING
 from harness.support.atomic_file import descriptor_of
 
 SIM: Final = "sim"
+BY_SEED: Final = "seed"
+BY_SIGNATURE: Final = "signature"
 SEEDS_MAX: Final = 10_000_000
 SEED_MAX: Final = 2**63 - 1
 JOBS_MAX: Final = 512
@@ -80,6 +82,7 @@ def words_of_case(arguments: Sequence[str]) -> list[str]:
     """The arguments that `harness run` also takes, for the replay command of one seed."""
     work = Parser(add_help=False)
     _add_work(work)
+    add_place(work)
     _add_keeping(work)
     _add_outputs(work)
     return work.parse_known_args(list(arguments))[1]
@@ -280,6 +283,12 @@ def _add_outputs(parser: Parser) -> None:
         help="make it of the first N failing runs (default: %(default)s)",
     )
     group.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    group.add_argument(
+        "--junit-group",
+        choices=(BY_SEED, BY_SIGNATURE),
+        default=BY_SEED,
+        help="what one test case of the JUnit file is (default: %(default)s)",
+    )
     group.add_argument(
         "--summary-json", type=Path, metavar="FILE", help="write what --json prints to a file"
     )

@@ -7,6 +7,7 @@ the same as an uninterrupted soak. Long lists are cut, with a note.
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import itertools
 import os
 import shlex
@@ -21,14 +22,14 @@ from harness import __version__
 from harness.cli.output import note
 from harness.cli.project import replay_words
 from harness.cli.run.artefacts import make_artefacts
-from harness.cli.soak.options import SIM, words_of_case
+from harness.cli.soak.options import BY_SIGNATURE, SIM, words_of_case
 from harness.cli.soak.progress import duration_text
 from harness.cli.styles import HEADLINE_STYLES, VERDICT_STYLES, joined, styled
 from harness.errors import EXIT_VALID, InfrastructureError, clipped, counted
 from harness.ops import Verdict
 from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
-from harness.soak.junit import write_junit
+from harness.soak.junit import JunitCase, JunitCases, write_junit
 from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups, memory_bytes_max
 from harness.support.atomic_file import replacing
 from harness.verdict.known import KEY, KnownFailures
@@ -64,6 +65,8 @@ class Replays:
         """A shell command, from the case's flags and the seed, or from the case's file."""
         if self._by_file:
             file, fetched = campaign.case_file(result), ""
+            if file.is_relative_to(Path.cwd()):
+                file = file.relative_to(Path.cwd())
             if campaign.sink is not None and result.run is not None and not file.exists():
                 fetch = campaign.sink.fetch_words(result.run, str(campaign.spec.store))
                 fetched = f"{shlex.join(fetch)} && "
@@ -171,14 +174,22 @@ class SoakOutput:
         commit = next((os.environ[name] for name in COMMIT_VARIABLES if os.environ.get(name)), None)
         if commit is not None:
             properties["commit"] = commit
+        cases = JunitCases(replay=self._replay, folder=self._folder, known_failures=self._known)
+        groups = self._groups() if self.parsed.junit_group == BY_SIGNATURE else []
+        passing = campaign.tally.seeds - campaign.tally.failed
+
+        def listed() -> Iterator[JunitCase]:
+            if self.parsed.junit_group == BY_SIGNATURE:
+                return cases.by_signature(groups, passing=passing)
+            return cases.by_seed(campaign.results())
+
         write_junit(
             self.parsed.junit,
-            campaign.results,
+            listed,
             suite=f"soak.{spec.name}",
+            started=dt.datetime.now(dt.UTC) - dt.timedelta(seconds=self.wall_s),
+            wall_s=self.wall_s,
             properties=properties,
-            replay=self._replay,
-            folder=self._folder,
-            known=self._known,
             unfinished=campaign.stopped or (INTERRUPTED if self.interrupted else None),
         )
 

@@ -2,6 +2,8 @@
 
 import datetime as dt
 import shutil
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import duckdb
 import pandas as pd
@@ -70,6 +72,31 @@ def test_a_store_is_opened_through_its_lake(store, opened, tmp_path):
     assert (set(opened.problems), dict(lake.problems)) == (BROKEN, {})
     states = opened.table("runs").pandas(["state"])["state"]
     assert set(states) >= {"finished", "torn"}
+
+
+@pytest.mark.parametrize(
+    ("draw", "texts"),
+    [
+        (lambda runs: runs.latency(), ("get · v1", "p50", "p99", "Latency of operations by")),
+        (lambda runs: runs.latency(["during"], where="is_read"), ("no fault",)),
+        (lambda runs: runs.availability(), ("no fault", "reads", "mutations", "100 %")),
+        (lambda runs: runs.timeline("alpha/a1"), ("Completions", "a fault is active", " ok, ")),
+    ],
+)
+def test_a_drawing_is_html_with_its_style(opened, draw, texts):
+    drawing = draw(opened)
+    html = drawing._repr_html_()
+    assert drawing.title in repr(drawing)
+    assert [text for text in texts if text not in html] == []
+    assert html.count("<rect") + html.count("<circle") > 0
+    assert ":root" not in html  # a notebook has the style of other drawings on the same page
+    assert "<script" not in html
+    ET.fromstring(html.replace("</style>", "]]></style>").replace("<style>", "<style><![CDATA["))
+
+
+def test_a_timeline_of_an_unknown_run(opened):
+    with pytest.raises(UsageError, match="there is no run 'alpha/z'"):
+        opened.timeline("alpha/z")
 
 
 days = st.dates(dt.date(2026, 11, 19), dt.date(2026, 11, 23))
@@ -148,7 +175,7 @@ def test_a_data_frame(opened):
     creates = table.pandas(["f", "latency_ns", "day"], where=pc.field("f") == "create")
     assert set(creates["f"]) == {"create"}
     assert {name: str(kind) for name, kind in creates.dtypes.items()} == {
-        "f": "string", "latency_ns": "Int64", "day": "object",
+        "f": "category", "latency_ns": "Int64", "day": "datetime64[ms]",
     }  # fmt: skip
     assert creates["latency_ns"].isna().sum() == 8  # the last create of a run is never answered
     rows = len(table.pandas())
@@ -157,8 +184,58 @@ def test_a_data_frame(opened):
         table.pandas(rows_max=rows - 1)
     with pytest.raises(UsageError, match="has no column 'latency'"):
         table.pandas(["latency"])
-    started = opened.table("runs").pandas()["started"]
-    assert started.max() == pd.Timestamp("2026-11-22T13:00:00Z")
+    runs = opened.table("runs").pandas()
+    assert runs["started"].max() == pd.Timestamp("2026-11-22T13:00:00Z")
+    assert "case" not in runs
+    assert opened.table("runs").pandas(["case"])["case"].str.startswith("{").all()
+    assert (runs["verdict"].dtype, runs["label"].dtype) == ("category", "string")
+    assert list(runs["verdict"].cat.categories) == ["invalid", "unknown", "valid"]
+
+
+@pytest.mark.lake
+def test_from_a_row_to_the_folder_and_the_page_of_its_run(store, tmp_path):
+    runs = store / "alpha"
+    page = runs / "a1" / "report.html"
+    page.touch()
+    with pytest.warns(UserWarning, match="left out"):
+        rows = results.open(store).table("runs").pandas().set_index("id")
+    page.unlink()
+    assert rows["folder"]["a1"] == str(runs / "a1")
+    assert rows["page"].dropna().to_dict() == {"a1": str(page)}
+    lake = results.open(ingested(store, tmp_path / "lake")).table("runs").pandas(["folder", "page"])
+    assert {Path(folder).is_dir() for folder in lake["folder"].dropna()} == {True}
+    assert len(lake["folder"].dropna()) == 3
+    assert lake["page"].isna().all()
+
+
+def test_names_are_lists_and_none_of_them_is_an_empty_list(opened):
+    lists = opened.table("runs").pandas(["bugs", "nemeses", "warnings"])
+    assert {type(value) for value in lists.to_numpy().ravel()} == {list}
+    assert [] in list(lists["bugs"])
+    stored = rows(opened.table("runs").arrow(), columns=["nemeses"])
+    expected = sorted(row["nemeses"].split("+") if row["nemeses"] else [] for row in stored)
+    assert sorted(lists["nemeses"]) == expected
+    types = opened.duckdb().sql("SELECT DISTINCT typeof(active) FROM operations").fetchall()
+    assert types == [("VARCHAR[]",)]
+
+
+def test_sums_of_integers_are_integers(opened):
+    answer = opened.sql("SELECT verdict, sum(ops) AS ops, avg(ops) AS mean FROM runs GROUP BY ALL")
+    assert [str(kind) for kind in answer.dtypes] == ["category", "Int64", "Float64"]
+    assert answer["ops"].sum() == opened.table("operations").arrow().count_rows()
+    local = answer.dropna()
+    assert len(opened.sql("SELECT ops FROM local")) == len(local)
+
+
+def test_runs_describe_themselves(opened, store):
+    for text in (repr(opened), opened._repr_html_().replace("</th><td>", ": ")):
+        assert str(store) in text
+        assert "runs: 9" in text
+        assert "verdicts: valid 4, invalid 2, none 2 and unknown 1" in text
+        assert "operations 161" in text
+    assert "<script" not in opened._repr_html_()  # of the hostile label
+    assert "labels: v1 2\n" in repr(opened.only(label="v1"))
+    assert repr(opened.table("faults")) == f"Table 'faults' of '{store}': 8 rows"
 
 
 @pytest.mark.parametrize(

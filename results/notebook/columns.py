@@ -1,0 +1,96 @@
+"""Columns as analyses want them: lists, categories and dates in place of joined texts.
+
+`relation_of` gives DuckDB the rows of a table with lists and places of pages, and `frame_of` turns
+an Arrow table into a data frame. The files of a lake and `Table.arrow` keep the stored columns.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from harness.errors import UsageError
+from results.questions.engines import quoted
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+JOINED: Final = frozenset({"nemeses", "asked", "bugs", "checkers", "active"})
+"""Texts of names joined by `+`, which become lists; without names, empty lists."""
+CATEGORIES: Final = frozenset(
+    {"verdict", "type", "f", "workload", "environment", "target", "profile"}
+)
+PAGE: Final = "report.html"
+
+
+def relation_of(
+    rows: ds.Dataset, connection: duckdb.DuckDBPyConnection, *, folder: str, pages: str | None
+) -> duckdb.DuckDBPyRelation:
+    """The rows as a relation of a connection, read on demand.
+
+    `folder` is the SQL expression of a run's folder, and `pages` a pattern for the pages of all
+    runs; without it, no page is on this machine. Both are for tables that have folders.
+    """
+    columns = {
+        field.name: f"CASE WHEN \"{field.name}\" = '' THEN [] ELSE split(\"{field.name}\", '+') END"
+        for field in rows.schema
+        if field.name in JOINED and pa.types.is_string(field.type)
+    }
+    page = ""
+    if "folder" in rows.schema.names:
+        columns["folder"] = folder
+        path = f"{folder} || '/{PAGE}'"
+        files = f"SELECT file FROM glob({quoted(pages or '')})"  # noqa: S608 - it is quoted
+        there = "false" if pages is None else f"{path} IN ({files})"
+        page = f", CASE WHEN {there} THEN {path} END AS page"
+    relation: duckdb.DuckDBPyRelation = connection.from_arrow(rows)
+    if not columns:
+        return relation
+    replaced = ", ".join(f'{text} AS "{name}"' for name, text in columns.items())
+    return relation.project(f"* REPLACE ({replaced}){page}")
+
+
+def pages_below(folder: str) -> str:
+    """The pattern for pages of runs in `folder/NAME/RUN`."""
+    return f"{glob.escape(folder)}/*/*/{PAGE}"
+
+
+def frame_of(rows: pa.Table) -> pd.DataFrame:
+    """A data frame with nullable types, so that integers stay integers, also as sums."""
+    pandas = module("pandas")
+    lists = []
+    for place, field in enumerate(rows.schema):
+        column = rows.column(place)
+        if field.name in CATEGORIES and pa.types.is_string(field.type):
+            column = column.dictionary_encode()
+        elif pa.types.is_decimal(field.type) and field.type.scale == 0:
+            column = column.cast(pa.int64())  # DuckDB sums integers as 128 bits
+        elif pa.types.is_list(field.type):
+            lists.append(place)
+        rows = rows.set_column(place, field.name, column)
+    types = {
+        pa.string(): pandas.StringDtype(), pa.bool_(): pandas.BooleanDtype(),
+        pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(),
+        pa.float64(): pandas.Float64Dtype(),
+    }  # fmt: skip
+    frame: pd.DataFrame = rows.to_pandas(types_mapper=types.get, date_as_object=False)
+    for place, values in enumerate(frame.dtypes):
+        if isinstance(values, pandas.CategoricalDtype):
+            ordered = frame.iloc[:, place].cat.reorder_categories(sorted(values.categories))
+            frame.isetitem(place, ordered.array)
+    for place in lists:  # pyarrow makes arrays of them
+        frame.isetitem(place, pandas.Series(rows.column(place).to_pylist(), dtype=object))
+    return frame
+
+
+def module(name: str) -> Any:
+    """A module that the extra `report` installs; raises `UsageError` if it is missing."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UsageError(f"this needs {name}: pip install 'catalog-harness[report]'") from error
