@@ -349,27 +349,6 @@ def test_bad_histories_are_one_located_error_and_cost_no_other_its_verdict(
     assert words in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--model", "cas"], "did you mean cas-register?"),
-        (["--model", "list-append"], "use --elle list-append"),
-        (["--elle", "register"], "use --model register"),
-        (["--elle", "list-append", "--model", "register"], "not allowed with"),
-        (["--elle", "list-append", "--wfr-keys"], "use it with --elle rw-register"),
-        (["--elle", "rw-register", "--consistency-model", "acid"], "acid"),
-        (["--model", "register", "--linearizable-keys"], "--linearizable-keys means nothing"),
-        (["--consistency-model", "serializable"], "--consistency-model means nothing"),
-        (["--jobs", "0"], "--jobs is 0"),
-        (["--check-time-limit", "nan"], "--check-time-limit is nan"),
-        (["/no/such/file"], "does not exist"),
-    ],
-)
-def test_bad_requests(arguments, words, tmp_path, capsys):
-    (tmp_path / "a.edn").write_text(GOOD)
-    assert words in refusal([tmp_path / "a.edn", *arguments], capsys)
-
-
 def test_a_folder_without_histories_is_an_error(tmp_path, capsys):
     code, _, err = run([tmp_path], capsys)
     assert (code, "there is no history in it" in err) == (EXIT_USAGE, True)

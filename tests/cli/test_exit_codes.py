@@ -114,9 +114,13 @@ def test_a_verb_that_returns_no_code_has_crashed(returned, unruly, monkeypatch, 
     assert "harness: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "words",
+    ["--help", "--version"]
+    + [f"{verb} --help" for verb in ("run", "soak", "check", "list", "doctor", "clean", "image")],
+)
 def test_help_is_still_a_success(words, capsys):
-    assert main(words) == EXIT_VALID
+    assert main(words.split()) == EXIT_VALID
     assert capsys.readouterr().out
 
 

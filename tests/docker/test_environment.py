@@ -1,7 +1,6 @@
 """The docker environment against a real engine: what it deploys, and that nothing stays."""
 
 import asyncio
-import http.client
 import secrets
 import signal
 import subprocess
@@ -10,10 +9,9 @@ import time
 
 import pytest
 
-from harness.cluster import DiskQuality, NodeSpec
-from harness.env import Address
+from harness.cluster import NodeSpec
 from harness.environments.docker.engine.labels import RUN_LABEL, Part, container_name
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
 from tests.process.conftest import processes_of
 from tests.support.cleaning import kill_at_once, only_cleaner
@@ -61,75 +59,18 @@ def test_nodes_come_up_unprivileged_and_the_run_leaves_nothing(environment, engi
     assert '"event":"listening"' in (tmp_path / "logs" / "n1.log").read_text()
 
 
-SERVER = """
-import http.server, os, sys
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        text = " ".join([*sys.argv[1:], os.environ["PEER"], os.getcwd()]).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-http.server.HTTPServer((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
-"""
-
-
-def test_a_foreign_program_runs_by_its_command_line(environment, engine, monkeypatch):
+def test_init_ends_a_program_that_does_not_handle_sigterm(environment, monkeypatch):
     monkeypatch.setattr("harness.environments.docker.node.node._STOP_GRACE_S", 60)
-    words = (
-        "{host}",
-        "{port:80}",
-        "{peer:b:80}",
-        "{data}",
-        "{name}",
-        "{package:tests.docker.echo}",
-    )
-    nodes = [
-        NodeSpec(
-            name=name,
-            role="web",
-            ports=(80,),
-            command=(sys.executable, "-c", SERVER, *words),
-            environment={"PEER": "http://{peer:b:80}"},
-        )
-        for name in ("a", "b")
-    ]
+    node = NodeSpec(name="a", role="x", ports=(), command=("sleep", "1000"))
 
     async def main(session):
-        host, port = session.env.endpoint(Address("a", 80))
-        deadline = time.monotonic() + LIMIT_S
-
-        def get():
-            while True:
-                connection = http.client.HTTPConnection(host, port, timeout=2)
-                try:
-                    connection.request("GET", "/")
-                    return connection.getresponse().read().decode()
-                except (OSError, http.client.HTTPException):
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(0.05)
-                finally:
-                    connection.close()
-
-        text = await asyncio.to_thread(get)
         ends = []
-        session.cluster.subscribe(
-            lambda e: (e.kind, e.node) == ("node-exited", "a") and ends.append(e.data["code"])
-        )
-        with pytest.raises(UsageError, match="a clock fault cannot reach a: a foreign program"):
-            await session.cluster.skew("a", offset_ns=1)
-        with pytest.raises(UsageError, match="a disk fault cannot reach a: a foreign program"):
-            await session.cluster.worsen_disk("a", DiskQuality(full=True))
+        session.cluster.subscribe(lambda e: e.kind == "node-exited" and ends.append(e.data["code"]))
         await session.cluster.stop("a")
         await until(lambda: ends)
-        return host, text, ends
+        return ends
 
-    host, text, ends = environment.execute(plan_of(nodes), main)
-
-    assert host == "127.0.0.1"
-    assert text == "0.0.0.0 80 b:80 /data a /harness/app/tests/docker http://b:80 /data"
-    assert ends == [128 + signal.SIGTERM]  # it does not handle it; init does, and no kill follows
+    assert environment.execute(plan_of([node]), main) == [128 + signal.SIGTERM]  # no kill follows
 
 
 def test_an_image_that_is_not_to_be_had_is_an_error_and_nothing_stays(environment, engine):

@@ -110,6 +110,7 @@ def test_what_cannot_be_had_is_told_with_its_node(folder):
 
 
 MIRROR = AptSource("http://deb.debian.org/debian", "bookworm", "main", "/k/debian-archive.gpg")
+COMPANY = AptSource("https://mirror.company.example/apt/deb/", "bookworm", "main")
 TRAP = AptSource("https://packages.microsoft.com/debian/12/prod", "bookworm", "main")
 
 
@@ -136,27 +137,26 @@ def test_entries_are_those_of_apt(tmp_path, monkeypatch):
     assert read_sources() == []
 
 
-def test_a_vendor_with_debians_suite_and_component_is_not_taken():
-    origin = origins(packages_microsoft_com="microsoft-debian", deb_debian_org="Debian")
-
-    chosen = choose_mirror([TRAP, MIRROR], "bookworm", origin)
-
-    assert chosen == Mirror("http://deb.debian.org/debian", "bookworm", "/k/debian-archive.gpg")
-
-
-def test_a_mirror_that_does_not_look_like_debian_is_taken_when_it_says_so():
-    company = AptSource("https://mirror.company.example/apt/deb/", "bookworm", "main")
-    origin = origins(mirror_company_example="Debian", packages_microsoft_com="microsoft")
-
-    assert choose_mirror([TRAP, company], "bookworm", origin).uri == company.uri.rstrip("/")
-
-
-def test_a_mirror_of_another_release_will_do():
-    trixie = AptSource("http://deb.debian.org/debian", "trixie", "main")
-
-    chosen = choose_mirror([trixie], "bookworm", origins(deb_debian_org="Debian"))
-
-    assert chosen.suite == "bookworm"
+@pytest.mark.parametrize(
+    ("entries", "hosts", "uri"),
+    [
+        # A vendor has Debian's suite and component; a mirror says what it is; any release will do.
+        (
+            [TRAP, MIRROR],
+            {"packages_microsoft_com": "microsoft-debian", "deb_debian_org": "Debian"},
+            MIRROR.uri,
+        ),
+        (
+            [TRAP, COMPANY],
+            {"mirror_company_example": "Debian", "packages_microsoft_com": "microsoft"},
+            COMPANY.uri.rstrip("/"),
+        ),
+        ([MIRROR._replace(suite="trixie")], {"deb_debian_org": "Debian"}, MIRROR.uri),
+    ],
+)
+def test_the_archive_of_debian_is_chosen(entries, hosts, uri):
+    chosen = choose_mirror(entries, "bookworm", origins(**hosts))
+    assert chosen == Mirror(uri, "bookworm", entries[-1].keyring)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import CLIENT, NodeSpec, ReadyCommand, Variant, client_end
+from harness.cluster import CLIENT, NodeSpec, Variant, client_end
 from harness.environments.docker import deploy
 from harness.environments.docker.image import image, sources
 from harness.environments.docker.network import clients, relay, streams
@@ -117,9 +117,14 @@ def test_code_is_that_of_entries_and_of_named_packages(tmp_path, monkeypatch):
     (tmp_path / "toy_package" / "__init__.py").write_text("X = 1\n")
     (tmp_path / "toy_package" / "data.txt").write_text("data")
     (tmp_path / "toy_module.py").write_text("Y = 1\n")
+    (tmp_path / "toy_variant.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     specs = [
-        node(entry="toy_package.deep:main", command=()),
+        node(
+            entry="toy_package.deep:main",
+            command=(),
+            variants={"v": Variant(entry="toy_variant:main")},
+        ),
         node("b", command=("python3", "{package:toy_module}/toy_module.py")),
     ]
 
@@ -127,6 +132,7 @@ def test_code_is_that_of_entries_and_of_named_packages(tmp_path, monkeypatch):
 
     assert files["harness/app/toy_package/data.txt"] == b"data"
     assert files["harness/app/toy_module.py"] == b"Y = 1\n"
+    assert "harness/app/toy_variant.py" in files
     assert "harness/app/harness/environments/host/node.py" in files
     assert not any("sys" in name.split("/") for name in files)
 
@@ -203,25 +209,6 @@ def test_files_are_filled_in():
         "harness/files/y": b"",
     }
     assert plans.files("b") is None
-
-
-def test_packages_are_found_wherever_words_are(tmp_path, monkeypatch):
-    names = ["five", "four", "one", "three", "two"]
-    for name in names:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    spec = node(
-        entry="one.deep:main",
-        command=(),
-        files={"f": "{package:two}"},
-        setup=(("{package:three}",),),
-        ready=ReadyCommand(("{package:four}",)),
-        variants={"v": Variant(entry="five:main")},
-    )
-
-    packages = {name.partition("/")[0] for name in sources.code_of([spec])}
-    assert packages == {"harness", *names}
 
 
 def test_a_foreign_program_alone_brings_no_code_of_ours():

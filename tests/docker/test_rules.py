@@ -211,19 +211,6 @@ def deleted(restored):
     return [line for line in restored.splitlines() if line.startswith("-D")]
 
 
-def test_healing_deletes_the_rules_of_the_fault_and_no_others(packet_filter):
-    link = Link("m1", "m2")
-    saved = table(("cut-1", link), ("cut-10", link), ("cut-2", link))
-
-    done, restored = packet_filter.run(rules.heal_command(rules.select_fault("cut-1")), saved)
-
-    assert rules.counted_packets(done.stdout) == {("cut-1", link): 3}
-    assert restored.splitlines()[0] == "*filter"
-    assert restored.splitlines()[-1] == "COMMIT"
-    assert len(deleted(restored)) == 2
-    assert all('"harness:cut-1:m1>m2"' in line for line in deleted(restored))
-
-
 @given(
     counts=st.dictionaries(
         st.tuples(st.sampled_from(FAULTS), links.map(lambda ends: Link(*ends))),

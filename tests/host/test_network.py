@@ -1,7 +1,6 @@
 """Frames over TCP: limits, ends, cancellation, strangers."""
 
 import asyncio
-import socket
 import struct
 import tempfile
 from pathlib import Path
@@ -66,21 +65,7 @@ async def echo(conn):
 
 
 @on(drive)
-async def test_frames_keep_their_borders_and_names(pair):
-    await pair.listen(echo)
-    conn = await pair.client.net.connect(Address("server", PORT))
-    assert conn.peer == "server"
-    frames = [b"", b"x", bytes(1_000_000), b"", b"y" * 70_000]
-    for frame in frames:
-        await conn.send(frame)
-    assert [await conn.recv() for _ in frames] == frames
-    conn.close()
-    with pytest.raises(ConnectionResetError):
-        await conn.send(b"late")
-
-
-@on(drive)
-async def test_try_send_stops_where_send_would_wait(pair):
+async def test_try_send_stops_where_send_waits(pair):
     release = asyncio.Event()
     sizes = []
 
@@ -97,6 +82,10 @@ async def test_try_send_stops_where_send_would_wait(pair):
         await asyncio.sleep(0)
         assert sent < 1000, "no back-pressure"
     assert sent >= 1
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await conn.send(bytes(1_000_000))
+    sent += 1  # it had been queued whole
     release.set()
     await conn.send(b"last")
     assert conn.try_send(b"very last")
@@ -165,57 +154,6 @@ async def test_limits(pair):
         await conn.send(bytes(FRAME_BYTES_MAX + 1))
     with pytest.raises(ConnectionResetError, match="announced a frame of"):
         await conn.recv()
-
-
-def test_send_waits_while_the_peer_does_not_read():
-    async def body(pair):
-        go, ended = asyncio.Event(), asyncio.Event()
-        got = []
-
-        async def late(conn):
-            await go.wait()
-            while (frame := await conn.recv()) is not None:
-                got.append(len(frame))
-            ended.set()
-
-        await pair.listen(late)
-        conn = await pair.client.net.connect(Address("server", PORT))
-        sent = 0
-
-        async def flood():
-            nonlocal sent
-            while True:
-                await conn.send(bytes(1_000_000))
-                sent += 1
-
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(flood(), 0.5)
-        assert sent < 60
-        go.set()
-        conn.close()
-        await ended.wait()
-        assert got == [1_000_000] * (sent + 1)  # the cancelled one had been queued whole
-
-    drive(body)
-
-
-@on(drive)
-async def test_a_connection_to_itself_is_a_refusal(pair):
-    pair.connect[f"server:{PORT}"] = ("127.0.0.1", 9)
-    real = asyncio.open_connection
-
-    async def to_itself(_host, _port, **how):
-        meeting = socket.socket()
-        meeting.bind(("127.0.0.1", 0))
-        meeting.connect(
-            meeting.getsockname()
-        )  # as the kernel does it now and then (simultaneous open)
-        return await real(sock=meeting, **how)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio, "open_connection", to_itself)
-        with pytest.raises(ConnectionRefusedError, match="connected to itself"):
-            await pair.client.net.connect(Address("server", PORT))
 
 
 @on(drive)

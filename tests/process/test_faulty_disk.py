@@ -5,7 +5,6 @@ import contextlib
 import os
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,9 @@ from harness.environments.fuse import available
 from harness.environments.fuse.mounts import SOURCE, mounts
 from harness.environments.process import ProcessEnvironment
 from harness.errors import InfrastructureError, UsageError
-from tests.faults.door import door
-from tests.process.conftest import controller, in_turn, processes_of, roles_of
+from tests.process.conftest import controller, roles_of
 from tests.support.cleaning import kill_at_once, only_cleaner
-from tests.support.waiting import LIMIT_S, wait_until
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.process
 fuse = pytest.mark.fuse
@@ -53,48 +51,6 @@ def mounted(run_id: str) -> list[Path]:
 async def found(cluster) -> list[str]:
     lines = await cluster.logs("w")
     return [line.partition("found: ")[2] for line in lines if "found: " in line]
-
-
-async def a_power_cut_takes_what_was_not_synced(driver):
-    cluster = driver.cluster
-    assert await cluster.kill("w", lose_unsynced=True)
-    lost = await driver.wait_event("power-cut", "w")
-    await cluster.start("w")
-    await cluster.wait_ready("w")
-    assert await cluster.kill("w")
-    await cluster.start("w")
-    await cluster.wait_ready("w")
-    assert await cluster.kill("w")
-    assert await cluster.wipe("w")
-    await cluster.start("w")
-    await cluster.wait_ready("w")
-    # A kill takes nothing; the set-up's work is durable, and done again after a wipe.
-    assert await found(cluster) == ["made", "kept made", "kept lost made", "made"]
-    assert lost.data["bytes"] > 0
-
-
-async def it_is_spoiled_and_the_bites_are_counted(driver):
-    cluster = driver.cluster
-    assert await cluster.worsen_disk("w", DiskQuality(error=1.0)) == 0
-    await asyncio.sleep(0.2)
-    assert await cluster.worsen_disk("w", DiskQuality(delay_ms=60_000)) > 0
-    await asyncio.sleep(0.2)
-    begin_s = time.monotonic()
-    assert await cluster.kill("w")  # a process that waits for a disk cannot be killed
-    assert time.monotonic() - begin_s < 30
-    assert await cluster.worsen_disk("w", DiskQuality(full=True)) > 0
-    await door(driver).heal_all()
-    with pytest.raises(UsageError, match="must be in 0"):
-        await cluster.worsen_disk("w", DiskQuality(error=2.0))
-    with pytest.raises(UsageError, match="bit rot cannot reach w"):
-        await cluster.worsen_disk("w", DiskQuality(bitrot=0.5))
-
-
-@fuse
-def test_power_cuts_and_faults_reach_its_disk(run, monkeypatch):
-    monkeypatch.setattr(WRITE_BACK, 0)  # never by itself, however late the cut comes
-    checks = (a_power_cut_takes_what_was_not_synced, it_is_spoiled_and_the_bites_are_counted)
-    run(in_turn(*checks), [writer()], wait=False)
 
 
 @fuse
@@ -158,44 +114,31 @@ def test_what_is_missing_is_named(
     assert "modprobe" in available.why_missing()
 
 
-# --- the driver's death -------------------------------------------------------------------------
-
 CONTROLLER = """
-import asyncio, sys
-from harness.environments.process import ProcessEnvironment
+import sys
 from harness.plugins import DeploymentPlan
+from harness.registry import load_plugin
 from tests.process.test_faulty_disk import writer
 
 async def main(session):
     print("up", flush=True)
     await session.interrupted.wait()
 
-ProcessEnvironment().execute(
-    DeploymentPlan(run_id=sys.argv[1], nodes=(writer(),), seed=1, knobs={}, folder=None), main
-)
+plan = DeploymentPlan(run_id=sys.argv[2], nodes=(writer(),), seed=1, knobs={}, folder=None)
+load_plugin("environments", sys.argv[1]).execute(plan, main)
 """
 
 
 @contextlib.contextmanager
-def controlled(run_id: str):
+def controlled(run_id: str, world: str = "process"):
+    """A driver in a process of its own, whose node is up on its disk."""
     try:
-        with controller(run_id, "-c", CONTROLLER, run_id) as (process, line):
+        with controller(run_id, "-c", CONTROLLER, world, run_id) as (process, line):
             assert line == "up\n"
             assert len(mounted(run_id)) == 1
             yield process
     finally:
         assert mounted(run_id) == []
-
-
-@fuse
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_mount_is_left_by_a_driver_that_ends(number):
-    run_id = f"disk-{os.getpid()}-{number}"
-    with controlled(run_id) as process:
-        process.send_signal(number)
-        process.wait(LIMIT_S)
-        wait_until(lambda: processes_of(run_id) == [] and mounted(run_id) == [])
-        wait_until(lambda: not list(Path("/tmp").glob(f"harness-process-{run_id}-*")))
 
 
 @fuse

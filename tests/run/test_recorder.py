@@ -70,12 +70,6 @@ def test_attempts_have_times_of_the_run():
     assert [(each.start, each.end) for each in op.attempts] == [(200, 300)]
 
 
-@pytest.mark.parametrize("term", ["third", None, []])
-def test_a_term_that_is_no_number_names_the_node(term):
-    with pytest.raises(TargetError, match=r"node 'm1' announced .*term="):
-        scribe()[0].on_event(event("m1", "leader", term=term))
-
-
 def test_without_terms_each_change_of_leader_is_written_down():
     scribe_, recorder = scribe()
     scribe_.observe_roles(ROLES)

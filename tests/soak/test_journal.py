@@ -39,29 +39,38 @@ def read(path, first=1, last=9, header=HEADER):
     return found
 
 
-def test_what_was_appended_is_read_again_in_the_order_of_seeds(tmp_path):
-    given = [result(5), result(2, "invalid", "it lied"), result(9), result(1)]
-    written(tmp_path / "j", given)
-    assert read(tmp_path / "j") == sorted(given, key=lambda item: item.seed)
+STEPS = st.one_of(
+    st.builds(result, st.integers(1, 9), st.sampled_from(["valid", "invalid", "crash"])),
+    st.integers(1, 9),  # forget this seed, until it is recorded again
+    st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from([False] * 9 + [True])),
+)
 
 
-def test_the_last_line_of_a_seed_counts(tmp_path):
-    written(tmp_path / "j", [result(3, "crash"), result(4), result(3, "invalid")])
-    assert read(tmp_path / "j") == [result(3, "invalid"), result(4)]
-
-
-def test_a_wider_range_shows_what_a_narrower_one_did_not(tmp_path):
-    written(tmp_path / "j", [result(seed) for seed in range(1, 10)])
-    assert read(tmp_path / "j", 3, 4) == [result(3), result(4)]
-    assert read(tmp_path / "j", 4, 20) == [result(seed) for seed in range(4, 10)]
-
-
-def test_seeds_of_other_ranges_stay_in_the_file(tmp_path):
-    written(tmp_path / "j", [result(1), result(2)])
-    journal = Journal(tmp_path / "j", HEADER, 2, 3, fresh=False)
-    journal.append(result(3))
+@settings(max_examples=examples(100), deadline=None)
+@given(steps=st.lists(STEPS, max_size=20))
+def test_the_last_result_of_each_seed_counts_in_every_range(tmp_path_factory, steps):
+    """A tuple opens the journal again with another range, now and then afresh."""
+    path = tmp_path_factory.mktemp("j") / "j"
+    journal = Journal(path, HEADER, 1, 9, fresh=True)
+    recorded, forgotten, seeds = {}, set(), range(1, 10)
+    for step in [*steps, (1, 9, False)]:
+        if isinstance(step, tuple):
+            journal.close()
+            *ends, fresh = step
+            first, last = sorted(ends)
+            journal = Journal(path, HEADER, first, last, fresh=fresh)
+            recorded, forgotten, seeds = {} if fresh else recorded, set(), range(first, last + 1)
+        elif isinstance(step, int) and step in seeds:
+            journal.forget(step)
+            forgotten.add(step)
+        elif isinstance(step, SeedResult) and step.seed in seeds:
+            journal.append(step)
+            recorded[step.seed] = step
+            forgotten.discard(step.seed)
+        there = [seed for seed in seeds if seed in recorded and seed not in forgotten]
+        assert list(journal.results()) == [recorded[seed] for seed in there]
+        assert [seed for seed in seeds if seed in journal] == there
     journal.close()
-    assert read(tmp_path / "j") == [result(1), result(2), result(3)]
 
 
 def test_cut_anywhere_it_holds_every_whole_line_and_goes_on(tmp_path):
@@ -104,23 +113,6 @@ def test_a_journal_of_another_soak_or_none_begins_anew(tmp_path):
         (tmp_path / "j").write_bytes(content)
         assert read(tmp_path / "j", header="other") == []
         assert read(tmp_path / "j", header="other") == []
-
-
-def test_fresh_forgets(tmp_path):
-    written(tmp_path / "j", [result(1)])
-    Journal(tmp_path / "j", HEADER, 1, 9, fresh=True).close()
-    assert read(tmp_path / "j") == []
-
-
-def test_forgetting_a_seed_lasts_until_it_is_recorded_again(tmp_path):
-    written(tmp_path / "j", [result(1), result(2, "crash")])
-    journal = Journal(tmp_path / "j", HEADER, 1, 9, fresh=False)
-    journal.forget(2)
-    assert (1 in journal, 2 in journal, 3 in journal) == (True, False, False)
-    assert list(journal.results()) == [result(1)]
-    journal.append(result(2))
-    assert list(journal.results()) == [result(1), result(2)]
-    journal.close()
 
 
 class FullDisk:

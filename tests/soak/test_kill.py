@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_USAGE
+from harness.errors import EXIT_INTERRUPTED, EXIT_INVALID
 from tests.soak.commands import (
     LEASELESS,
     alive,
@@ -123,34 +123,3 @@ def test_workers_die_with_their_driver_in_the_middle_of_a_seed(tmp_path):
     time.sleep(1.0)  # into the seed, which would take for ever
     kill(process)
     wait_until(lambda: not any(map(alive, workers)))
-
-
-def test_an_interrupted_soak_that_found_a_bug_exits_with_invalid(tmp_path):
-    _, found, _ = soak(tmp_path, *KUDU, "--seeds", "1..1")
-    assert found["verdicts"]["invalid"] == 1
-    process = start(tmp_path, *KUDU, "--seeds", "1..100")
-    wait_until(lambda: workers_of(process.pid))
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=240)
-    assert process.returncode == EXIT_INVALID
-
-
-def test_two_at_once_are_refused_and_labels_are_not(tmp_path):
-    process = start(tmp_path, *ENDLESS, "--jobs", "1")
-    try:
-        wait_until(lambda: journaled(tmp_path) >= 1)
-        second = start(tmp_path, *ENDLESS)
-        _, err = second.communicate(timeout=240)
-        assert second.returncode == EXIT_USAGE
-        assert f"(process {process.pid})" in err.decode()
-        assert len(err.decode().splitlines()) == 1
-        code, found, _ = soak(
-            tmp_path, *ENDLESS, "--jobs", "1", "--seeds", "1..2", "--label", "other"
-        )
-        assert (code, found["seeds"], found["done_before"]) == (0, 2, 0)
-    finally:
-        kill(process)
-    code, found, _ = soak(
-        tmp_path, *ENDLESS, "--jobs", "1", "--seeds", "1..2"
-    )  # the lock died with it
-    assert (code, found["seeds"]) == (0, 2)

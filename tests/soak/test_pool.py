@@ -4,9 +4,6 @@ import itertools
 import os
 import re
 import signal
-import threading
-import time
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -25,10 +22,7 @@ from harness.run import keep as run_and_keep
 from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, soak
 from harness.soak.result import PASSING
 from harness.store import RunFolder, load_run
-from harness.support.interrupts import sigterm_interrupts
-from tests.soak.commands import workers_of
 from tests.support.programs import python
-from tests.support.waiting import wait_until
 
 BUG = Case(
     seed=1,
@@ -213,66 +207,10 @@ def test_an_interrupted_run_is_not_the_seeds(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_a_killed_worker_costs_nobody_anything():
-    before = workers_of(
-        os.getpid()
-    )  # other tests of this process may have left some, such as a server
-    quiet = {result.seed: result.digest for result in in_workers(toys(1, 2, 3))}
-
-    def kill_at_first(found):
-        if found.seed == 1:
-            (worker,) = [child for child in workers_of(os.getpid()) if child not in before]
-            os.kill(worker, signal.SIGKILL)
-        return True
-
-    results = in_workers(toys(1, 2, 3), until=kill_at_first)
-    assert {result.seed: result.digest for result in results} == quiet
-    assert {result.verdict for result in results} == {"valid"}
-
-
-@pytest.mark.process
-def test_a_seed_that_kills_its_workers_is_a_crash_and_the_next_has_its_result(
-    tmp_path, monkeypatch
-):
-    # The workers' Python ends in the middle of the first seed, however often it is tried.
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\n"
-        "sys.path.append(os.environ['DEADLY'])\n"
-        "import harness.soak.seed as seed\n"
-        "real = seed._run_seed\n"
-        "seed._run_seed = lambda job: os._exit(9) if job.case.seed == 1 else real(job)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("DEADLY", str(Path(__file__).parent.parent.parent))
-    first, second = in_workers(toys(1, 2))
-    assert (first.verdict, second.verdict) == (CRASH, "valid")
-    assert first.reason == "2 workers died of it; the last one exited with 9"
-
-
 def test_a_seed_that_takes_for_ever_is_a_crash(monkeypatch):
     monkeypatch.setattr(pool, "SEED_TIMEOUT_S", 0.5)
     (result,) = in_workers(toys(1, time_limit_s=1e6))
     assert (result.verdict, result.reason) == (CRASH, "its worker gave no answer within 0.5 s")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_soak_leaves_no_worker(number):
-    before = workers_of(os.getpid())
-    sent = []
-
-    def interrupt():
-        wait_until(lambda: len(set(workers_of(os.getpid())) - set(before)) >= 2)
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), number)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt), sigterm_interrupts():
-        in_workers(toys(*range(100), time_limit_s=1e6), jobs=2)
-    thread.join()
-    assert time.monotonic() - sent[0] < 20.0
-    assert [child for child in workers_of(os.getpid()) if child not in before] == []
 
 
 def test_a_result_is_taken_before_an_interrupt_is():

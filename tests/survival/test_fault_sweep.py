@@ -3,7 +3,6 @@
 A sample of the points of `tests.survival.fault_sweep`, which has all of them.
 """
 
-import argparse
 import re
 import sys
 from pathlib import Path
@@ -11,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs import run_program
-from tests.survival.fault_sweep import Point, points_of
 
 ROOT = Path(__file__).parents[2]
-COUNTS = {"write": 2700, "read": 1400, "descriptor": 600, "engine": 110, "checker": 4}
 
 
 def swept(*words):
@@ -90,31 +87,3 @@ def test_in_docker():
 def test_in_docker_at_more_points():
     table = swept("--env", "docker", "--points", "6", "--jobs", "2")
     assert sum(points for points, _ in table.values()) >= 4
-
-
-def test_every_point_is_one_alone_and_one_that_lasts():
-    points_found = points_of({**dict.fromkeys(COUNTS, 0), "read": 2}, None)
-    assert points_found == [Point("read", n, lasting) for n in (1, 2) for lasting in (False, True)]
-
-
-@pytest.mark.parametrize("points", [6, 20, 60, 300])
-def test_a_sample_is_spread_over_kinds_and_numbers(points):
-    points_found = points_of(COUNTS, points)
-    least = min(10, points // 5)
-    assert len(points_found) <= points
-    for kind, count in COUNTS.items():
-        numbers = [point.nth for point in points_found if point.kind == kind]
-        assert len(numbers) >= min(least, count)
-        assert len(set(numbers)) == len(numbers)
-        assert all(1 <= n <= count for n in numbers)
-    assert {point.lasting for point in points_found if point.kind == "write"} == (
-        {False, True} if points > 6 else {False}
-    )
-
-
-def test_a_point_is_written_in_one_word():
-    assert Point.of_text("read:600") == Point("read", 600, lasting=False)
-    assert Point.of_text("engine:1+") == Point("engine", 1, lasting=True)
-    for text in ("read", "read:0", "read:1-", "disk:1", "read:1 "):
-        with pytest.raises(argparse.ArgumentTypeError):
-            Point.of_text(text)

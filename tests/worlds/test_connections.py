@@ -17,7 +17,7 @@ from harness.registry import load_plugin
 from tests.faults.door import door
 from tests.support.waiting import LIMIT_S, until, wait_until
 from tests.toxiproxy.conftest import start_server
-from tests.worlds import frames, shapes
+from tests.worlds import shapes
 
 PORT, LATER = 8080, 8081
 MANY = 200
@@ -264,65 +264,3 @@ def test_where_no_call_can_be_seen_nothing_is_lost_or_passes_either(monkeypatch)
         assert all(seen[name] == wanted for name in held if name in seen)
 
     deploy("process", main)
-
-
-# --- nodes on `Env` ------------------------------------------------------------------------------
-
-
-def test_links_between_nodes_on_env(environment):
-    async def main(session):
-        env = session.env
-
-        async def dial(caller, server, names, **more):
-            command = {"port": frames.PORT, "wait_s": frames.WAIT_S, "at_once": True} | more
-            return await frames.ask(env, caller, do="dial", node=server, names=names, **command)
-
-        async def nothing_is_lost(tag, caller, server):
-            names = {f"{tag}-{caller}-{shape}": shape for shape in frames.SHAPES}
-            many = {f"{tag}-{caller}-{n}": "send-and-close" for n in range(MANY)}
-            seen = await dial(caller, server, names) | await dial(
-                caller, server, many, at_once=False
-            )
-            wanted = {name: frames.EXPECTED[shape] for name, shape in (names | many).items()}
-            async with asyncio.timeout(LIMIT_S):
-                while True:
-                    reports = await frames.ask(env, server, do="tell")
-                    if wanted == {
-                        name: (seen[name], reports["seen"].get(name, "missing")) for name in wanted
-                    }:
-                        break
-                    await asyncio.sleep(0.1)
-            assert sorted(wanted) == sorted(n for n in reports["began"] if n.startswith(f"{tag}-"))
-
-        for name in "ab":
-            await frames.ask(env, name, do="tell")  # it is up
-        await asyncio.gather(
-            nothing_is_lost("before", "a", "b"), nothing_is_lost("before", "b", "a")
-        )
-        early = await dial("a", "b", {"early": "ask"}, port=frames.LATER)
-        assert "error" in early["early"] or early["early"] == [0, "early"]
-        await frames.ask(env, "b", do="listen")
-        assert await dial("a", "b", {"late": "ask"}, port=frames.LATER) == {"late": frames.ONE}
-
-        fault = await door(session).cut(Link.between(["a"], ["b"]))
-        names = {f"cut-{shape}": shape for shape in frames.SHAPES}
-        seen = await dial("a", "b", names, wait_s=CUT_S)
-        assert all(what is None or "error" in what for what in seen.values())
-        reports = await frames.ask(env, "b", do="tell")
-        assert not [name for name in reports["began"] if name.startswith("cut-")]
-        await door(session).heal(fault)
-        await nothing_is_lost("after", "a", "b")
-
-    nodes = [
-        NodeSpec(
-            name=name,
-            role="peer",
-            ports=(frames.PORT, frames.LATER),
-            entry="tests.worlds.frames:main",
-        )
-        for name in "ab"
-    ]
-    plan = DeploymentPlan(
-        run_id=f"frames-{secrets.token_hex(4)}", nodes=tuple(nodes), seed=1, knobs={}, folder=None
-    )
-    environment.execute(plan, main)

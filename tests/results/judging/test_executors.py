@@ -1,14 +1,12 @@
 """Two executors, one core: equal rows, and none is lost with a worker."""
 
-import contextlib
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 
 from harness.ops import History
-from harness.verdict.limits import SpentError, cpu_limit, memory_limit
+from harness.verdict.limits import cpu_limit, memory_limit
 from results.judging.budgets import Budget
 from results.judging.markers import Marker
 from results.judging.pipeline import in_workers
@@ -76,21 +74,6 @@ def test_a_small_store_is_judged_here(tmp_path):
 
 
 # --- budgets --------------------------------------------------------------------------------------
-
-
-def test_cpu_is_limited_even_for_those_that_swallow_everything(monkeypatch):
-    monkeypatch.setattr("harness.verdict.limits._GRACE_S", 0.05)
-    begin = time.process_time()
-
-    def swallow():
-        with cpu_limit(0.05):
-            while True:
-                with contextlib.suppress(Exception):
-                    sum(range(1000))
-
-    with pytest.raises(SpentError):
-        swallow()
-    assert time.process_time() - begin < 5.0
 
 
 def test_no_alarm_rings_afterwards():

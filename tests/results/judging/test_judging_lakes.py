@@ -96,20 +96,6 @@ def test_tables_stay_the_same_after_a_compaction(tmp_path):
     assert anew.results_new == 5 * 4
 
 
-def test_what_is_known_is_not_judged(tmp_path, monkeypatch):
-    uri = plain_lake(tmp_path)
-    first, rows = report(uri)
-    assert (first.results_known, first.results_new) == (0, 15)
-
-    def refuse(*_, **__):
-        raise AssertionError("something was done again")
-
-    monkeypatch.setattr(unit_judge, "do_units", refuse)
-    second, same = report(uri)
-    assert (second.units, second.results_known, second.results_new) == (0, 15, 0)
-    assert same == rows
-
-
 def test_what_is_new_is_judged_and_nothing_else(tmp_path, monkeypatch):
     uri = plain_lake(tmp_path)
     report(uri)
@@ -135,21 +121,6 @@ def test_a_run_that_came_again_with_another_case_is_judged_anew(tmp_path):
     (folder / "case.json").write_bytes(msgspec.json.encode(changed))
     ingested(tmp_path / "store", uri)
     assert report(uri)[0].results_new == 5
-
-
-def test_two_reports_that_find_the_same_count_once(tmp_path):
-    uri = plain_lake(tmp_path)
-    with opened(uri) as first, opened(uri) as second:
-        plans = [first.plan(), second.plan()]
-        for source, plan in zip((first, second), plans, strict=True):
-            config = source.begin(limit_memory=False)
-            done = list(unit_judge.do_units(plan.units, config=config))
-            assert [item.problems for item in done if item.part == 1.0] == [()] * len(plan.units)
-    results = ResultLake.beside(str(uri), {})
-    assert len(results.dataset("runs").to_table()) == 6
-    checked, rows = report(uri)
-    assert (checked.units, len(rows["verdicts"])) == (0, 12)
-    assert len(rows["verdicts"]) == len(set(rows["verdicts"]))
 
 
 def counted(uri, **given):

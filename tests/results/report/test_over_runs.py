@@ -6,14 +6,14 @@ import random
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results.facts.extraction import extract
 from results.questions.engines import DuckEngine, query
 from results.questions.failures import changes, detection, signatures
 from results.questions.trends import costs, trends
-from results.statistics.estimates import Sums, risk_ratio, wilson
+from results.statistics.estimates import Sums, wilson
 from results.statistics.strata import pooled_ratio
 from results.statistics.survival import found_within, kaplan_meier, seeds_for
 from tests.results.report.histories import Script, run_of
@@ -63,22 +63,6 @@ def test_survival_is_a_product_over_moments(lives):
             assert 0 <= step.interval.low <= step.survival <= step.interval.high <= 1
 
 
-def test_intervals_of_survival_cover_the_truth():
-    """Exponential failures and ends: at the median, of 300 samples about 95 % hold the truth."""
-    chance = random.Random(7)
-    inside = trials = 0
-    for _ in range(300):
-        cells = []
-        for _ in range(60):
-            fails, ends = chance.expovariate(1 / 100), chance.expovariate(1 / 200)
-            cells.append((int(min(fails, ends) * 1000), int(fails <= ends), int(fails > ends)))
-        before = [step for step in kaplan_meier(cells) if step.at <= 69_315]
-        trials += 1
-        interval = before[-1].interval
-        inside += interval is not None and interval.low <= 0.5 <= interval.high
-    assert 0.91 <= inside / trials <= 0.99
-
-
 # --- seeds ---------------------------------------------------------------------------------------
 
 
@@ -118,19 +102,6 @@ def usable(rows):
     return len(own) > 1 and sum(row[1] for row in own) and sum(row[3] for row in own)
 
 
-@given(stratum)
-def test_of_one_stratum_the_pooled_ratio_is_the_ratio(rows):
-    assume(usable(rows))
-    one, pooled = risk_ratio(Sums.of(rows)), pooled_ratio([Sums.of(rows)])
-
-    assert (pooled.ratio, pooled.agree_p) == (pytest.approx(one.ratio), None)
-    if one.interval is None:
-        assert pooled.interval is None
-        assert pooled.why
-    else:
-        assert pooled.interval == pytest.approx(one.interval, rel=1e-9)
-
-
 @given(st.lists(stratum, min_size=2, max_size=4))
 def test_pooled_ratios_are_mantels_and_haenszels(strata):
     strata = [[row for row in rows if row[1] or row[3]] for rows in strata]
@@ -161,27 +132,6 @@ def test_strata_that_disagree_are_told():
     ]
     assert pooled_ratio([Sums.of(rows) for rows in strata]).agree_p < 1e-6
     assert pooled_ratio([Sums.of(strata[0]), Sums.of(strata[0])]).agree_p == pytest.approx(1.0)
-
-
-@pytest.mark.slow
-def test_intervals_of_pooled_ratios_cover_the_truth():
-    """Runs differ by much, strata even more; the fault doubles the rate in each run."""
-    chance = random.Random(11)
-    inside = 0
-    for _ in range(200):
-        strata = []
-        for level in (0.02, 0.1, 0.3):
-            rows = []
-            for _ in range(12):
-                rate = level * chance.uniform(0.3, 1.2)
-                n, m = chance.randint(20, 60), chance.randint(20, 60)
-                a = sum(chance.random() < 2 * rate for _ in range(n))
-                b = sum(chance.random() < rate for _ in range(m))
-                rows.append((a, n, b, m))
-            strata.append(Sums.of(rows))
-        low, high = pooled_ratio(strata).interval
-        inside += low <= 2 <= high
-    assert 0.90 <= inside / 200 <= 0.99
 
 
 # --- failures ------------------------------------------------------------------------------------

@@ -132,17 +132,20 @@ def bare_python(folder):
     return folder / "bin" / "python"
 
 
+EVERY_SPARK = [
+    (kind, lacking)
+    for kind in ("connect local[2,3]", CLUSTER, "standalone", f"connect {CLUSTER}")
+    for lacking in (False, True)
+]
+
+
 @pytest.mark.lake
-@pytest.mark.nightly
 @spark_test
 @pytest.mark.parametrize(
     ("kind", "lacking"),
     [
-        ("connect local[2,3]", False),
-        ("connect local[2,3]", True),
-        (f"connect {CLUSTER}", True),
-        (CLUSTER, True),
-        ("standalone", True),
+        EVERY_SPARK[0],
+        *(pytest.param(*each, marks=pytest.mark.nightly) for each in EVERY_SPARK[1:]),
     ],
 )
 def test_every_spark_says_the_same(kind, lacking, lake, expected, daemons, tmp_path):
@@ -150,11 +153,11 @@ def test_every_spark_says_the_same(kind, lacking, lake, expected, daemons, tmp_p
 
     By day: what is sent works in a bare Python, and nothing is used that Connect lacks.
     """
-    bare = str(bare_python(tmp_path / "bare"))
-    environment = {"PYSPARK_PYTHON": bare, "SPARK_LOCAL_IP": "127.0.0.1"}
+    python = str(bare_python(tmp_path / "bare")) if lacking else sys.executable
+    environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
     url = kind
     if kind.startswith("connect "):
-        url = connect_server(daemons, kind.split()[1], *([bare] if lacking else []))
+        url = connect_server(daemons, kind.split()[1], python)
         environment = {}
     elif kind == "standalone":  # the cluster is from the pip package
         url = standalone_cluster(daemons, tmp_path / "work")

@@ -1,10 +1,11 @@
-"""The suite that every environment must pass, on containers."""
+"""The suite that every environment must pass, on processes and in containers."""
 
 import pytest
 
 from tests.conformance.env_suite import CALM, RESTARTING, in_turn, suite_plan
+from tests.worlds.conftest import WORLDS
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+pytestmark = pytest.mark.parametrize("environment", WORLDS[1:], indirect=True)
 
 
 @pytest.mark.parametrize("checks", [CALM, RESTARTING], ids=["calm", "restarting"])
