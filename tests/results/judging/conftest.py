@@ -12,6 +12,8 @@ import os, time
 from checkers.conduct.crash import CrashChecker
 
 class Deadly(CrashChecker):
+    name = "deadly"
+
     def check(self, history, case, *, time_limit_s):
         from harness.ops import CheckResult, Verdict
         if case.seed == 666 and not os.environ.get("DEADLY_CURED"):
