@@ -22,17 +22,21 @@ class RowStep(NamedTuple):
     cells: tuple[tuple[str, Any], ...] = ()  # a null value removes the cell
 
 
-class RowInput(NamedTuple):
-    """Steps on the row `place`, which is a table and a key; a read has no steps."""
-
-    place: tuple[str, str]
-    steps: tuple[RowStep, ...] = ()
-
-
 class Seen(NamedTuple):
     """The row that a read saw."""
 
     row: Row
+
+
+class RowInput(NamedTuple):
+    """Steps on the row `place`, which is a table and a key; a read has no steps.
+
+    `then` is the row that a read at once after the steps saw, before any other operation.
+    """
+
+    place: tuple[str, str]
+    steps: tuple[RowStep, ...] = ()
+    then: Seen | None = None
 
 
 RowOutput = Seen | tuple[str, ...]
@@ -68,7 +72,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
             results.append(result)
         if output is UNKNOWN:
             return True, row
-        legal = tuple(results) == output
+        legal = tuple(results) == output and input_.then in {None, Seen(row)}
         return legal, row if legal else state
 
     def read_only(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
@@ -78,9 +82,10 @@ class Rows(Model[Row, RowInput, RowOutput]):
         return output is not UNKNOWN and "ok" not in output
 
     def observes(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
-        """All operations except those that only upsert."""
+        """All operations except those that only upsert and that no read follows at once."""
         del output
-        return not input_.steps or any(step.kind != "upsert" for step in input_.steps)
+        only_upserts = input_.steps and all(step.kind == "upsert" for step in input_.steps)
+        return not only_upserts or input_.then is not None
 
     def footprint(self, input_: RowInput, /) -> frozenset[str]:
         return frozenset((repr(input_.place),))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from checkers.linearizability import UNKNOWN, Operation, Unknown
@@ -23,6 +23,8 @@ class RowProblem:
     operations: list[RowOperation]
     pairs: list[Pair]
     facts: list[Fact]
+    looks: dict[int, Pair] = field(default_factory=dict)
+    """The look at once after a write (`RowInput.then`), by the write's number."""
 
     def add(
         self,
@@ -52,6 +54,8 @@ class RowProblem:
             if operation.input.place != place:
                 number = len(left.pairs)
                 left.operations.append(replace(operation, id=number))
+                if operation.id in self.looks:
+                    left.looks[number] = self.looks[operation.id]
                 left.pairs.append(pair)
                 left.facts.append(fact)
         return left

@@ -23,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -209,17 +209,32 @@ class _RowsChecker(Checker):
             operation = problem.operations[number]
             table, key = operation.input.place
             seen = operation.output.row if isinstance(operation.output, Seen) else None
-            return sentence(problem.pairs[number], read.name_of(table), key, seen)
+            text = sentence(problem.pairs[number], read.name_of(table), key, seen)
+            look, then = problem.looks.get(number), operation.input.then
+            if look is not None and then is not None:
+                text += (
+                    f", and at its timestamp {sentence(look, read.name_of(table), key, then.row)}"
+                )
+            return text
 
         failing = said(failure.operation)
         states = sorted({survivor.state_text for survivor in failure.survivors})
         by_then = f": by then {' or '.join(states[:4])}" if states else ""
         text = [f"{failing}, but no order of the operations on this row {self.order}{by_then}."]
         core = {problem.pairs[number].invoke.index: said(number) for number in failure.core}
+        numbers = (failure.operation, *failure.core)
+        looks = [problem.looks[n].invoke.index for n in numbers if n in problem.looks]
         blamed = tuple(dict.fromkeys([problem.pairs[failure.operation].invoke.index, *core]))
         text += rest_of_core(blamed, core, minimal=failure.core_minimal)
         operation = problem.operations[failure.operation]
-        rule = "stale-row" if not operation.input.steps else "wrong-row-result"
+        without_look = operation.input._replace(then=None)
+        fits = any(
+            Rows().step(cast("Row", survivor.state), without_look, operation.said)[0]
+            for survivor in failure.survivors
+        )
+        stale = not without_look.steps or (fits and without_look != operation.input)
+        rule = "stale-row" if stale else "wrong-row-result"
+        blamed = tuple(dict.fromkeys([blamed[0], *looks, *blamed]))
         return Told(failing, text, blamed[:OPERATIONS_MAX], rule)
 
 
@@ -292,13 +307,17 @@ class SnapshotScans(_RowsChecker):
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
         # Hybrid timestamps have more bits than the search or a float can represent, so they become
         # ranks. At each timestamp, first come its writes, then its looks, then the unknown writes
-        # of processes that knew it.
+        # of processes that knew it. A tablet gives no timestamp twice, so no other write to a row
+        # comes between its write and its look at one timestamp: the look belongs to the write.
+        writes: dict[tuple[Place, int], int | None] = {}
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:
             after = rank[floor[part.pair.invoke.index]] + 2
             for input_, output in by_row(part):
                 if part.timestamp is not None:
                     times = (rank[part.timestamp], rank[part.timestamp])
+                    at_once = input_.place, part.timestamp
+                    writes[at_once] = None if at_once in writes else len(problem.operations)
                     problem.add(part.pair, input_, output, times, part.timestamp)
                 elif output is UNKNOWN or "ok" in output:
                     problem.add(part.pair, input_, UNKNOWN, (after, None), None)
@@ -311,5 +330,13 @@ class SnapshotScans(_RowsChecker):
                 if (look.table, key, look.timestamp) in looked_at:
                     continue
                 looked_at.add((look.table, key, look.timestamp))
-                problem.add(look.pair, RowInput((look.table, key)), Seen(row), (at, at), None)
+                place = (look.table, key)
+                write = writes.get((place, look.timestamp))
+                if write is None:
+                    problem.add(look.pair, RowInput(place), Seen(row), (at, at), None)
+                    continue
+                operation = problem.operations[write]
+                input_ = operation.input._replace(then=Seen(row))
+                problem.operations[write] = replace(operation, input=input_)
+                problem.looks[write] = look.pair
         return problem
