@@ -52,7 +52,7 @@ def summary_of(populations, *, crashed=0, unjudged=0, excused=()):
         ([("B", 0, 0, 3)], {"crashed": 1}, "crash", 1),
         ([("B", 0, 0, 3)], {"unjudged": 1}, "unknown", 1),
         ([("B", 4, 2, 0)], {}, "unknown", 2),
-        ([("B", 4, 0, 3)], {"excused": ["invalid"]}, "valid", 0),
+        ([("B", 4, 0, 3)], {"excused": ["invalid"]}, "known", 0),
         ([("", 4, 0, 0)], {}, "valid", 0),
     ],
 )
