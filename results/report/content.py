@@ -159,7 +159,7 @@ def _detection(report: Report) -> Section:
 def _clean(report: Report) -> Section:
     return Section(
         id="clean",
-        title="Runs without a bug switch: is anybody blamed?",
+        title="False alarms: runs without a bug",
         words="Where none of N runs is invalid, the rate of invalid runs is below the given share "
         "with 95 % confidence (the exact one-sided bound). Runs whose verdict is unknown do not "
         "count for it.",
