@@ -132,6 +132,19 @@ async def test_a_defect_in_a_heal_is_no_infrastructure_error():
     assert [type(each) for each in caught.value.exceptions] == [KeyError, InfrastructureError]
 
 
+async def test_the_heal_of_one_of_two_faults_leaves_the_other():
+    ledger, cluster = fresh()
+    there, back = Link("m1", "m2"), Link("m2", "m1")
+    first, second = [
+        await ledger.inject(
+            Aim(what=Cut(), targets=("m1",), links=(link,)), lease_s=9.0, groups=GROUPS
+        )
+        for link in (there, back)
+    ]
+    await ledger.heal(second.id)
+    assert cluster.links == {there: {first.id: None}, back: {}}
+
+
 LATE = Shape(quality=LinkQuality(delay_ms=5.0))
 PIECES = Stream(quality=StreamQuality(slice_bytes=64))
 ENDS = ("m1", "m2", CLIENT)
