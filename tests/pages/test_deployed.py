@@ -182,7 +182,7 @@ def test_pages_in_a_browser_light_and_dark(browser_page):
         assert len(papers) == 2, papers
         # One look at each of another node's pages, by its link.
         browser_page.open(next(url for url in urls if url.endswith("/masters")))
-        browser_page.follow(browser_page.get_by_role("link", name="pages").last)
+        browser_page.follow(browser_page.get_by_role("link", name="m3").last)
         assert browser_page.locator(".brand").inner_text() == "kudu m3"
     finally:
         shown.over.set()

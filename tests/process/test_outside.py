@@ -10,6 +10,7 @@ import json
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,9 +48,18 @@ def first_of(driver, node):
 
 
 async def child_of(driver, node):
-    """The last of a node's processes, which is not its first."""
+    """The `sleep` among a node's processes.
+
+    Before it is that program, it is a copy of its parent, which may take a signal for its own.
+    """
     first = first_of(driver, node)
-    await until(lambda: len(procfs.family(first.pid)) > 1)
+
+    def asleep():
+        pid = procfs.family(first.pid)[-1]
+        with contextlib.suppress(OSError):
+            return pid != first.pid and Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
+
+    await until(asleep)
     return procfs.identify(procfs.family(first.pid)[-1])
 
 

@@ -336,7 +336,7 @@ def test_a_crashed_seed_costs_the_workflow_nothing_but_its_colour(github, tmp_pa
     assert len(list(ET.parse(tmp_path / "junit.xml").getroot().iter("testcase"))) >= 3
     assert (tmp_path / "report" / "report.html").stat().st_size > 1000
     summary = (tmp_path / "summary.md").read_text()
-    assert summary.count("<h3>Soak register-") == 2
+    assert summary.count("<p>Soak register-") == 2
 
 
 def test_the_workflow_installs_the_harness_from_its_sources(workflow, tmp_path):

@@ -69,6 +69,15 @@ def test_parquet_round_trip(history, tmp_path_factory):
     assert again.digest() == history.digest()
 
 
+def test_a_log_without_its_last_byte_is_torn(tmp_path):
+    path = tmp_path / "ops.log"
+    write_log(path, History([Op(n, n, HARNESS, OpType.INFO, "phase", None) for n in range(2)]))
+    path.write_bytes(path.read_bytes()[:-1])
+    ops, torn = read_log(path)
+    assert [op.index for op in ops] == [0]
+    assert torn is not None
+
+
 @given(history=histories(), data=st.data())
 def test_a_log_cut_anywhere_gives_back_a_prefix(history, data, tmp_path_factory):
     path = tmp_path_factory.mktemp("l") / "ops.log"
