@@ -37,7 +37,7 @@ def _amount(value: object) -> int | None:
 
 
 def _total(part: Part) -> int | None:
-    """The sum of a part's balances, if the part upserts a balance into each of its rows."""
+    """The sum of the balances that a part of a write upserts; `None` unless each row has one."""
     amounts = [
         _amount(dict(row.step.cells).get(BALANCE)) if row.step.kind == "upsert" else None
         for row in part.rows

@@ -19,8 +19,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--executor",
         action="store_true",
-        help="the image of Spark's drivers, masters, workers and executors instead, with all "
-        "plug-ins that are installed here (docs/spark.md)",
+        help="build the image for Spark's drivers, masters, workers and executors instead; it "
+        "contains all installed plug-ins (docs/spark.md)",
     )
     if parser.parse_args(list(arguments)).executor:
         from harness.environments.docker.image.executor.image import build_executor

@@ -99,7 +99,7 @@ class CallerBook:
         self.folder = folder
 
     def note(self, caller: str, process: ProcessId, *, part: str = "", alone: bool = False) -> None:
-        """Record that `process` belongs to `caller`, replacing the last process with this `part`.
+        """Record that `process` belongs to `caller`; it replaces the `part`'s last process.
 
         Its descendants belong to the caller too, unless `alone`. Raises `InfrastructureError`.
         """

@@ -89,7 +89,9 @@ def run_numbers(folder: Path) -> RunNumbers:
     if path.is_symlink():
         raise HistoryError(f"{str(path)!r} is a link, and links are not followed")
     if not os.path.lexists(path):
-        raise HistoryError(f"{str(path)!r} is not there: only sealed histories have numbers")
+        raise HistoryError(
+            f"{str(path)!r} does not exist; latencies and counts need the history of a finished run"
+        )
     try:
         with open_sealed(path) as file:
             rows = file.metadata.num_rows

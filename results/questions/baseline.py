@@ -107,7 +107,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Side:
-    """The runs of one label in one setting: counts, and a few numbers of 8 bytes for each run."""
+    """A summary of the runs of one label in one setting: counts, and a few floats per run."""
 
     def __init__(self, first: Row) -> None:
         self.first = first  # for the properties that all runs here share

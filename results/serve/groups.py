@@ -151,7 +151,7 @@ def _largest(totals: dict[str, Cell]) -> tuple[str, ...]:
 
 
 def failures_of(reading: Reading, where: Where, known: KnownFailures = NONE_KNOWN) -> list[Row]:
-    """The rows of the report's answer `signatures`."""
+    """Failures by signature: the same rows as in the table `signatures` of a report."""
     newest = f"SELECT max(day) AS day FROM runs WHERE {where.sql}"  # noqa: S608
     days = [row["day"] for row in reading.rows(newest, where.values)]
     cells = _cells(reading, where, "signature_cells")

@@ -166,7 +166,7 @@ class GetEventsCount(msgspec.Struct, frozen=True, tag="get_notification_events_c
 
 
 class GetDelegationToken(msgspec.Struct, frozen=True, tag="get_delegation_token"):
-    """Answers a new token, as text."""
+    """Asks for a new delegation token; the answer is its text."""
 
     owner: str
     renewer: str

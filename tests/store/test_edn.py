@@ -152,7 +152,7 @@ def test_broken_text_is_located(text, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1", "not a map of an op"),
+        ("1", "must be a map"),
         ("{:process 0 :type :invoke}", "lacks f"),
         ("{:process 0 :type :maybe :f :read}", "malformed"),
         ("{:process 0 :type :invoke :f :read :index true}", "not a whole number"),

@@ -95,7 +95,7 @@ class NodeControl:
         self.foreign_clock: ForeignClock | None = None
         self.condition = Condition()
         self._boot = 0
-        self._number = 0  # of the last command
+        self._number = 0  # the number of the last command
         self._reached = -1  # the last obeyed command; 0: it listens
         self._behind = False  # a command waits for a paused node
         self._touched = 0

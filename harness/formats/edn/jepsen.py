@@ -90,7 +90,9 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
     Its fields are keywords. `value_of` makes the value of a client's op.
     """
     if not isinstance(form, dict):
-        raise HistoryError(f"op {position} is {shown(form)}, not a map of an op")
+        raise HistoryError(
+            f"op {position} is {shown(form)}; it must be a map, such as {{:type :invoke, ...}}"
+        )
     try:
         kind = _TYPES[form[":type"]]
         process = form[":process"]

@@ -295,7 +295,7 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def read_index(self, request: msg.ReadIndexRequest) -> Answer:
-        """Confirm leadership for a follower's read; answered once a majority has."""
+        """Confirm leadership for a follower's read; the answer waits for a majority."""
         del request
 
         def answer_of(outcome: Any) -> msg.ReadIndexResponse:
