@@ -1,1 +1,1 @@
-"""The catalog: its linearizability, invariants, staleness and members."""
+"""Checkers for the catalog: linearizability, invariants, staleness and membership."""

@@ -1,4 +1,4 @@
-"""Logs with one op per line: Jepsen's `history.txt`, its console and `jepsen.log`, etcd's of 2014.
+"""Logs with one op per line: Jepsen's `history.txt`, console and `jepsen.log`, etcd's logs of 2014.
 
     0	:invoke	:write	1
     0	:info	:write	1	:timeout

@@ -110,7 +110,7 @@ def _check_ready(spec: NodeSpec) -> None:
             "characters as %XX"
         )
     if isinstance(ready, ReadyCommand) and not ready.command:
-        raise UsageError(f"{where}: its command is empty; it is a tuple of words")
+        raise UsageError(f"{where}: its command is empty; give it as a tuple of words")
     if isinstance(ready, ReadyLog):
         try:
             re.compile(ready.pattern)

@@ -312,7 +312,7 @@ class SunkRuns(Protocol):
         ...
 
     def look(self) -> None:
-        """Look up runs that other processes added; raises `InfrastructureError`."""
+        """Check for runs that other processes have added; raises `InfrastructureError`."""
         ...
 
     def place_of(self, run: str) -> str | None:

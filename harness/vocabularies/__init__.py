@@ -84,7 +84,7 @@ def fields_of(op: Op | None) -> Mapping[str, Any]:
 
 
 def is_ok(pair: Pair) -> bool:
-    """Whether an operation succeeded; a refusal may be an `ok` answer with another `result`."""
+    """Whether an operation succeeded; an `ok` op whose `result` is not "ok" is a refusal."""
     return pair.type is OpType.OK and fields_of(pair.completion).get("result", "ok") == "ok"
 
 

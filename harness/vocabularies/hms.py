@@ -118,7 +118,7 @@ class List(Call, frozen=True):
 
 
 class Poll(Call, frozen=True):
-    """Continue to read the notification log at this client's position, which starts at the end.
+    """Continue reading the notification log from this client's position, at first the log's end.
 
     The answer has `after`, the id after which it reads, and `events`: [id, time in ms, kind, full
     name before, full name after, nonce before, nonce after] each, at most `POLL_MAX` of them. If

@@ -61,7 +61,7 @@ def pages_below(folder: str) -> str:
 
 
 def frame_of(rows: pa.Table) -> pd.DataFrame:
-    """A data frame with nullable types, so that integers stay integers, also as sums."""
+    """A data frame with nullable types, so that integers and their sums stay integers."""
     pandas = module("pandas")
     lists = []
     for place, field in enumerate(rows.schema):

@@ -10,7 +10,7 @@ _UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "n
 
 
 def count(value: float | None) -> str:
-    """A number with thousands separators; fractions below 1000 have three digits."""
+    """A number with thousands separators; floats below 1000 have three significant digits."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if isinstance(value, int) or value >= 1000 else f"{value:.3g}"

@@ -45,7 +45,7 @@ def seen(row: Mapping[str, Any]) -> str:
     runs, days_since = row["runs_since"], row["days_since"]
     if not runs:
         return f"seen {days}{code}: in the last run of its setting"
-    if not days_since:  # the order of a soak's seeds says nothing
+    if not days_since:  # a soak may have run all of them, and its order means nothing
         return f"seen {days}{code}"
     return (
         f"seen {days}{code}; {counted(runs, 'run')} of its settings in "

@@ -92,7 +92,7 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
 
 
 def _initial(columns: Columns, declared: Mapping[Any, Any] | None) -> dict[int, int]:
-    """Declared initial values by number; values that no read shows are left out."""
+    """Declared initial values: number of the key to number of the value, if both occur."""
     if not declared:
         return {}
     keys = {_hashable(name): number for number, name in enumerate(columns.keys)}

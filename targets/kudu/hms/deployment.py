@@ -86,7 +86,10 @@ class Metastores:
         return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
 
     async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:
-        """Both catalogs for the tool; entries shall name `masters`. Raises `ToolError`."""
+        """Kudu's and Hive's catalogs for the tool. It puts `masters` into Hive's entries.
+
+        Raises `ToolError`.
+        """
         cluster_id = (await admin.ask_leader(m.ConnectToMasterRequest())).cluster_id
         catalog = HmsCatalog(
             self._tool,
