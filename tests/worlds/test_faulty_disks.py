@@ -37,8 +37,10 @@ def test_power_cuts_and_faults_reach_its_disk(environment, monkeypatch):
         assert await cluster.kill("w")
         await start()
         assert await cluster.worsen_disk("w", DiskQuality(error=1.0)) == 0
-        await asyncio.sleep(0.2)
-        assert await cluster.worsen_disk("w", DiskQuality(delay_ms=60_000)) > 0
+        async with asyncio.timeout(LIMIT_S):
+            while not await cluster.worsen_disk("w", DiskQuality(error=1.0)):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await cluster.worsen_disk("w", DiskQuality(delay_ms=60_000))
         await asyncio.sleep(0.2)
         begin_s = time.monotonic()
         assert await cluster.kill("w")  # a process that waits for a disk cannot be killed
