@@ -40,8 +40,6 @@ GONE: Final = "gone"
 ANY: Final = "any failure"
 RULE: Final = "rule"
 SIGNATURE: Final = "signature"
-NOT_COMPARED: Final = "no run of such a setting in "
-"""The first words of the remark on a failure that no setting of both labels has."""
 SEEDS: Final = (
     *(1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700),
     *(1_000, 2_000, 5_000, 10_000),
@@ -261,6 +259,11 @@ def changes(
     return answer_table(rows, _CHANGE_COLUMNS)
 
 
+def comparable(rows: Iterable[Row]) -> list[Row]:
+    """The changes that a setting of both labels shows; without one there are no runs to compare."""
+    return [row for row in rows if row["baseline_runs"]]
+
+
 def _rule(cell: Row) -> str:
     return SEPARATOR.join(part for part in (cell["checker"], cell["rule"]) if part)
 
@@ -306,7 +309,7 @@ def _change(
         "label_hits": counts[1][0],
         "label_runs": counts[1][1],
         "p_value": fisher_exact(*counts[0], *counts[1]) if shared else 1.0,
-        "says": "" if shared else f"{NOT_COMPARED}{without}",
+        "says": "" if shared else f"no run of such a setting in {without}",
         "first_run": first["first_run"],
         "first_day": min(days, default=None),
         "last_day": max(days, default=None),

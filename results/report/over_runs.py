@@ -11,7 +11,7 @@ import msgspec
 from harness.errors import counted
 from results.questions.aggregate import Rows
 from results.questions.baseline import NO_EVIDENCE, Comparison
-from results.questions.failures import ANY, NOT_COMPARED, RULE
+from results.questions.failures import ANY, RULE, comparable
 from results.questions.trends import NO
 from results.report.number_words import NOTHING, count, duration, interval, share
 from results.report.plots import Chart, Curve, Forest, Plot, curves, latencies, rates, stacked
@@ -272,8 +272,7 @@ def baseline(report: Report, found: Comparison) -> Section:
                 ),
             ),
         }
-        for row in report.answers.rows("signature_changes")
-        if not row["says"].startswith(NOT_COMPARED)
+        for row in comparable(report.answers.rows("signature_changes"))
     ]
     for row in changes:  # runs have no field for a rule
         if row["level"] == RULE:

@@ -14,7 +14,7 @@ from harness.verdict.known import KEY
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.aggregate import Answers
 from results.questions.baseline import Comparison
-from results.questions.failures import KNOWN, NOT_COMPARED, RULE
+from results.questions.failures import KNOWN, RULE, comparable
 from results.report.number_words import count, duration, interval, ratio, share
 from results.report.populations import Populations
 
@@ -310,8 +310,8 @@ def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
         f"{row['change']}: {_one_line(row['signature'])}: {row['label_hits']} of "
         f"{_counted(row['label_runs'], 'run')}, before {row['baseline_hits']} of "
         f"{count(row['baseline_runs'])} ({row['says']})"
-        for row in rows
-        if row["change"] != KNOWN and not row["says"].startswith(NOT_COMPARED)
+        for row in comparable(rows)
+        if row["change"] != KNOWN
     ]
     old = sum(row["change"] == KNOWN and row["level"] != RULE for row in rows)
     title = f"failures only in {label!r}, or only in {baseline!r}; in both: {old}"

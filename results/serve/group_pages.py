@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from harness.ops import Verdict
-from results.questions.failures import NOT_COMPARED
 from results.report.time_plots import Series, Value, series
 from results.serve.groups import (
     DIMENSIONS,
@@ -211,7 +210,6 @@ def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
         "notes": notes,
         "outcomes": OUTCOMES,
         "invalid": Verdict.INVALID.value,
-        "not_compared": NOT_COMPARED,
     }
     data = {
         "labels": names,

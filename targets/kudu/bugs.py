@@ -261,8 +261,8 @@ class Bug(Switch):
     )
     DNS_ONCE = Row(
         title="names of masters are resolved once a process",
-        upstream="KUDU-75, KUDU-1620, KUDU-1885: whoever had reached a master went on to its old "
-        "address, so a DNS alias that was moved asked for a restart of every process; no fault of "
+        upstream="KUDU-75, KUDU-1620, KUDU-1885: a process that had reached a master kept its old "
+        "address, so moving a DNS alias required a restart of every process; no fault of "
         "a run moves a name, tests/kudu/test_replacement.py does",
         fixed="2022 (1.16)",
         profiles=LEGACY,
@@ -297,7 +297,7 @@ class Bug(Switch):
     )
     LEADER_READS = Row(
         title="masters that do not lead refuse every read",
-        upstream="KUDU-500, which nobody ever did: a read that allows for staleness is refused; "
+        upstream="KUDU-500, never implemented: a read that allows for staleness is refused; "
         "that is no harm but load on the leader, so nothing finds it",
         fixed="open",
         profiles=STILL,

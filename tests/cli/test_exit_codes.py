@@ -183,7 +183,7 @@ def test_a_proven_violation_that_cannot_be_kept_is_still_one(unruly, monkeypatch
     monkeypatch.setenv("UNRULY", f"[os.mkdir(p + '/results.json') for p in "
                        f"__import__('glob').glob('store/*/2*')] and "
                        f"{CONVICTS.replace('INVALID', 'VALID')}")  # fmt: skip
-    assert main(RUN) == EXIT_CRASH  # nobody could look at it again
+    assert main(RUN) == EXIT_CRASH  # the run could not be judged again
 
 
 def test_a_real_interrupt_is_no_failure_of_a_checker(unruly):

@@ -214,7 +214,7 @@ def test_every_case_that_is_planned_can_be_replayed(tmp_path, capsys):
 
 
 class Tripwire:
-    """An extension module that nobody may touch."""
+    """An extension module that fails the test at the first access."""
 
     VERSION = "tripwire"
 

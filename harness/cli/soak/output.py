@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import functools
 import itertools
 import os
 import shlex
@@ -114,6 +115,7 @@ class SoakOutput:
     def _failing(self) -> Iterator[SeedResult]:
         return (result for result in self.campaign.results() if result.failed)
 
+    @functools.cached_property
     def _groups(self) -> list[FailureGroup]:
         return failure_groups(self.campaign.results())
 
@@ -175,7 +177,7 @@ class SoakOutput:
         if commit is not None:
             properties["commit"] = commit
         cases = JunitCases(replay=self._replay, folder=self._folder, known_failures=self._known)
-        groups = self._groups() if self.parsed.junit_group == BY_SIGNATURE else []
+        groups = self._groups if self.parsed.junit_group == BY_SIGNATURE else []
         passing = campaign.tally.seeds - campaign.tally.failed
 
         def listed() -> Iterator[JunitCase]:
@@ -211,7 +213,7 @@ class SoakOutput:
             return
         spec, tally = self.campaign.spec, self.campaign.tally
         title = f"Soak {spec.name}: seeds {spec.first}..{spec.last} in {spec.environment}"
-        groups = self._groups()
+        groups = self._groups
         head = [*self._head(), *self._gone(groups)]
         text = step_summary(title, head, tally, groups, self._replay, self._known)
         try:
@@ -227,7 +229,7 @@ class SoakOutput:
 
     def json(self) -> str:
         campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
-        groups = self._groups()
+        groups = self._groups
         content: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "soak": str(campaign.id),
@@ -337,7 +339,7 @@ class SoakOutput:
 
     def text(self) -> list[RenderableType]:
         """The result as text; the last line has the verdict and the next step."""
-        groups = self._groups()
+        groups = self._groups
         most = GROUPS_SHOWN_VERBOSE if self.parsed.verbose else GROUPS_SHOWN_MAX
         parts: list[RenderableType] = []
         for group in groups[:most]:
