@@ -225,15 +225,17 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
             torn = answer.nonce is not None and answer.nonce in nonces
             yield replace(operation, output=answer._replace(nonce=None)) if torn else operation
         elif call.f == "drop" and operation in changes:
-            meanwhile = _overlapping(
-                operation,
-                [
-                    *(drops if DROP_TWICE in allowed else ()),
-                    *(renames if DROP_MISSED in allowed else ()),
-                ],
+            others = named(operation)
+            renamed_away = DROP_MISSED in allowed and any(
+                rename.input.name == call.name for rename in _overlapping(operation, renames)
             )
-            idle = any(other.input.name == call.name for other in meanwhile)
-            yield replace(operation, input=call._replace(idle=idle, others=named(operation)))
+            # Two drops may have read the same row although a rename came between their reads.
+            dropped = DROP_TWICE in allowed and any(
+                drop.input.name in {call.name, *others} or call.name in named(drop)
+                for drop in _overlapping(operation, drops)
+            )
+            idle = renamed_away or dropped
+            yield replace(operation, input=call._replace(idle=idle, others=others))
         elif call.f in {"alter", "rename"} and operation in changes:
             yield replace(operation, input=call._replace(others=named(operation)))
         else:

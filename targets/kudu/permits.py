@@ -29,73 +29,73 @@ UNREAD: Final[dict[str, tuple[str, ...]]] = {"stats": ("unread",)}
 UNDONE: Final[dict[str, tuple[str, ...]]] = {LIVENESS: ("converged",), **UNREAD}
 
 _PERMITS: Final[dict[Bug, Permit]] = {
-    Bug.NO_LEASE: Permit(name=STALE_READ, why="leaders have no lease and ask no majority (P10)"),
-    Bug.LIST_TORN: Permit(name=TORN_LIST, why="a list reads one table after another (P13)"),
-    Bug.RENAME_GAP: Permit(name=NAME_GAP, why="names are switched before the record is (P7)"),
-    Bug.KUDU_1537: Permit(name=DDL_TWICE, why="DDL has no request ids (P12)"),
+    Bug.NO_LEASE: Permit(name=STALE_READ, why="leaders have no lease and ask no majority"),
+    Bug.LIST_TORN: Permit(name=TORN_LIST, why="a list reads one table after another"),
+    Bug.RENAME_GAP: Permit(name=NAME_GAP, why="names are switched before the record is"),
+    Bug.KUDU_1537: Permit(name=DDL_TWICE, why="DDL has no request ids"),
     Bug.CATCH_UP_EXIT: Permit(
         name="catch-up-exit",
-        why="a new leader that cannot commit in its term exits (P14)",
+        why="a new leader that cannot commit in its term exits",
         signs=("failed to catch up with older terms in time",),
     ),
     Bug.OFFLINE_MEMBERS: Permit(
         name="offline-members",
-        why="masters cannot be added or removed while the cluster runs (P19)",
+        why="masters cannot be added or removed while the cluster runs",
         lacks=(AddMaster.f, RemoveMaster.f),
     ),
     Bug.LEADER_READS: Permit(
         name="leader-reads",
-        why="masters that do not lead refuse every read (P11)",
+        why="masters that do not lead refuse every read",
         lacks=("follower-reads",),
     ),
     Bug.STORED_LIST: Permit(
         name="stored-list-exit",
-        why="a master that is started with another list than the stored one exits (P19)",
+        why="a master that is started with another list than the stored one exits",
         signs=(LISTS_DIFFER,),
     ),
     Bug.KUDU_495_ABORT: Permit(
         name="write-exit",
-        why="a master that loses its leadership while it writes exits (P5)",
+        why="a master that loses its leadership while it writes exits",
         signs=("writing to the sys-catalog failed",),
     ),
     Bug.LEADER_FLAP_ABA: Permit(
         name="unseen-leader",
-        why="a leader that lost and regained its leadership gets no full report (P3)",
+        why="a leader that lost and regained its leadership gets no full report",
         after="leader-back",
         rules=UNDONE,
     ),
     Bug.KUDU_1353: Permit(
         name="unheard-replicas",
-        why="a leader knows only replicas that were reported to it (P4)",
+        why="a leader knows only replicas that were reported to it",
         rules={CATALOG: ("located-tablets",), **UNREAD},
     ),
     Bug.KUDU_1358: Permit(
         name="cold-leader",
-        why="a new leader has heard of no tablet server (P2)",
+        why="a new leader has heard of no tablet server",
         rules={CATALOG: ("refusals",)},
     ),
     Bug.KUDU_495_SPLIT: Permit(
         name="half-made",
-        why="a table and its tablets are written one after another (P6)",
+        why="a table and its tablets are written one after another",
         rules={CATALOG: ("tablet-states", "coverage", "settled")},
     ),
     Bug.ORDER_REPLACE: Permit(
         name="unlogged-tablet",
-        why="a tablet's replacement is shown before it is replicated (P7)",
+        why="a tablet's replacement is shown before it is replicated",
         rules={CATALOG: ("named-tablets", "maps-equal-rows", "located-rows")},
     ),
     Bug.ORDER_CREATE: Permit(
         name=DIRTY_CREATE,
-        why="a new table is shown before it is replicated (P7)",
+        why="a new table is shown before it is replicated",
     ),
 }
 
 
 _UNDONE: Final[dict[Bug, str]] = {
-    Bug.KUDU_1374: "tablets are reported only when they change (P3)",
-    Bug.KUDU_1353: "a leader knows only replicas that were reported to it (P4)",
-    Bug.KUDU_495_SPLIT: "a table and its tablets are written one after another (P6)",
-    Bug.ORDER_DELETE: "replicas are deleted before the deletion is replicated (P7)",
+    Bug.KUDU_1374: "tablets are reported only when they change",
+    Bug.KUDU_1353: "a leader knows only replicas that were reported to it",
+    Bug.KUDU_495_SPLIT: "a table and its tablets are written one after another",
+    Bug.ORDER_DELETE: "replicas are deleted before the deletion is replicated",
 }
 """Reasons why work that one leader leaves to the next may stay undone.
 
@@ -106,8 +106,8 @@ _UNSYNCED: Final = Permit(
     name=LOST_AFTER_POWER_CUT,
     # A leader that lacks committed entries makes replicas that have them end or differ: Kudu's
     # PendingRounds::AbortOpsAfter checks that nothing committed is aborted. Replicas of tablets
-    # that the catalog has lost remain, because a master ignores tablets that it does not know (P8).
-    why="logs are not synced (P18)",
+    # that the catalog has lost remain, because a master ignores tablets that it does not know.
+    why="logs are not synced",
     # A configuration may be lost as well. Then one group may have two majorities, each with a
     # leader. Masters that remember the configuration of one tombstone the replicas to which the
     # other copies.
@@ -124,7 +124,7 @@ _EVICTED_FIRST: Final = Permit(
     name="evicted-first",
     # If the source of the copy dies, the remaining replicas may never form a majority: a replica
     # without data does not vote before 1.5.
-    why="a lost replica is evicted before the next one has its data (P17)",
+    why="a lost replica is evicted before the next one has its data",
     rules=UNDONE,
 )
 

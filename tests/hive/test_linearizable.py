@@ -240,6 +240,15 @@ def test_what_resembles_a_permitted_history_is_not_permitted(permits, steps):
     assert verdict(written(steps, *permits)) is Verdict.INVALID
 
 
+def test_two_drops_of_one_table_meet_although_it_was_renamed_between_their_reads():
+    steps = [CREATED, DROP, RENAMED, do("start", 2, "drop", "e.y", "d"), END, do("end", 2)]
+    assert verdict(written(steps, DROP_TWICE)) is Verdict.INVALID
+    assert permitted_in(check(written(steps, DROP_RENAMED, DROP_TWICE))) == {
+        DROP_TWICE: 1,
+        DROP_RENAMED: 1,
+    }
+
+
 @pytest.mark.parametrize("logged", [True, False])
 def test_what_is_permitted_is_found_among_lost_changes(logged):
     """With the log's hints or without; what may have come of a lost rename is looked for last."""
