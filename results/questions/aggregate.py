@@ -128,9 +128,8 @@ def aggregate(
         tables["regressions"] = answer_table(
             [msgspec.structs.asdict(line) for line in comparison.lines], _LINE_COLUMNS
         )
-        without = {"bugs": "any"} if "bugs" in ignored.parts else {}
         tables["signature_changes"] = changes(
-            [{**row, **without} for row in ignored.of(rows["signature_cells"])],
+            ignored.of_failures(rows["signature_cells"]),
             [{**row} for row in ignored.of(rows["populations"])],
             baseline=baseline,
             label=comparison.label,

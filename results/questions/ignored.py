@@ -32,6 +32,11 @@ class Ignored(msgspec.Struct, frozen=True):
             setting = self.settings.get(row["setting"])
             yield row if setting is None else {**row, "setting": setting}
 
+    def of_failures(self, cells: Iterable[Row]) -> list[Row]:
+        """The cells without these parts: failures under any bugs count together if bugs are one."""
+        without = {"bugs": "any"} if "bugs" in self.parts else {}
+        return [{**row, **without} for row in self.of(cells)]
+
     @property
     def words(self) -> str:
         """The end of a sentence about the parts; empty without any."""

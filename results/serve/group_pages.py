@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from harness.errors import choices_near
 from harness.ops import Verdict
+from results.facts.setting import IGNORABLE, setting_of
+from results.questions.ignored import Ignored
 from results.report.time_plots import Series, Value, series
 from results.serve.groups import (
     DIMENSIONS,
@@ -17,12 +20,13 @@ from results.serve.groups import (
     failures_of,
     first_values,
     matrix_of,
+    of_labels,
     outcomes_of,
     totals_of,
     trends_of,
 )
 from results.serve.library import Library
-from results.serve.query import BadQuery, Query, parse_query
+from results.serve.query import BadQuery, Query, Where, parse_query
 from results.serve.render import Page
 from results.serve.run_rows import FINISHED, NONE, OUTCOMES
 from results.serve.runs import Reading
@@ -31,6 +35,7 @@ LINES_MAX: Final = 60
 NEW_SHOWN_MAX: Final = 40
 POINTS_MIN: Final = 2
 LABELS_SHOWN_MAX: Final = 60
+SETTINGS_MAX: Final = 500
 _RATE: Final = "invalid runs, % of those with a known verdict"
 
 Row = dict[str, Any]
@@ -180,8 +185,36 @@ def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
     ]
 
 
-def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
-    """The page of two labels: how often runs of the same setting fail, and how."""
+def _ignored(library: Library, reading: Reading, where: Where, parts: Sequence[str]) -> Ignored:
+    """The parts, and each setting without them, from the case of one of its runs.
+
+    Raises `BadQuery` for too many settings: one case is read for each.
+    """
+    if not parts:
+        return Ignored()
+    first = f"rowid IN (SELECT min(rowid) FROM runs WHERE {where.sql} GROUP BY setting)"  # noqa: S608
+    rows = reading.runs(Where(first, where.values), "rowid", limit=SETTINGS_MAX + 1)
+    if len(rows) > SETTINGS_MAX:
+        raise BadQuery(
+            f"the runs have more than {SETTINGS_MAX} settings, too many to ignore "
+            f"{' and '.join(parts)} here; add filters, or use harness report --ignore"
+        )
+    settings = {}
+    for row in rows:
+        case = library.case(row)
+        if case is not None and row.setting is not None:
+            settings[row.setting] = setting_of(case, row.environment, parts)
+    return Ignored(tuple(parts), settings)
+
+
+def labels(library: Library, query: Query, names: Sequence[str], ignore: Sequence[str]) -> Page:
+    """The page of two labels: how often runs of the same setting fail, and how.
+
+    `ignore` are the parts of settings in which compared runs may differ.
+    """
+    for name in ignore:
+        if name not in IGNORABLE:
+            raise BadQuery(f"ignore is {name!r}; {choices_near(name, IGNORABLE)}")
     if len(names) != 2 or names[0] == names[1]:
         raise BadQuery(
             f"a comparison is of two labels, and these are given: {', '.join(names)}; write "
@@ -194,13 +227,17 @@ def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
             if not any(cell.of(verdict) for verdict in FINISHED):
                 raise BadQuery(f"no finished run here has the label {name!r}")
         bare = {key: value for key, value in query.filters.items() if key != "label"}
-        comparison = compare_labels(reading, Query(bare).where(), names)
+        where = Query(bare).where()
+        parts = [name for name in IGNORABLE if name in ignore]
+        ignored = _ignored(library, reading, of_labels(where, names), parts)
+        comparison = compare_labels(reading, where, names, ignored)
         notes = reading.notes
     lines = comparison.comparison.lines
     context = {
         "query": query,
         "names": names,
         "sides": sides,
+        "ignored": parts,
         "cells": cells,
         "found": comparison,
         "lines": lines[:LINES_MAX],
@@ -213,6 +250,7 @@ def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
     }
     data = {
         "labels": names,
+        "ignored": parts,
         "counts": [cell.counts for cell in cells],
         "comparison": comparison.comparison,
         "changes": comparison.changes,

@@ -17,6 +17,7 @@ from harness.verdict.known import NONE_KNOWN, KnownFailures
 from results.questions.baseline import Comparison, compare, setting_words
 from results.questions.engines import query
 from results.questions.failures import SIGNATURE, changes, signatures
+from results.questions.ignored import Ignored
 from results.questions.trends import trends
 from results.serve.query import LISTS, Where, column_of
 from results.serve.run_rows import FINISHED, NONE, OUTCOMES, as_report, signature_of
@@ -256,13 +257,20 @@ class ComparedLabels(msgspec.Struct, frozen=True):
     """The comparison that a report with a baseline makes of two labels, without latencies."""
 
     comparison: Comparison
-    settings: dict[str, str]  # by their words
+    settings: dict[str, str]  # by their words; empty if a line covers several settings
     changes: list[Row]
 
 
-def compare_labels(reading: Reading, where: Where, labels: Sequence[str]) -> ComparedLabels:
+def of_labels(where: Where, labels: Sequence[str]) -> Where:
+    """The condition, for runs of these two labels only."""
+    return Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
+
+
+def compare_labels(
+    reading: Reading, where: Where, labels: Sequence[str], ignored: Ignored
+) -> ComparedLabels:
     """Compare the runs of the second label with the first label's; both must have finished runs."""
-    both = Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
+    both = of_labels(where, labels)
     cells = _cells(reading, both, "run_cells")
     run_cells = f"{as_report(both.sql)}, run_cells AS ({query('run_cells')})"
     populations = reading.rows(
@@ -270,10 +278,13 @@ def compare_labels(reading: Reading, where: Where, labels: Sequence[str]) -> Com
         both.values,
     )
     answer = changes(
-        _cells(reading, both, "signature_cells"), populations, baseline=labels[0], label=labels[1]
+        ignored.of_failures(_cells(reading, both, "signature_cells")),
+        [*ignored.of(populations)],
+        baseline=labels[0],
+        label=labels[1],
     )
     return ComparedLabels(
-        compare(cells, (), baseline=labels[0], label=labels[1]),
-        {setting_words(cell): cell["setting"] for cell in cells},
+        compare(cells, (), baseline=labels[0], label=labels[1], ignored=ignored),
+        {} if ignored.parts else {setting_words(cell): cell["setting"] for cell in cells},
         [row for row in answer.to_pylist() if row["level"] == SIGNATURE],
     )

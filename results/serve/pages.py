@@ -212,10 +212,10 @@ def _end_s(numbers: RunNumbers) -> int:
 
 def compare(library: Library, query_text: str) -> Page:
     """The page that compares two runs, or two labels."""
-    query, also = parse_query(query_text, also=("run", "label"))
+    query, also = parse_query(query_text, also=("run", "label", "ignore"))
     keys = also["run"]
     if also["label"] and not keys:
-        return labels(library, query, also["label"])
+        return labels(library, query, also["label"], also["ignore"])
     if len(keys) != 2:
         raise BadQuery(
             f"a comparison is of two runs, and {len(keys)} are given: tick two in the list"

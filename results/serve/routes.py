@@ -8,6 +8,7 @@
 | /zip/NAME/RUN.zip             | all files of a run                                          |
 | /compare?run=A&run=B          | two runs, each as NAME/RUN                                  |
 | /compare?label=A&label=B      | two labels; other filters hold for both                     |
+| ...&ignore=bugs               | the same, for runs that differ in bugs or profile           |
 | /matrix?down=D&across=D       | verdicts by two dimensions                                  |
 | /trends?by=D                  | trends over labels or days                                  |
 | /report/                      | the page of the last `harness report`, if there is one      |

@@ -368,6 +368,29 @@ def test_labels_differ_where_there_is_evidence(store, tmp_path, open_lake):
         assert served.api("runs" + html.unescape(href)[1:])["matching"] == int(number)
 
 
+def test_labels_that_differ_in_bugs_are_compared_on_request(store, tmp_path, open_lake):
+    for seed in range(12):
+        add_run(store, "n", f"o{seed}", seed=seed, label="old")
+        more = failing("lin · stale-read") if seed < 10 else {}
+        add_run(store, "n", f"n{seed}", seed=seed, label="new", bugs=("BUG",), **more)
+    served = open_lake(ingested(store, tmp_path / "lake"))
+    found = served.api("compare?label=old&label=new")
+    assert (found["comparison"]["lines"], found["comparison"]["ignorable"]) == ([], ["bugs"])
+    text = served.page("/compare?label=old&label=new")
+    (link,) = re.findall(r'href="/compare([^"]*ignore=bugs)"', text)
+    found = served.api(f"compare{html.unescape(link)}")
+    assert found["ignored"] == ["bugs"]
+    verdicts = {line["metric"]: line["verdict"] for line in found["comparison"]["lines"]}
+    assert verdicts == {"invalid": "worse", "unknown": "no evidence"}
+    (change,) = found["changes"]
+    assert (change["change"], change["label_hits"], change["bugs"]) == ("new", 10, "any")
+    assert 'href="/compare?label=old&amp;label=new"' in served.page(
+        f"/compare{html.unescape(link)}"
+    )
+    code, _, body = served.ask("/compare?label=old&label=new&ignore=bug")
+    assert (code, "bugs" in body.decode()) == (400, True)
+
+
 @pytest.mark.slow
 def test_the_same_question_on_both_pages_has_the_same_answer(tmp_path, open_lake, capsys):
     """Failures, trends and labels here are the tables of a report of the same runs."""
