@@ -21,7 +21,7 @@ permits.
 | drop-twice           | of drops of one table at once, more than one is acknowledged              |
 | drop-renamed         | a drop takes a table that is renamed meanwhile, under its new name        |
 | drop-missed          | a drop of a table that is renamed meanwhile does nothing                  |
-| change-renamed       | so does an alter, or another rename: it changes the table under that name |
+| change-renamed       | so does an alter, or a rename, which changes only its part of that name   |
 | torn-get             | a get shows a table as a change that is under way meanwhile makes it      |
 
 Checkers know these names. Any permit may also list log lines (`signs`) that excuse the exit of a

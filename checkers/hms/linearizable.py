@@ -18,9 +18,9 @@ from checkers.hms.hints import hinted, logged_twice
 from checkers.hms.model import (
     LaxMetastore,
     Metastore,
-    MetastoreInput,
     MetastoreOperation,
     OrderedMetastore,
+    renamed,
 )
 from checkers.hms.reading import COPY, MetastoreHistory, metastore_history, sentence
 from checkers.linearizability import UNKNOWN, CheckOutcome, Failure, Result, check_operations
@@ -212,11 +212,15 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
     if not each.lost:
         renames = [change for change in renames if not change.is_unknown]
 
+    every_name = _names(
+        [change for change in changes if change.input.f != "create"],
+        renames,
+        late=CHANGE_RENAMED in allowed,
+    )
+
     def named(operation: MetastoreOperation) -> tuple[str, ...]:
         permit = DROP_RENAMED if operation.input.f == "drop" else CHANGE_RENAMED
-        if permit not in allowed:
-            return ()
-        return _new_names(operation.input, list(_overlapping(operation, renames)))
+        return every_name[operation.id][1:] if permit in allowed else ()
 
     for operation in every:
         call, answer = operation.input, operation.said
@@ -227,12 +231,12 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
         elif call.f == "drop" and operation in changes:
             others = named(operation)
             renamed_away = DROP_MISSED in allowed and any(
-                rename.input.name == call.name for rename in _overlapping(operation, renames)
+                call.name in {rename.input.name, *named(rename)}
+                for rename in _overlapping(operation, renames)
             )
-            # Two drops may have read the same row although a rename came between their reads.
+            # Another drop may have read the same row after a rename, and deleted it.
             dropped = DROP_TWICE in allowed and any(
-                drop.input.name in {call.name, *others} or call.name in named(drop)
-                for drop in _overlapping(operation, drops)
+                drop.input.name in {call.name, *others} for drop in _overlapping(operation, drops)
             )
             idle = renamed_away or dropped
             yield replace(operation, input=call._replace(idle=idle, others=others))
@@ -242,14 +246,31 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
             yield operation
 
 
-def _new_names(given: MetastoreInput, renames: Sequence[MetastoreOperation]) -> tuple[str, ...]:
-    """The names that the table may have by then, including renames of renamed tables."""
-    names = [given.name]
-    for name in names:  # it grows meanwhile
-        for rename in renames:
-            if rename.input.name == name and rename.input.new_name not in names:
-                names.append(rename.input.new_name)
-    return tuple(names[1:])
+def _names(
+    changes: Sequence[MetastoreOperation], renames: Sequence[MetastoreOperation], *, late: bool
+) -> dict[int, tuple[str, ...]]:
+    """The names that the table of each change may have until the change is written, by id.
+
+    The first name is the one in the request; others come from renames that overlap the change. With
+    `late`, a rename may write after other renames have moved the table that the rename has read.
+    """
+    names = {change.id: dict.fromkeys([change.input.name]) for change in changes}
+    meanwhile = {change.id: list(_overlapping(change, renames)) for change in changes}
+    grew = True
+    while grew:
+        grew = False
+        for ident, overlapping in meanwhile.items():
+            of_change = names[ident]
+            before = len(of_change)
+            for rename in overlapping:
+                same_table = late and not names[rename.id].keys().isdisjoint(of_change)
+                of_change |= dict.fromkeys(
+                    renamed(rename.input, name)
+                    for name in tuple(of_change)
+                    if same_table or rename.input.name == name
+                )
+            grew = grew or len(of_change) > before
+    return {ident: tuple(of_change) for ident, of_change in names.items()}
 
 
 def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> dict[str, int]:

@@ -4,7 +4,8 @@ Every change writes the whole table, so the last change represents the table: cr
 renames write their nonce, and gets show it. A rename onto the same name is an alter.
 
 `LaxMetastore` also allows anomalies of real Hive: a drop that overlaps another drop may find
-nothing, and a change that overlaps a rename may change the table under its new name.
+nothing, and a change that overlaps a rename may change the table under its new name. A rename
+writes only the part of the name that it changes, so two renames may make a name that neither gave.
 `OrderedMetastore` applies changes in an order that is known beforehand.
 """
 
@@ -145,6 +146,18 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
         return ", ".join(f"{name} is {nonce or 'some table'}" for name, nonce in state) or "nothing"
 
 
+def renamed(rename: MetastoreInput, name: str) -> str:
+    """The name that a table gets if it has this name when the rename writes its columns.
+
+    A rename writes the database if it changes the database, and the name within it likewise. An
+    alter writes neither.
+    """
+    if rename.f != "rename":
+        return name
+    parts = zip(*(full.split(".", 1) for full in (rename.name, rename.new_name, name)), strict=True)
+    return ".".join(now if new == old else new for old, new, now in parts)
+
+
 class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]):
     """The model `Metastore` with lax changes."""
 
@@ -165,8 +178,7 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
         if input_.idle and all(name != input_.name for name, _ in state):
             yield state
         for other in input_.others:
-            new_name = other if input_.new_name == input_.name else input_.new_name
-            moved = _after(state, input_._replace(name=other, new_name=new_name))
+            moved = _after(state, input_._replace(name=other, new_name=renamed(input_, other)))
             if moved is not None:
                 yield moved
 

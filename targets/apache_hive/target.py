@@ -70,7 +70,7 @@ _HIVE4: Final = (
     ),
     Permit(
         name=CHANGE_RENAMED,
-        why="an alter reads the table by name and writes it by id, without a lock or a version",
+        why="an alter reads the table by name and writes changed columns by id, without a lock",
         rules={EVENTS: ("replay",)},
     ),
     Permit(

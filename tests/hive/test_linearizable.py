@@ -240,6 +240,15 @@ def test_what_resembles_a_permitted_history_is_not_permitted(permits, steps):
     assert verdict(written(steps, *permits)) is Verdict.INVALID
 
 
+def test_two_renames_at_once_may_each_give_one_part_of_the_name():
+    steps = [CREATED, do("start", 0, "rename", "d.x", "b", "d.y"),
+             do("done", 1, "rename", "d.x", "c", "e.x"), END, do("listed", 2, "e.y")]  # fmt: skip
+    assert verdict(written(steps, *EXPLAINING[:-2])) is Verdict.INVALID
+    assert permitted_in(check(written(steps, *EXPLAINING))) == {CHANGE_RENAMED: 1}
+    steps[-1] = do("listed", 2, "d.x")
+    assert verdict(written(steps, *EXPLAINING)) is Verdict.INVALID
+
+
 def test_two_drops_of_one_table_meet_although_it_was_renamed_between_their_reads():
     steps = [CREATED, DROP, RENAMED, do("start", 2, "drop", "e.y", "d"), END, do("end", 2)]
     assert verdict(written(steps, DROP_TWICE)) is Verdict.INVALID

@@ -87,6 +87,27 @@ def test_of_two_drops_at_once_both_are_often_acknowledged():
 
 @pytest.mark.process
 @pytest.mark.postgres
+def test_two_renames_at_once_often_leave_a_name_that_neither_gave():
+    async def body(hms: Deployed):
+        clients = [hms.new_client() for _ in range(2)]
+        mixed = 0
+        for _ in range(ROUNDS):
+            await hms.ok(clients[0], "create", "db1.x")
+            renames = zip(clients, ("db2.x", "db1.y"), strict=True)
+            await asyncio.gather(
+                *(hms.do(client, "rename", "db1.x", new) for client, new in renames)
+            )
+            (name,) = (await hms.ok(clients[0], "list"))["tables"]
+            assert name in {"db2.x", "db1.y", "db2.y"}
+            mixed += name == "db2.y"
+            await hms.ok(clients[0], "drop", name)
+        assert mixed >= 1
+
+    with_metastores(body)
+
+
+@pytest.mark.process
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("profile", "code", "verdict"),
     [

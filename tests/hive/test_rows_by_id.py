@@ -17,12 +17,12 @@ from tests.hive.histories import HmsWriter, table
 from tests.hive.test_linearizable import verdict
 from tests.tiers import examples
 
-NAMES = ("d.x", "d.y")
+NAMES = ("d.x", "d.y", "e.x", "e.y")
 PERMITS = {
     "bundled": [DROP_TWICE, DROP_RENAMED],
     "real": [DROP_TWICE, DROP_RENAMED, DROP_MISSED, CHANGE_RENAMED],
 }
-CHANGES = ("create", "create", "drop", "drop", "rename", "rename", "alter")
+CHANGES = ("create", "create", "drop", "drop", "rename", "rename", "rename", "alter")
 
 
 class Rows:
@@ -61,11 +61,18 @@ class Rows:
         ident = self.find(name)
         if ident is None or self.find(new) not in {None, ident}:
             return "invalid-operation"
+        written = new
         if self.real:
             yield
-            if ident not in self.rows or self.find(new) not in {None, ident}:
+            if ident not in self.rows:
                 return None  # a key is violated, and the client does not learn what happened
-        self.rows[ident] = (self.rows[ident][0] if new == name else new, nonce)
+            columns = zip(
+                name.split("."), new.split("."), self.rows[ident][0].split("."), strict=True
+            )
+            written = ".".join(now if new == old else new for old, new, now in columns)
+            if self.find(written) not in {None, ident}:
+                return None
+        self.rows[ident] = (written, nonce)
         return "ok"
 
     def alter(self, name, new, nonce):
@@ -77,30 +84,37 @@ def play(random, kind):
     writer, metastore, running = HmsWriter(), Rows(kind), {}
     writer.permitting(*((permit, {}) for permit in PERMITS[kind]))
     clients = [*range(random.choice([2, 3, 4]))]
-    for number in range(random.randint(8, 22)):
-        client = random.choice(clients)
+    nonces = [f"n{number}" for number in range(random.randint(10, 22))]
+    while nonces or running:
+        client = random.choice(clients if nonces else sorted(running))
         if client in running:
-            continue
-        if random.random() < 0.2:
+            step(writer, clients, running, client)
+        elif random.random() < 0.2:
             writer.listed(client, *metastore.names())
-            continue
-        f, (name, new) = random.choice(CHANGES), random.choices(NAMES, k=2)
-        nonce = f"n{number}"
-        writer.call(client, f, table(name, nonce, new if f == "rename" else None))
-        running[client] = f, getattr(metastore, f)(name, new, nonce)
-        for client in random.sample(sorted(running), random.randint(0, len(running))):
-            f, steps = running[client]
-            try:
-                next(steps)
-            except StopIteration as end:
-                del running[client]
-                if end.value is None:
-                    writer.add(client, OpType.INFO, f, None)
-                    clients[clients.index(client)] = client + 10
-                else:
-                    ended = OpType.OK if end.value == "ok" else OpType.FAIL
-                    writer.add(client, ended, f, {"result": end.value}, "hms1")
+            nonces.pop()
+        else:
+            f, (name, new) = random.choice(CHANGES), random.choices(NAMES, k=2)
+            contended = [*metastore.names(), *(before for _, before, _ in running.values())]
+            if f != "create" and contended:
+                name = random.choice(contended)
+            nonce = nonces.pop()
+            writer.call(client, f, table(name, nonce, new if f == "rename" else None))
+            running[client] = f, name, getattr(metastore, f)(name, new, nonce)
     return writer
+
+
+def step(writer, clients, running, client):
+    f, _, steps = running[client]
+    try:
+        next(steps)
+    except StopIteration as end:
+        del running[client]
+        if end.value is None:
+            writer.add(client, OpType.INFO, f, None)
+            clients[clients.index(client)] = client + 10
+        else:
+            ended = OpType.OK if end.value == "ok" else OpType.FAIL
+            writer.add(client, ended, f, {"result": end.value}, "hms1")
 
 
 @pytest.mark.parametrize("kind", PERMITS)
