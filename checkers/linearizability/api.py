@@ -110,5 +110,7 @@ def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[A
         ]
         ids = [operation.id for operation in operations]
     if len(set(ids)) != len(ids):
-        raise ValueError("two operations have the same id; give each its own, or none at all")
+        raise ValueError(
+            "two operations have the same id; give each operation its own id, or all of them id -1"
+        )
     return operations

@@ -152,7 +152,10 @@ class Limits:
         if any(bound is not None and bound < 1 for bound in bounds) or self.shrink_steps < 0:
             raise ValueError(f"{self}: steps, configurations and memory must be at least 1")
         if not self.rounds or min(self.rounds) < 1:
-            raise ValueError(f"rounds are {self.rounds}; give at least one, each at least 1")
+            raise ValueError(
+                f"the budgets in rounds are {self.rounds}; give at least one budget, each of at "
+                "least 1 step"
+            )
 
     def steps_max(self, time_s: float | None) -> int:
         """Return the maximum number of steps for a check with the time limit `time_s`."""

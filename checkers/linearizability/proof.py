@@ -188,7 +188,9 @@ def certify(
         return None
     failure = outcome.failure
     if failure is None:
-        raise ValueError("an invalid outcome without a core; check with explained=True")
+        raise ValueError(
+            "the invalid outcome has no core to prove; call check_operations with explained=True"
+        )
     return certify_core(
         _part(model, labelled, failure),
         failure.core,
@@ -210,7 +212,7 @@ def _certify_orders(
     limits: Limits,
 ) -> Certificate:
     if outcome.witness is None:
-        raise CertificateError("the verdict is valid, but there is no order")
+        raise CertificateError("the verdict is valid, but there is no order of its operations")
     confirmed = REPLAY
     with Clock(_left_s(outcome.end_s), limits.memory_mib).running():
         try:
@@ -234,7 +236,7 @@ def _part(
         for view in model.projections(operations):
             if view.name == failure.projection:
                 return view
-        raise CertificateError(f"there is no projection {failure.projection}")
+        raise CertificateError(f"the model has no projection {failure.projection}")
     parts = [part for part in model.partition(operations) if part]
     for number, part in enumerate(parts):
         if set(failure.core) <= {operation.id for operation in part}:
@@ -243,7 +245,7 @@ def _part(
                 return Projection(named(failure.elements), model, kept)
             name = "the whole history" if len(parts) == 1 else f"partition {number}"
             return Projection(name, model, tuple(part))
-    raise CertificateError(f"core {failure.core} is in no part")
+    raise CertificateError(f"core {failure.core} is in no part of the history")
 
 
 def certify_core(

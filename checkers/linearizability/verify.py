@@ -56,7 +56,7 @@ def verify_orders(
         raise CertificateError(f"{len(orders)} orders for {len(parts)} parts")
     lost = {o.id for o in operations if not o.is_unknown} - {o.id for p in parts for o in p}
     if lost:
-        raise CertificateError(f"operation {min(lost)} is in no part")
+        raise CertificateError(f"operation {min(lost)} is in no part of the history")
     for part, order in zip(parts, orders, strict=True):
         _verify_order(model, part, order, watch)
 
@@ -85,11 +85,12 @@ def _verify_order(
         latest_call = max(latest_call, operation.call)
         if operation.return_time is not None and operation.return_time < latest_call:
             raise CertificateError(
-                f"operation {number} takes effect after one that was called when it had returned"
+                f"operation {number} takes effect after an operation that was called after its "
+                "return"
             )
         legal, state = plain.step(state, operation.input, operation.said)
         if not legal:
-            raise CertificateError(f"operation {number} is not legal where it takes effect")
+            raise CertificateError(f"operation {number} is not legal at its place in the order")
 
 
 def verify_core(

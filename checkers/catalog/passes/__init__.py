@@ -8,10 +8,10 @@ view is a projection, that is, linearizable whenever the history is; and operati
 of it. So the operations that a pass names are a counterexample by themselves, which the verifier
 confirms by enumeration.
 
-`refute` runs all passes and answers with the contradiction that was complete first, or `None`: then
-nothing is proven, and the history is the search's. `replay` is the one pass that proves the
-opposite: in the order of revisions, where answers carry them. `narrowed` proves neither: it tells
-a search when operations can have taken effect.
+`refute` runs all passes and returns the contradiction whose last operation returned first. If it
+returns `None`, nothing is proven, and the search decides. `replay` is the only pass that proves a
+history valid: by the order of the revisions in its answers. `narrowed` proves neither, but gives a
+search shorter intervals in which operations can have taken effect.
 """
 
 from checkers.catalog.passes.contradiction import Contradiction
