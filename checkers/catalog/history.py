@@ -208,7 +208,7 @@ def _check_shapes(pair: Pair) -> None:
         return
     if done.f != call.f:
         raise HistoryError(
-            f"op {done.index} completes {done.f!r}, but op {call.index}, which it answers, "
+            f"op {done.index} completes {done.f!r}, but it answers op {call.index}, which "
             f"invoked {call.f!r}"
         )
     _check_fields(done, Answered)
@@ -338,7 +338,7 @@ def _answer(op: Op) -> Answer:
     if result not in {"ok", *REFUSALS}:
         raise HistoryError(
             f"op {op.index} ({op.f}) is {op.type.value} with result {result!r}; "
-            "it must be 'ok', 'exists' or 'not-found'"
+            "the result must be 'ok', 'exists' or 'not-found'"
         )
     if result != "ok":
         return Answer(result)
