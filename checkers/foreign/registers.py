@@ -101,8 +101,8 @@ def _values(pairs: Iterable[Pair]) -> Iterator[Any]:
 def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> Reads:
     """Count the answered reads that were judged, and those that match any value.
 
-    `read` parses an operation. A read of nil matches any value. If `nil_at_first` is true, this does
-    not apply to reads of nil that were invoked before the first acknowledged change of their key.
+    `read` parses an operation. A read of nil matches any value. If `nil_at_first` is true, a read
+    of nil before the first acknowledged change of its key matches only nil.
     """
     changed_at: dict[Hashable, int] = {}
     reads: list[tuple[Hashable, Any, int]] = []
