@@ -60,7 +60,7 @@ _OF_MEMBERS: Final = frozenset(call.f for call in members.CALLS)
 class Conflict:
     """Two answers whose pairs (table id, nonce) cannot both be true.
 
-    `answers` has the index of each invocation with its pair; `text` says what is contradictory.
+    `answers` has the index of each invocation with its pair; `text` describes the conflict.
     """
 
     text: str
@@ -208,7 +208,7 @@ def _check_shapes(pair: Pair) -> None:
         return
     if done.f != call.f:
         raise HistoryError(
-            f"op {done.index} completes {done.f!r}, but it answers op {call.index}, which "
+            f"op {done.index} completes {done.f!r}, but op {call.index} of the same process "
             f"invoked {call.f!r}"
         )
     _check_fields(done, Answered)

@@ -99,7 +99,7 @@ def _values(pairs: Iterable[Pair]) -> Iterator[Any]:
 
 
 def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> Reads:
-    """Count the answered reads that were judged, and those that match any value.
+    """Count the answered reads that were judged, and the reads that match any value.
 
     `read` parses an operation. A read of nil matches any value. If `nil_at_first` is true, a read
     of nil before the first acknowledged change of its key matches only nil.

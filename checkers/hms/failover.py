@@ -1,6 +1,6 @@
 """The checker of client failover: how soon a client retries, and at which metastore.
 
-| rule            | what it says                                                               |
+| rule            | promise                                                                    |
 |-----------------|----------------------------------------------------------------------------|
 | bound           | after a lost call the client sends the next call within this time: rounds  |
 |                 | x metastores x connect time, plus the delays in between, plus a second     |

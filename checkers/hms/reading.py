@@ -177,7 +177,8 @@ def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | No
     else:
         if done.f != call.f:
             raise HistoryError(
-                f"op {done.index} completes {done.f!r}, but op {call.index} invoked {call.f!r}"
+                f"op {done.index} completes {done.f!r}, but op {call.index} of the same process "
+                f"invoked {call.f!r}"
             )
         definite = _answer(pair)
         if definite is None:

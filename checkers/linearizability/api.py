@@ -50,7 +50,7 @@ def check_events(
 
     A call without a return becomes an operation of unknown outcome. Ids are arbitrary; results
     number the operations in the order of their calls. Raises `ValueError` for a return without a
-    call, or an id that is used twice. The parameters are those of `check_operations`.
+    call, or an id that is used twice. See `check_operations` for the other parameters.
     """
     opened: dict[int, int] = {}
     operations: list[Operation[Any, Any]] = []

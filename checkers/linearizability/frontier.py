@@ -1,12 +1,12 @@
 """Breadth-first search over return events: Lowe's just-in-time linearization, with dominance.
 
 The frontier before a return is the set of all configurations that are possible before this return.
-The search expands only configurations that have not linearized the returning operation; the other
-configurations pass the return unchanged. For each (mask, state), the search keeps only the minimal
-sets of used operations of unknown outcome (an antichain). A configuration with a smaller set can
-reach everything that one with a larger set can, because operations of unknown outcome may stay
-unused. So this search decides invalid histories with many lost answers on which a depth-first
-search does not finish.
+The search expands only configurations in which the returning operation is not linearized yet; the
+other configurations pass the return unchanged. For each (mask, state), the search keeps only the
+minimal sets of used operations of unknown outcome (an antichain). If a configuration has a smaller
+set than another configuration, it can reach everything that the other can, because operations of
+unknown outcome may stay unused. So this search decides invalid histories with many lost answers on
+which a depth-first search does not finish.
 
 Every configuration carries its branching choices as a linked list, so a witness or a surviving
 configuration can be replayed. Lists of related configurations share their prefix.

@@ -141,8 +141,8 @@ class Part:
             # without unknown operations the lean and the complete search are the same
             searches = searches[1:]
         elif self.rounds:
-            # The lean search has not decided in the first round, so the history is probably
-            # invalid, and the breadth-first search comes first.
+            # The lean search did not decide in the first round, so the history is probably invalid,
+            # and the breadth-first search comes first.
             searches = (searches[2], searches[0], searches[1])
         self.rounds += 1
         if room is not None:

@@ -287,7 +287,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def projections(
         self, operations: Sequence[Operation[CatalogInput, Answer]], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Return a projection for each name; for supplied tables also those of `models.tables`."""
+        """Return a projection for each name, and for supplied tables those in `models.tables`."""
         names = name_projections(self.names, operations, self._bindings, self._rules)
         return table_projections(names, operations) if self._rules.payload else names
 

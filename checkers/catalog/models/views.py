@@ -57,7 +57,7 @@ class Said(NamedTuple):
 
 
 def saying(operation: Operation[Any, Any], said: I) -> Operation[I, bool]:
-    """Return `operation` with the statement `said` as its input, and `True` as its output."""
+    """Make an operation whose input is the statement of `operation`, and whose output is `True`."""
     return Operation(
         operation.client_id,
         said,

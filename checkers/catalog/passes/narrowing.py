@@ -144,7 +144,7 @@ class _Bounds:
             self.changed = True
 
     def order(self, life: _Life) -> None:
-        """Shrink intervals, because operations with a lower rank come before those of a higher."""
+        """Shrink intervals, because operations with lower ranks come before higher ranks."""
         ranked = life.ranked
         if not ranked:
             return

@@ -1,6 +1,6 @@
 """The checker of invariant I10: Kudu's catalog and the metastore agree.
 
-| rule          | what it says                                                                 |
+| rule          | promise                                                                      |
 |---------------|------------------------------------------------------------------------------|
 | no-entry      | at rest each live table in Kudu has an entry with its name and id            |
 | no-table      | at rest each entry belongs to a live table with that name                    |

@@ -90,7 +90,7 @@ class _Block:
     def is_forward(self) -> bool:
         """Whether the register surely held values of the block from `first_end` to `last_call`.
 
-        Gibbons and Korach call such a block a forward zone.
+        Gibbons and Korach call the interval of such a block "forward zone".
         """
         return self.first_end < self.last_call
 
