@@ -111,7 +111,7 @@ def catalog_part(history: History, *, bounded: bool = True) -> History:
 def _is_elsewhere(pair: Pair) -> bool:
     """Whether the operation is about rows or members, only reads Hive, or was refused by Hive.
 
-    The names of operations on rows also occur in registers, so the operation must name a table.
+    Operations on registers have the same names as operations on rows, but do not name a table.
     """
     call = pair.invoke
     if call.f in _OF_ROWS:
@@ -216,7 +216,7 @@ def _check_shapes(pair: Pair) -> None:
 
 def _check_fields(op: Op, shape: type[msgspec.Struct]) -> None:
     if not isinstance(op.value, dict):
-        return  # `_value` reports this error
+        return  # `_value` raises the error for a value that is no object
     try:
         msgspec.convert(op.value, shape)
     except msgspec.ValidationError as error:

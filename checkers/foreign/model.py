@@ -108,8 +108,8 @@ def bad_op(op: Op, model: str, known: str) -> HistoryError:
 def request_of(pair: Pair) -> Op:
     """Return the op whose value is the request, by the convention of Jepsen and Knossos.
 
-    This is the `ok` completion, as in `knossos.history/complete`. If the value of the completion is
-    missing or an object, it is the invocation.
+    This op is the `ok` completion, as in `knossos.history/complete`. If the value of the completion
+    is missing or an object, this op is the invocation.
     """
     call, done = pair.invoke, pair.completion
     if done is None or done.type is not OpType.OK or done.value is None:

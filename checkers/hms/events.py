@@ -202,10 +202,10 @@ def _check_changes(
 def _in_real_time(
     changes: dict[str, Pair], idents: dict[str, list[int]]
 ) -> Iterator[tuple[Pair, Pair, tuple[int, int]]]:
-    """Yield pairs of changes in real time, with the ids of their events.
+    """Yield (earlier change, later change, ids of their events) for each later change.
 
-    The first change was acknowledged before the second change began. Of all such changes, it has
-    the highest event id.
+    The earlier change was acknowledged before the later change began. Of all such changes, the
+    earlier change has the highest event id.
     """
     logged = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
     edges = [(pair.invoke.index, False, pair, number) for pair, number in logged]

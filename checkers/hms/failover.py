@@ -33,7 +33,7 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
 
 AFTER_S: Final = 5.0
-"""How long a fault may have effects after its end: nodes start, and connections are dead."""
+"""How long a fault may have effects after its end, while nodes start and reconnect."""
 ADDS: Final = "add-metastore"
 """The operation that only adds a metastore to the list; the metastore itself is not disturbed."""
 NEEDED: Final = re.compile(r"db|zk[0-9]+")

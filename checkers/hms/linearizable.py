@@ -51,11 +51,11 @@ from harness.vocabularies.hms import READS, full_name
 HINTED_SHARE: Final = 0.3
 """The share of the time and of the steps for a search with hints."""
 ORDERED_SHARE: Final = 0.02
-"""The share of the steps for the attempt in the order of the log, which needs few or fails."""
+"""The share of the steps for the search in the order of the log, which needs few steps."""
 EXPLAINING: Final = (
     DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
 )  # fmt: skip
-"""The permits, in the order of the attempts; if one of several is enough, the first one stays."""
+"""The permits that can explain a history; if one of several is enough, the first one is named."""
 
 
 class HmsLinearizable(SearchChecker):

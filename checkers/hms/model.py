@@ -181,7 +181,7 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
 
 
 class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]):
-    """The model `Metastore`, in which changes with a place take effect in this order.
+    """The model `Metastore`, in which changes with a place take effect in the order of places.
 
     The state is (the place of the last change, the state of `Metastore`). No place is left out.
     """

@@ -103,7 +103,9 @@ class _Token:
     issue: Pair
     renewals: list[Pair] = field(default_factory=list)
     cancels: list[Pair] = field(default_factory=list)
-    late: list[int] = field(default_factory=list)  # renewals that do not prove a later end
+    late: list[int] = field(
+        default_factory=list
+    )  # the indices of renewals that do not prove a later end
 
     @property
     def issuer(self) -> str | None:
@@ -318,7 +320,7 @@ class _Judge:
             high = max(high, offset_ns, offset_ns + drift_ns, drift_ns)
         return MARGIN_MS * _NS_PER_MS + high - low
 
-    # --- why, as far as it shows ---------------------------------------------------------------
+    # --- rules that answers break ----------------------------------------------------------------
 
     def _rule_of_refusal(self, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, use) for renewal in token.renewals if renewal is not use):
@@ -344,7 +346,7 @@ class _Judge:
         return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
 
     def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
-        """Whether another metastore than that of `first` answered `pair`, or the same restarted."""
+        """Whether another metastore answered `pair`, or that of `first` after a restart."""
         assert pair.completion is not None, "it was answered"
         node = _node(first)
         if _node(pair) != node:

@@ -1,4 +1,4 @@
-"""The entry points: `check_operations` and `check_events`; `rounds` does the work."""
+"""The functions that check a history: `check_operations` and `check_events`."""
 
 from __future__ import annotations
 

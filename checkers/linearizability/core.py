@@ -29,7 +29,7 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.search import Status, run_sliced
 
 STEPS_PER_TRIAL = 20_000
-LEAN_STEPS = 2_000  # if dropping an operation makes a history valid, few steps mostly show it
+LEAN_STEPS = 2_000  # if a trial has a legal order, the lean search mostly finds it in these steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

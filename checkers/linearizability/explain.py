@@ -1,9 +1,9 @@
 """Explain why a history is not linearizable.
 
 Like Knossos, `explain` returns the first operation that cannot be linearized (by the order of
-returns), the last operation that could, and the configurations that survived until then, each with
-its last steps and state. The explanation also contains a core (see `core`): the few operations that
-contradict each other, however the other operations ended.
+returns), the last operation that can be linearized, and the configurations that survived until
+then, each with its last steps and state. The explanation also contains a core (see `core`): the few
+operations that contradict each other, however the other operations ended.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ class Failure:
     """The reason why a history has no legal order. All numbers are operation ids.
 
     `operation` is the first operation that cannot be linearized, by the order of returns.
-    `previous` is the last operation that could, or `None`. `survivors` has at most 8 configurations
-    (`survivors_total` counts all). `core` is a set of operations that contradict each other, no
-    matter whether and when the operations in `weakened` took effect. If `core_minimal` is true,
-    dropping any operation makes the core linearizable; otherwise the search for a minimal core ran
-    out of budget. If a smaller problem failed, `projection` names this problem, and `elements` has
-    its elements if `Model.restricted` made it. Direct methods report no survivors.
+    `previous` is the last operation that returned before `operation`, or `None`. `survivors` has at
+    most 8 configurations (`survivors_total` counts all). `core` is a set of operations that
+    contradict each other, no matter whether and when the operations in `weakened` took effect. If
+    `core_minimal` is true, dropping any operation makes the core linearizable; otherwise the search
+    for a minimal core ran out of budget. If a smaller problem failed, `projection` names this
+    problem, and `elements` has its elements if `Model.restricted` made it. Direct methods report no
+    survivors.
     """
 
     operation: int

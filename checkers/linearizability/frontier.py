@@ -89,7 +89,7 @@ class Frontier:
         if full and self.status is Status.RUNNING:
             self.status = Status.FULL
 
-    _current = False  # whether the search expands a layer already
+    _current = False  # false until the search expands its first layer
 
     def _next_layer(self) -> None:
         """Start on the earliest layer with configurations; the search ends if no layer has any."""

@@ -106,7 +106,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[S, I, O]):
-    """A smaller problem that is linearizable whenever the whole one is; ids stay the same."""
+    """A smaller problem that is linearizable if the whole history is; operations keep their ids."""
 
     name: str
     model: Model[S, I, O]
@@ -130,8 +130,9 @@ class Limits:
     them for less than a second. `steps` counts attempted model steps, memoized or not, over all
     searches and projections. A check may exceed `steps` by some thousand steps. `None` means no
     limit; without `steps` and `time_s`, a check takes at most `STEPS_MAX` steps. If the step limit
-    is reached first, the verdict is the same on every machine. `configurations` is the maximum that
-    one search may remember. The default depends on `memory_mib` and leaves room for other searches.
+    is reached first, the verdict is the same on every machine. `configurations` is the maximum
+    number of configurations that one search may remember. Its default depends on `memory_mib` and
+    leaves room for other searches.
 
     The explanation of an invalid history takes additional steps: the first budget in `rounds` for
     every projection, and `shrink_steps` for making a counterexample smaller.
@@ -207,7 +208,7 @@ class Specification(abc.ABC, Generic[S, I, O]):
     def decide(self, operations: Sequence[Operation[I, O]], /) -> Decision | None:
         """Decide one part by a direct method; `None` if only a search can decide.
 
-        Both "valid" and "invalid" must be exact. The verdict is proven like that from a search.
+        Both "valid" and "invalid" must be exact. The verdict is proven like a search's verdict.
         """
         del operations
         return None

@@ -35,7 +35,7 @@ from checkers.linearizability.partial_search import (
 
 
 class Fact(NamedTuple):
-    """The node that gave an answer, and the term of its leader."""
+    """The node that gave an answer, and the leader's term in the answer."""
 
     term: int | None
     node: str | None

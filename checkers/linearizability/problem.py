@@ -23,7 +23,7 @@ ILLEGAL_STEP: Final = -1
 EVENTS_UNWATCHED: Final = 64  # the number of returns between two tests of the clock
 EVERYTHING: Final = -1  # the footprint of an operation that touches everything
 
-Slot = tuple[int, int]  # the slot's bit, and the operation's number
+Slot = tuple[int, int]  # (bit of the slot, number of the operation in it)
 
 
 class Stepper:
@@ -148,8 +148,8 @@ class Problem:
     def relevant(self, position: int, mask: int) -> int:
         """Return the footprint of all operations that can affect the return at `position`.
 
-        Call the operation that returns there R. If an earlier operation in a legal order shares no
-        part of the state with R, directly or through other operations before R, it commutes with
+        Let R be the operation that returns there. If an earlier operation in a legal order shares
+        no part of the state with R, directly or through other operations before R, it commutes with
         them and can move right after R (it is still open, or of unknown outcome). So a search needs
         to try only operations before R that footprints connect to R. Open reads connect, too.
         """
@@ -223,7 +223,7 @@ class Problem:
                 free.append(bits.pop(number))
                 continue
             if self.operations[number].return_time is None:
-                # Equal unknown operations share a memo table, which shows that they are equal.
+                # Equal operations share a memo table, so its identity finds equal operations.
                 cls = id(self.stepper.memo[number])
                 self.unknown_twin.append(twins.get(cls, -1))
                 twins[cls] = len(self.unknown)

@@ -52,7 +52,7 @@ AnyOperation = Operation[Any, Any]
 UNDECIDED: Final = "undecided"  # the rule of a result whose verdict is `unknown`
 BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "there is a verdict, but nothing else could confirm it in time"
-OPERATIONS_MAX: Final = 64  # the maximum number of operations in a list of the details
+OPERATIONS_MAX: Final = 64  # the maximum number of operations in each list of a result's details
 VERIFIER_STEPS_MAX: Final = 300_000
 # the maximum size of a core to enumerate; the time of each step grows with it
 VERIFIER_CORE_MAX: Final = 200
@@ -286,8 +286,8 @@ def _confirmed(
 ) -> tuple[Sequence[int], bool, str]:
     """Confirm `core`, or else the core of all returned operations.
 
-    Returns the core, whether it is minimal, and the method that confirmed it: empty if no method
-    did.
+    Returns the core, whether it is minimal, and the name of the method that confirmed it. The name
+    is empty if no method confirmed the core.
     """
     if len(core) <= VERIFIER_CORE_MAX and verify_core(
         part.model,

@@ -34,7 +34,9 @@ from typing import Final, Protocol
 
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 
-CHAIN_EVALUATIONS_MAX = 2_000  # steps of the lean search for one chain of unknown operations
+CHAIN_EVALUATIONS_MAX = (
+    2_000  # the maximum number of steps in one search for chains of unknown operations
+)
 CHAIN_LENGTH_MAX = 3
 SLICE_STEPS: Final = 1_000  # the number of steps in the first slice
 SLICE_STEPS_MAX: Final = 20_000

@@ -32,7 +32,7 @@ INVARIANT: Final = "acknowledged"
 
 @dataclass(slots=True)
 class _Story:
-    """What the answers of a history show about one table."""
+    """The facts about one table that the answers of a history show."""
 
     seen: Pair
     version: int = -1
@@ -89,7 +89,7 @@ class _Story:
 
 
 def _stories(history: History, may: Permissions) -> dict[str, _Story]:
-    """Collect a story for each table that a successful answer shows, by table id."""
+    """Collect the facts about each table that a successful answer shows, by table id."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
         call, value = pair.invoke, fields_of(pair.completion)

@@ -33,7 +33,7 @@ from harness.vocabularies import fields_of, is_ok
 
 CREATION: Final = "creation"
 TOLD_WITHIN_NS: Final = 1_000_000_000
-"""The maximum time between an announcement of a replica and its record, without disturbances."""
+"""The maximum time until the harness records an announcement of a replica, if undisturbed."""
 FIRST_CONFIG: Final = -1
 """The `opid_index` of a Raft configuration that never changed."""
 
@@ -47,7 +47,7 @@ class _Shown(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The words for the table in a sentence, with its name in the request."""
+        """The words for the table in a sentence, with the name from the request."""
         return table_words(self.ident, self.pair.invoke.value.get("name"))
 
 

@@ -64,15 +64,15 @@ class Permissions:
         return LOST_AFTER_POWER_CUT if any(op.index > asked for op in self._cuts) else None
 
     def lost_before(self, index: float) -> str | None:
-        """Return `LOST_AFTER_POWER_CUT` if the power was cut before the op with this index."""
+        """Return `LOST_AFTER_POWER_CUT` if the power was cut before the op with `index`."""
         return LOST_AFTER_POWER_CUT if any(op.index < index for op in self._cuts) else None
 
     def lost_by(self, time_ns: float) -> str | None:
-        """Return `LOST_AFTER_POWER_CUT` if the power was cut at or before this time."""
+        """Return `LOST_AFTER_POWER_CUT` if the power was cut at or before `time_ns`."""
         return LOST_AFTER_POWER_CUT if any(op.time <= time_ns for op in self._cuts) else None
 
     def dirty(self, pair: Pair, name: str) -> str | None:
-        """Return `DIRTY_CREATE` if a create of `name` was under way while `pair` was."""
+        """Return `DIRTY_CREATE` if a create of `name` was under way during `pair`."""
         done = pair.completion
         if done is None:
             return None

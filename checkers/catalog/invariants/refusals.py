@@ -13,7 +13,7 @@ not in the following table is not judged and counts as exempt.
 | REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader (but not |
 |                                      | if only other masters were stopped), or if the request    |
 |                                      | has more replicas than there are servers                  |
-| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: the request has such a replication factor    |
+| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: the requested factor is even or not allowed  |
 | TABLET_NOT_RUNNING                   | locate only, until an answer shows that the table is done |
 | HIVE_METASTORE_ERROR                 | create, rename, delete: after the first disturbance       |
 | UNKNOWN_ERROR, invalid argument      | never                                                     |
@@ -315,7 +315,7 @@ def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair
 
 
 def _others_at(name: object, context: _Context, pair: Pair) -> bool:
-    """Whether another operation that may give `name` to a table was under way while `pair` was."""
+    """Whether another operation that may give `name` to a table was under way during `pair`."""
     return any(
         begin != pair.invoke.index and begin < _end(pair) and end > pair.invoke.index
         for begin, end in context.takers.get(str(name), ())

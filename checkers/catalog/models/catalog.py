@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. `late_id` is an id that a state bound to it; `chain` numbers its versions."""
+    """A live table. `late_id` is the id that a state bound to it, and `chain` its version chain."""
 
     key: str
     late_id: str | None
@@ -134,7 +134,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._step_change(state, input_, output)
 
     def _name_taken(self, state: State, input_: CatalogInput) -> bool:
-        """Whether "exists" is legal because the name that the operation needs free is taken."""
+        """Whether "exists" is legal, because a table has the name that the operation would give."""
         if isinstance(input_, Rename):
             return state[self._index[input_.new_name]] != ABSENT
         return isinstance(input_, Create)
@@ -262,7 +262,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return True, (*state[:index], number, *state[index + 1 : -1], late)
 
     def read_only(self, input_: CatalogInput, output: Answer | Unknown, /) -> bool:
-        """Whether the operation is a read that binds no new id, or did nothing by its answer."""
+        """Whether the operation is a read that binds no new id, or its answer is a refusal."""
         if output is UNKNOWN:
             return isinstance(input_, Get | Look | ListTables)
         if output.result != "ok":

@@ -41,7 +41,8 @@ class Said(NamedTuple):
     | absent    | nothing                  | the same                                             |
     | never     | no state                 |                                                      |
 
-    The statements about a table are make, change, see, die, alive, missing and never.
+    The statements about a table are make, change and see (with a version), die (a delete), alive
+    (without a version), missing (a list without the table), and never (legal in no state).
     """
 
     f: str

@@ -138,7 +138,7 @@ def _deletions(
 def _soonest(
     operations: Iterable[CatalogOperation], *, after: CatalogOperation | None
 ) -> CatalogOperation | None:
-    """Return the first operation to return of those called after `after` had returned."""
+    """Of the operations called after `after` had returned, return the first one to return."""
     if after is None:
         return None
     late = [operation for operation in operations if operation.call > end_of(after)]

@@ -1,4 +1,6 @@
-"""Queues and bags whose elements are unique, by Henzinger, Sezgin and Vafeiadis (CONCUR 2013).
+"""Decide histories of queues and bags, after Henzinger, Sezgin and Vafeiadis (CONCUR 2013).
+
+Most of the method requires that elements are unique: at most one operation puts an element in.
 
 A history of a first-in-first-out queue has a legal order unless it has one of these violations,
 each of which involves few operations:
@@ -241,7 +243,7 @@ def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
 
 
 def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None:
-    """Find a dequeue that found nothing although the queue always had one of `items` meanwhile."""
+    """Find a dequeue that found nothing although the queue had some of `items` all the time."""
     sure = sorted(
         (item for item in items if item.put_end < item.take_call), key=lambda item: item.put_end
     )
@@ -253,7 +255,7 @@ def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None
         while until <= empty.end:
             at = bisect.bisect_left(starts, until) - 1
             if at < 0 or longest[at].take_call <= until:
-                break  # at this moment, no element was surely there
+                break  # the queue may have been empty at the moment `until`
             chain.append(longest[at])
             until = longest[at].take_call
         else:

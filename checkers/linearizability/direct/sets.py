@@ -165,7 +165,7 @@ def _violation(
                 return _illegal([early, first], [first.element])
             more = frozenset(first.shown) - frozenset(early.shown)
             return _illegal([early, first], [_first(more)])
-        # If `early` reported the element as new, no other addition of the element came before it.
+        # If `early` reported its element as new, no other addition of it can have come before.
         core = [early, first] if early.is_new else [first]
         if isinstance(first, Look):
             return _illegal(core, [early.element])

@@ -225,7 +225,7 @@ class _History:
             if maker is not None:
                 block.add(rank, maker)
             if not self._is_unique(value):
-                break  # the block ends with the compare-and-set
+                break  # a block ends at a value that is not unique
             for reader in readers.get(value, ()):
                 block.add(rank + 1, reader)
             maker = following.pop(value, None)
