@@ -123,7 +123,7 @@ def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> 
 
 
 class _Register(LinearizabilityModel):
-    """The base class of history models of registers, which start with `initial`."""
+    """The base class of history models of registers; a register holds `initial` at first."""
 
     initials: ClassVar[tuple[Any, ...]]
     """The initial values to assume if the user gives none, the likeliest first."""

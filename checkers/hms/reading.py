@@ -64,7 +64,7 @@ class MetastoreHistory:
 
     @cached_property
     def writers(self) -> Mapping[str, int]:
-        """The index of the operation that wrote each nonce."""
+        """A map from each nonce to the index of the operation that wrote it."""
         return {
             nonce: pair.invoke.index
             for pair in self.pairs.values()

@@ -226,11 +226,11 @@ class Specification(abc.ABC, Generic[S, I, O]):
         )
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
-        """Describe one operation for a reader."""
+        """Describe one operation in words, for reports."""
         return f"{input_!r} -> {'unknown' if output is UNKNOWN else repr(output)}"
 
     def describe_state(self, state: S, /) -> str:
-        """Describe one state for a reader."""
+        """Describe one state in words, for reports."""
         return repr(state)
 
 

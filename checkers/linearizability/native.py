@@ -131,7 +131,7 @@ def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, 
             getattr(kind, "footprint", None) is not Model.footprint,
         )
     except _EXTENSION.Unsupported:
-        # The pure Python problem accepts these operations, or reports why they are invalid.
+        # The native core cannot represent this history. `Problem` can, or reports an error in it.
         return Problem(model, operations)
     return NativeProblem(model, operations, core)
 

@@ -182,7 +182,7 @@ def projected(
 
 
 def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock) -> list[Part]:
-    """Return the projections that refute an invalid history, by the time of their failing returns.
+    """Return the projections that refute an invalid history, the earliest failing return first.
 
     Returns `part` if no projection refutes the history. A projection gives a shorter explanation
     than the whole history, and its counterexample can be made smaller.

@@ -51,7 +51,7 @@ The value is -1 if no known change followed, and `_NEVER` if the path was never 
 
 _NEVER: Final = -2
 _UNHINTED: Final[Hint] = (0, 0)
-# bytes of one visited configuration, without the parts of variable size
+# the bytes of one remembered configuration, without its parts of variable size
 _ENTRY_BYTES: Final = 240
 
 

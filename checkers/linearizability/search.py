@@ -51,7 +51,7 @@ class Status(enum.Enum):
     FOUND = "found"
     EXHAUSTED = "exhausted"
     EXHAUSTED_LEAN = "exhausted-lean"
-    FULL = "full"  # the search remembers the maximum number of configurations
+    FULL = "full"  # stopped at the maximum number of remembered configurations
 
 
 def dominated(chain: list[int], used: int) -> bool:
@@ -242,7 +242,10 @@ class DepthFirst:
                 yield (op,), frame.mask, used, after
 
     def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
-        """Yield open writes, and unknown operations together with an operation they make legal."""
+        """Yield moves of one open write, and of an unknown operation that makes another legal.
+
+        A move of an unknown operation also contains the operation that becomes legal.
+        """
         problem = self._problem
         must = problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)

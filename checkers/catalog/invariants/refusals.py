@@ -54,7 +54,7 @@ REPLICAS: Final = (1, 7)
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """The limits of the target; without a declaration, a limit is Kudu's limit or infinite."""
+    """The limits of the target. A limit that the target does not declare is Kudu's or infinite."""
 
     name_bytes: float = NAME_BYTES_MAX
     columns: float = math.inf
@@ -384,7 +384,7 @@ def _metastore(context: _Context, pair: Pair) -> str | None:
     if pair.invoke.f not in {"create", "rename", "delete"}:
         return "it asks nothing of the metastore"
     assert pair.completion is not None
-    # a fault takes effect before the harness records it
+    # a fault takes effect up to a second before the harness records it
     early = pair.completion.time < context.disturbed_ns - 1e9
     return "nothing had disturbed the metastore" if early else None
 

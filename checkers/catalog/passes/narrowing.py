@@ -175,7 +175,7 @@ class _Bounds:
     def leave_out(
         self, listings: Sequence[tuple[int, frozenset[str]]], lives: dict[str, _Life]
     ) -> None:
-        """Shrink intervals, because a list lacks a table only before its create or after its end.
+        """Shrink intervals: a list lacks a table only before its create or after its delete.
 
         A list that returned before all calls of the table's operations, or was called after all
         their returns, cannot change any interval, so only other lists are examined. Intervals only

@@ -309,7 +309,7 @@ def _place(
     """
     if not failed:
         return tuple([access.id for access in order])
-    held = [initial]  # in each gap
+    held = [initial]  # the value of the register in each gap
     for access in order:
         held.append(held[-1] if access.makes is NOTHING else access.makes)
     following = [len(held)] * len(
