@@ -1,4 +1,4 @@
-"""The check of `harness doctor` whether the checkers' searches run on the native core."""
+"""A check of `harness doctor`: whether the checkers' searches run on the native core."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from harness.plugins import Diagnosis
 
 
 class NativeCore(Diagnosis):
-    """Looks for `checkers._native`; the pure Python searches give the same results, more slowly."""
+    """The check that `checkers._native` is available; pure Python gives the same results slower."""
 
     api_version = 1
     name = "native-core"
     doc = "the Rust core of the linearizability checker, or pure Python in its place"
 
     def look(self) -> tuple[bool, str]:
-        """Whether the native core is in use, and if not, why."""
+        """Return whether the native core is in use, and its status in one line."""
         from checkers.linearizability.native import is_native, native_status
 
         return is_native(), native_status().removeprefix("native core: ")

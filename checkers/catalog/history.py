@@ -3,20 +3,22 @@
 Real time is the order of indices: the harness records an invocation before it sends anything and a
 completion after everything has arrived.
 
-* `fail` with a result ("exists", "not-found") is an observation and must be explained; `fail`
-  without one, or for reasons the model does not know ("invalid"), did nothing and is left out.
-* `info` mutations may take effect at any time after their call, or never; `info` reads say nothing.
-* The nonce of a create comes back as the table's comment, so answers tie ids to nonces. One nonce
-  with two ids, or one id with two nonces, contradicts exactly-once by itself: a `Conflict`.
-* If an answer shows the table of a lost create, the create took effect before that answer returned,
-  so its return is set to that answer's return. (This is only an upper bound: the create may have
-  taken effect at any time since its call.)
-* Lost creates that no answer shows are interchangeable if name and columns are equal: they share a
-  key.
+* A `fail` with the result "exists" or "not-found" is an observation that the order must explain. An
+  operation that failed without a result, or for a reason the model does not know ("invalid"), did
+  nothing and is left out.
+* A mutation that ended as `info` may take effect at any time after its call, or never. A read that
+  ended as `info` is left out.
+* A create sends a nonce, which later answers show as the table's comment. So answers tie table ids
+  to nonces. One nonce with two ids, or one id with two nonces, is a `Conflict`, because it
+  contradicts exactly-once.
+* If an answer shows the table of a lost create, the create took effect before this answer returned.
+  So the return of the create is set to the return of the answer. (This is only an upper bound: the
+  create may have taken effect at any time since its call.)
+* Lost creates that no answer shows are interchangeable if their names and columns are equal: they
+  share a key.
 * A read with a staleness bound must show every change that was acknowledged earlier than `bound_ns`
-  before the answer was made, and the answer is made after the read was invoked. So it is an
-  ordinary read that might have been invoked earlier by its bound. A checker that judges the read as
-  invoked at that earlier time also proves the bound.
+  before the read was invoked. So the read becomes an ordinary read whose invocation is moved back
+  by the bound. A checker that judges this ordinary read also proves the bound.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ _OF_MEMBERS: Final = frozenset(call.f for call in members.CALLS)
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two answers, by their invocations: their pairs (table id, nonce) cannot both be true."""
+    """Two answers whose pairs (table id, nonce) cannot both be true.
+
+    `answers` has the index of each invocation with its pair; `text` describes the conflict.
+    """
 
     text: str
     answers: tuple[tuple[int, tuple[str, str]], tuple[int, tuple[str, str]]]
@@ -64,7 +69,10 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class CatalogHistory:
-    """Operations (their ids are indices of invocations), and the facts that answers establish."""
+    """The operations of a catalog history, and the facts that its answers establish.
+
+    Operation ids are the indices of invocations. `bindings` maps table ids to the keys of creates.
+    """
 
     operations: tuple[CatalogOperation, ...]
     bindings: Mapping[str, str]
@@ -80,11 +88,11 @@ class CatalogHistory:
 
 
 def catalog_part(history: History, *, bounded: bool = True) -> History:
-    """The history without operations on rows and members; bounded reads are kept if `bounded`.
+    """Return the history without operations on rows and members.
 
-    A change through Hive may take effect in the catalog at any time after its call, or never. So it
-    counts as a change of unknown outcome; if Hive acknowledged it, its value is marked, since the
-    change is not lost: Kudu applies it later.
+    Reads with a staleness bound are kept if `bounded`. A change through Hive may take effect in the
+    catalog at any time after its call, or never, so it becomes a change of unknown outcome. A
+    change that Hive acknowledged gets a special value, because Kudu does apply it later.
     """
     gone = {
         op.index
@@ -101,9 +109,9 @@ def catalog_part(history: History, *, bounded: bool = True) -> History:
 
 
 def _is_elsewhere(pair: Pair) -> bool:
-    """Whether the operation is about rows or members, or Hive refused it.
+    """Whether the operation is about rows or members, only reads Hive, or was refused by Hive.
 
-    Operations on rows name a table, while register operations do not.
+    Operations on registers have the same names as operations on rows, but do not name a table.
     """
     call = pair.invoke
     if call.f in _OF_ROWS:
@@ -123,18 +131,18 @@ def _of_unknown_outcome(op: Op) -> Op:
 
 
 def is_late(pair: Pair) -> bool:
-    """Whether Hive acknowledged the change: Kudu applies it later."""
+    """Whether the operation is a change that Hive acknowledged and Kudu applies later."""
     done = pair.completion
     return done is not None and done.type is OpType.INFO and done.value == _LATE
 
 
 def is_bounded(pair: Pair) -> bool:
-    """Whether this is a read with a bound."""
+    """Whether the operation is a read with a staleness bound."""
     return pair.invoke.f in FRESH
 
 
 def bound_ns(pair: Pair) -> int | None:
-    """The bound that the answer gives; `None` if there is no bound or no answer."""
+    """Return the staleness bound that the answer states; `None` without a bound or an answer."""
     done = pair.completion
     if done is None or done.type is not OpType.OK or not isinstance(done.value, dict):
         return None
@@ -143,8 +151,10 @@ def bound_ns(pair: Pair) -> int | None:
 
 
 def calls_before(history: History) -> Mapping[int, int]:
-    """Invocation of an answered read with a bound -> the index from which the read counts as
-    invoked, that of the first op no older than the bound.
+    """Map each answered read with a staleness bound to the index at which it counts as invoked.
+
+    A key is the index of the read's invocation. Its value is the index of the first op that was
+    recorded at most the bound before this invocation.
     """
     bounded = [
         (pair, bound)
@@ -191,14 +201,14 @@ class _Asked(msgspec.Struct):
 
 
 def _check_shapes(pair: Pair) -> None:
-    """Check that models can compare, sort and hash the values; raises `HistoryError`."""
+    """Raise `HistoryError` if a field has a type that models cannot compare, sort and hash."""
     call, done = pair.invoke, pair.completion
     _check_fields(call, _Asked)
     if done is None or done.type is OpType.INFO:
         return
     if done.f != call.f:
         raise HistoryError(
-            f"op {done.index} completes {done.f!r}, but op {call.index}, which it answers, "
+            f"op {done.index} completes {done.f!r}, but op {call.index} of the same process "
             f"invoked {call.f!r}"
         )
     _check_fields(done, Answered)
@@ -206,7 +216,7 @@ def _check_shapes(pair: Pair) -> None:
 
 def _check_fields(op: Op, shape: type[msgspec.Struct]) -> None:
     if not isinstance(op.value, dict):
-        return  # the code that reads the value reports the error
+        return  # `_value` raises the error for a value that is no object
     try:
         msgspec.convert(op.value, shape)
     except msgspec.ValidationError as error:
@@ -216,12 +226,12 @@ def _check_fields(op: Op, shape: type[msgspec.Struct]) -> None:
 
 
 def _text(value: Any) -> str | None:
-    """The id or nonce as text (comments are text, too), or `None` if the value has none."""
+    """Return an id, nonce or comment as text, or `None` if `value` is empty."""
     return None if value is None or value == "" else str(value)
 
 
 def _shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
-    """(table id, nonce or `None`) of every table that a successful answer proves to exist."""
+    """Yield (table id, nonce or `None`) for each table that the answer of `pair` shows."""
     done = pair.completion
     if done is None or done.type is not OpType.OK:
         return
@@ -246,12 +256,16 @@ def _shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
 
 
 def _again(key: str) -> str:
-    """The key of the table that a create makes if it takes effect a second time."""
+    """Return the key of the table that a create with `key` makes if it takes effect twice."""
     return f"{key}, sent again"
 
 
 def _sent_again(history: History) -> dict[int, str]:
-    """Acknowledged changes sent several times, by invocation, with a create's second key."""
+    """Map acknowledged changes that were sent several times to the key of a second effect.
+
+    The changes are indices of invocations. The key names the table that a create makes if it takes
+    effect a second time.
+    """
     return {
         pair.invoke.index: _again(_text(fields.get("nonce")) or f"op {pair.invoke.index}")
         for pair in history.pairs
@@ -266,7 +280,10 @@ def _sent_again(history: History) -> dict[int, str]:
 def _bind(
     history: History, again: frozenset[str] = frozenset()
 ) -> tuple[dict[str, str], tuple[Conflict, ...]]:
-    """Match ids with nonces; report conflicts; a key in `again` allows a nonce two ids."""
+    """Return the key (nonce) of each table id, and the conflicts between ids and nonces.
+
+    If `again` has the second key of a create, its nonce may have two ids.
+    """
     ids: dict[str, tuple[str, int]] = {}
     nonces: dict[str, tuple[str, int]] = {}
     conflicts: dict[tuple[str, str], Conflict] = {}
@@ -321,7 +338,7 @@ def _answer(op: Op) -> Answer:
     if result not in {"ok", *REFUSALS}:
         raise HistoryError(
             f"op {op.index} ({op.f}) is {op.type.value} with result {result!r}; "
-            "it must be 'ok', 'exists' or 'not-found'"
+            "the result must be 'ok', 'exists' or 'not-found'"
         )
     if result != "ok":
         return Answer(result)
@@ -329,7 +346,8 @@ def _answer(op: Op) -> Answer:
     if f == "list":
         listing = tuple((e[0], _text(e[1]), e[2]) for e in _field(op, "tables"))
         if len({name for name, _, _ in listing}) != len(listing):
-            # No state has two tables with one name, so no step of the model allows this answer.
+            # No state has two tables with one name. With all entries repeated, no step of the
+            # model allows this list.
             listing = (*listing, *listing)
         return Answer("ok", listing=listing)
     columns = value.get("columns") if f == "get" else None
@@ -344,7 +362,7 @@ def _answer(op: Op) -> Answer:
 
 
 def _first_sights(history: History) -> dict[str, tuple[int, int]]:
-    """Table id -> (earliest completion that shows the table, invocation of that operation)."""
+    """Map each table id to the first answer that shows it: (completion index, invocation index)."""
     first: dict[str, tuple[int, int]] = {}
     for pair in history.pairs:
         for ident, _ in _shown_tables(pair):
@@ -355,17 +373,17 @@ def _first_sights(history: History) -> dict[str, tuple[int, int]]:
 
 
 def _shown_nonces(history: History) -> set[str]:
-    """All nonces that comments show, including comments in answers without a table id."""
+    """Return all nonces that comments show, including comments in answers without a table id."""
     answers = (None if pair.completion is None else pair.completion.value for pair in history.pairs)
     comments = (_text(value.get("comment")) for value in answers if isinstance(value, dict))
     return {comment for comment in comments if comment is not None}
 
 
 def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
-    """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl".
+    """Convert `history` to operations on the catalog model, without operations on rows and members.
 
-    With `again`, a create that was sent twice may have made two tables. Operations on rows and
-    members are left out.
+    With `again`, a create that was sent twice may have made two tables. Raises `HistoryError` for
+    operations and values that are not in the vocabulary "ddl".
     """
     history = catalog_part(history)
     for pair in history.pairs:
@@ -394,8 +412,8 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
                 continue
             if call.f == "create" and key in ids:
                 sight, by = sights[ids[key]]
-                # otherwise the table was seen before its create was invoked: the search refutes
-                # that
+                # If the table was seen before its create was invoked, the create stays lost, and
+                # the search refutes the history.
                 if sight > call.index:
                     returned, seen[call.index] = sight, by
                     answer = Answer("ok", table_id=ids[key])

@@ -1,6 +1,6 @@
 """The checker `linearizable-catalog`: DDL over the whole catalog.
 
-`check` is the way of a history to its verdict, phase by phase:
+`check` decides a history in these phases:
 
 | phase                                                             | module                    |
 |-------------------------------------------------------------------|---------------------------|
@@ -12,9 +12,9 @@
 | explain an invalid verdict by sentences that name the operations  | `sentences`               |
 | judge an invalid history again under the profile's permits        | `permits`                 |
 
-A certificate that proves nothing is an internal error, and one that was not confirmed in time makes
-the verdict `unknown`. Time, memory and (if requested) steps limit a search; a search that reaches a
-limit is `unknown`, so that no other verdict depends on the machine.
+A certificate that does not prove the verdict is an internal error. If no method confirms the
+certificate in time, the verdict is `unknown`. Time, memory and (if requested) steps limit a search.
+A search that reaches a limit yields `unknown`, so that no other verdict depends on the machine.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.search import Attempt, SearchChecker, first_order
 from harness.ops import CheckResult, History, Verdict
 
-# share of the remaining time and of the steps, for the attempt with narrowed intervals
+# the share of the remaining time and of the steps for the search with narrowed intervals
 NARROWED_SHARE = 0.5
 
 
 class CatalogLinearizable(SearchChecker):
-    """The whole catalog is one linearizable object: names, ids, versions, columns and lists."""
+    """The checker that the whole catalog (names, ids, versions, columns) is linearizable."""
 
     name = "linearizable-catalog"
     doc = "DDL is linearizable over the whole catalog, lists and renames included"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for a history that is not in the vocabulary "ddl"."""
+        """Judge `history`; raises `HistoryError` if it is not in the vocabulary "ddl"."""
         del case
         end_s = time.monotonic() + time_limit_s
         converted = catalog_history(history)
@@ -57,7 +57,10 @@ class CatalogLinearizable(SearchChecker):
         return under_permits_of(history, strict, end_s)
 
     def _refuted(self, converted: CatalogHistory) -> CheckResult | None:
-        """The result of a contradiction between a few answers, if a pass finds one."""
+        """Return an invalid result if a pass finds a contradiction between a few answers.
+
+        Returns `None` if no pass finds a contradiction that can be confirmed.
+        """
         operations, conflicts = converted.operations, converted.conflicts
         if conflicts:
             broken: Contradiction | None = conflict(conflicts[0].answers, conflicts[0].text)
@@ -84,10 +87,11 @@ class CatalogLinearizable(SearchChecker):
         return convicted(self.name, words, details)
 
     def _searched(self, converted: CatalogHistory, end_s: float) -> CheckResult:
-        """The proven result of a replay, or of a search until `end_s` on the monotonic clock.
+        """Return the proven result of a replay, or of searches until `end_s` (monotonic clock).
 
-        The first attempt of a search uses narrowed intervals. An order that it finds is also an
-        order for the original intervals. A core must be found with the original intervals.
+        If a replay finds no order, the first search uses narrowed intervals. An order that it finds
+        is also legal for the original intervals. A second search with the original intervals
+        follows, since only this search can find a core.
         """
 
         def left_s() -> float:

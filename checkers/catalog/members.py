@@ -1,14 +1,15 @@
-"""The checker of membership: acknowledged changes determine who the masters are.
+"""The checker of membership: lists of masters must agree with acknowledged changes of membership.
 
-Every list of members is compared with the changes of each master that was ever added or removed. A
-list must agree with the last change of that master that was acknowledged before the list was
-requested, unless another change of the same master was under way then, or a change of unknown
-outcome may have taken effect since.
+Each list is compared with the changes of each master that was ever added or removed. The list must
+agree with the last change of a master that was acknowledged before the list was requested. The list
+proves nothing about a master if another change of the same master was under way, or if a change of
+unknown outcome may have taken effect since the last acknowledged change.
 
-A leader that has committed in its term answers with a list, without asking other masters. A list of
-an older term than the change comes from a leader that was deposed by then, so it proves nothing.
-Until something changes a master, all lists must agree about it. A run without any change proves
-nothing, unless the profile has no such changes (`Permit.lacks`).
+A leader that has committed in its term answers with a list, without asking other masters. If the
+term of the list is older than the term of the change, the leader was deposed before the change, so
+the list proves nothing. All lists before the first change of a master must agree about this master.
+A run without any change of membership proves nothing, unless the profile has no such changes
+(`Permit.lacks`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
 
 class MembersChecker(Checker):
-    """The members are the nodes that were added and not removed."""
+    """The checker that lists of masters have the nodes that were added and not removed."""
 
     api_version = 1
     name = "members"
@@ -80,10 +81,10 @@ def _members(listed: Pair) -> Mapping[str, None]:
 
 
 def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
-    """Whether the node is a member when it is `listed`, and the change that proves this.
+    """Return whether a node must be in the list `listed`, and the change that proves this.
 
-    `changes` holds the node's changes that were called before the list was answered. The result is
-    `None` if the membership is uncertain.
+    `changes` has the changes of the node that were called before the list was answered. Returns
+    `None` if the membership of the node is uncertain.
     """
     before = [p for p in changes if p.type is OpType.OK and _ended(p) < listed.invoke.index]
     if not before:
@@ -93,7 +94,7 @@ def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
         if pair is last:
             continue
         if pair.type is not OpType.OK or _ended(pair) > last.invoke.index:
-            return None  # this change may have taken effect after the last acknowledged change
+            return None  # `pair` may have taken effect after `last`
     return last.invoke.f == AddMaster.f, last
 
 

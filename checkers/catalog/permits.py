@@ -1,26 +1,27 @@
 """Judge a catalog history under the permits of its profile (`harness.permits`).
 
 These rules apply only if no order explains the history strictly. Writes stay linearizable under all
-profiles: each write takes effect once, between its call and its return. A permit changes what an
-*observation* (a read, or a refusal because of the state) must have seen:
+profiles: each write takes effect once, between its call and its return. A permit allows additional
+answers to an *observation* (a read, or a refusal because of the state):
 
-* `stale-read`: the answer need not show what another node acknowledged in a later term than the
-  answer's own. A leader has all that was acknowledged in its term and before, so an answer that
-  lacks more is not stale but wrong. A master may not take back what it showed. The answer still
-  shows the catalog of some earlier moment.
-* `torn-list`: a list reads each name at its own moment. The list may leave out a name that a rename
-  may have touched meanwhile.
+* `stale-read`: the answer need not show a change that another node acknowledged in a later term
+  than the term of the answer. A leader has all changes that were acknowledged in its term and
+  before, so an answer that lacks more changes is not stale but wrong. A master must not take back a
+  change that it showed. The answer still shows the catalog of some earlier moment.
+* `torn-list`: a list may read each name at a different moment. The list may leave out a name that a
+  rename may have changed meanwhile.
 * `name-gap`: "not found" proves nothing while a rename or delete of that name may be under way.
-* `dirty-create`: a create shows its table and occupies its name from its call on, even if it then
-  fails. An answer that shows this while the create may be under way proves nothing.
-* `ddl-twice`: a change that was sent more than once may act once more, at any later time.
-* `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one, but
+* `dirty-create`: a create may show its table and occupy its name from its call on, even if the
+  create then fails. An answer that shows the table while the create may be under way proves
+  nothing.
+* `ddl-twice`: a change that was sent more than once may take effect twice, at any later time.
+* `lost-after-power-cut`: after each power cut the catalog may fall back to an earlier state, but
   loses no acknowledged change that was invoked after the cut.
 
-The judgement is exact: an order of all operations that keeps these rules exists, or none exists, or
-the search reached its limit. The part before the first power cut is judged by itself first, since
-that takes fewer steps. Each permit is tried by itself before all permits together, so that an
-anomaly that one permit explains is not attributed to two.
+The verdict is exact: an order of all operations under these rules exists, or none exists, or the
+search reached its limit. The part before the first power cut is judged by itself first, since that
+takes fewer steps. Each permit is tried by itself before all permits together, so that an anomaly
+that one permit explains is not attributed to two permits.
 """
 
 from __future__ import annotations
@@ -64,13 +65,15 @@ from harness.timeline import power_cuts
 
 KNOWN: Final = (STALE_READ, TORN_LIST, NAME_GAP, DIRTY_CREATE, DDL_TWICE, LOST_AFTER_POWER_CUT)
 ALONE_SHARE: Final = 0.15
-"""The share of the time for each permit by itself; the rest is for all permits together."""
+"""The share of the remaining time for the trial of each permit by itself.
+
+The rest of the time is for the trial of all permits together."""
 Span = tuple[float, float]
 """The call and the return of an operation, as indices of ops."""
 
 
 def under_permits_of(history: History, strict: CheckResult, end_s: float) -> CheckResult:
-    """The invalid result `strict`, revised under the permits of the history."""
+    """Return the invalid result `strict`, revised under the permits of the history."""
     permits = permits_of(history)
     relaxed = judge_permitted(history, permits, end_s=end_s)
     stuck = ""
@@ -84,10 +87,10 @@ def under_permits_of(history: History, strict: CheckResult, end_s: float) -> Che
 def judge_permitted(
     history: History, permits: Mapping[str, Permit], *, end_s: float
 ) -> Relaxed | None:
-    """An order under the permits, for a history without a strict order.
+    """Search for an order under the permits, for a history without a strict order.
 
-    The result is `None` if no permit is about the order of operations. `end_s` is on the monotonic
-    clock.
+    Returns `None` if no permit is about the order of operations. `end_s` is the deadline on the
+    monotonic clock.
     """
     cuts = power_cuts(history)
     names = [name for name in KNOWN if name in permits and (name != LOST_AFTER_POWER_CUT or cuts)]
@@ -115,12 +118,15 @@ def judge_permitted(
 
 
 def until(history: History, end: int) -> History:
-    """The history as it was before op `end`: operations open then may still take effect."""
+    """Return the ops before index `end`; operations that are open there have unknown outcomes."""
     return History(op for op in history if op.index < end)
 
 
 def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
-    """The spans in which creates, renames and deletes may be under way, by the names they touch."""
+    """Map each name to the spans in which changes of it may be under way.
+
+    `kinds` are the kinds of changes to include.
+    """
     spans: dict[str, list[Span]] = {}
     for operation in operations:
         change = operation.input
@@ -134,7 +140,10 @@ def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[
 
 
 def creates_by_name(history: History) -> dict[str, list[tuple[str, Span]]]:
-    """The nonce of each create (also of failed ones), and the span of its possible effect."""
+    """Map each name to its creates: (nonce, span in which the create may be under way).
+
+    Creates that failed are included.
+    """
     creates: dict[str, list[tuple[str, Span]]] = {}
     for pair in history.pairs:
         call, done = pair.invoke, pair.completion
@@ -147,13 +156,13 @@ def creates_by_name(history: History) -> dict[str, list[tuple[str, Span]]]:
 
 
 def overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
-    """Whether any of the spans overlaps that of an operation that returned."""
+    """Whether one of the spans overlaps the span of `operation`, which returned."""
     end = operation.return_time
     return any(begin < (end or 0) and over > operation.call for begin, over in spans)
 
 
 class _History:
-    """A history under some permits."""
+    """The search for an order of one history under some permits."""
 
     def __init__(self, history: History, permits: frozenset[str]) -> None:
         self._permits = permits
@@ -177,7 +186,11 @@ class _History:
     # --- the problem of the search -------------------------------------------------------------
 
     def _parts(self, operation: CatalogOperation) -> Iterator[CatalogOperation]:
-        """The operation under the permits: unchanged, split into several reads, or left out."""
+        """Yield the operation unchanged, or split into reads of single names, or not at all.
+
+        A permit may allow a list to be split. An answer that proves nothing under a permit is left
+        out.
+        """
         answer = operation.said
         if answer is UNKNOWN:
             yield operation
@@ -203,7 +216,7 @@ class _History:
             yield replace(operation, input=Look(name), output=look)
 
     def _is_gap(self, operation: CatalogOperation) -> bool:
-        """Whether the operation found nothing under a name that may be between two tables."""
+        """Whether the permit `name-gap` applies: no table found while a change was under way."""
         answer = operation.said
         if NAME_GAP not in self._permits or answer is UNKNOWN or answer.result != "not-found":
             return False
@@ -211,7 +224,7 @@ class _History:
         return name is not None and overlaps(self._touching.get(name, ()), operation)
 
     def _is_dirty(self, operation: CatalogOperation) -> bool:
-        """Whether the answer shows a table whose create may still be under way."""
+        """Whether the answer shows a table whose create may be under way (`dirty-create`)."""
         answer, call = operation.said, operation.input
         if not self._dirty or answer is UNKNOWN or not _observes(operation):
             return False
@@ -226,7 +239,7 @@ class _History:
         return [span for _, span in self._dirty.get(name, ())]
 
     def _unmade(self, name: str, ident: str | None, operation: CatalogOperation) -> bool:
-        """Whether this table may come from a create that is still under way."""
+        """Whether the table `ident` may come from a create of `name` that is under way."""
         key = None if ident is None else self._converted.bindings.get(ident)
         return ident is not None and any(
             key in {None, nonce} and overlaps([span], operation)
@@ -234,7 +247,7 @@ class _History:
         )
 
     def _twins(self) -> Iterator[CatalogOperation]:
-        """The possible second effects of changes that were sent again."""
+        """Yield an operation of unknown outcome for the second effect of each change sent twice."""
         if DDL_TWICE not in self._permits:
             return
         for operation in self._own:
@@ -252,7 +265,7 @@ class _History:
     # --- judging -------------------------------------------------------------------------------
 
     def judge(self, end_s: float) -> Relaxed:
-        """Run the search, and count the uses of each permit."""
+        """Search for an order until `end_s`, and count how often it needs each permit."""
         if self._converted.conflicts:
             return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].answers[1][0])
         lossy = LOST_AFTER_POWER_CUT in self._permits
@@ -268,7 +281,7 @@ class _History:
         return Relaxed(counts, True, examples, outcome.steps)
 
     def _hint(self, index: int) -> tuple[int, int]:
-        """The log position of its entry, or of the last entry that its answer had seen."""
+        """Return the (term, revision) in the answer of the operation: its likely log position."""
         pair = self._converted.pairs.get(index)
         done = None if pair is None else pair.completion
         value = done.value if done and isinstance(done.value, dict) else {}
@@ -276,10 +289,10 @@ class _History:
         return (term if isinstance(term, int) else 0, revision if isinstance(revision, int) else 0)
 
     def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
-        """How often this order of the changes needs each permit.
+        """Count how often the order needs each permit, and list the operations that need one.
 
-        An answer that the catalog of its own time explains needs no permit. An answer that only an
-        older catalog explains, as a permit allows, is stale.
+        An answer needs no permit if a state of the catalog between its call and its return explains
+        it. An answer that only an older state explains is stale.
         """
         states = _States(self, outcome)
         counts: dict[str, int] = {}
@@ -302,13 +315,13 @@ class _History:
         if twins:
             counts[DDL_TWICE] = len(twins)
             examples.extend(twins)
-        if not counts:  # only the combination of two answers needed the permit
+        if not counts:  # no single answer needs a permit, only the combination of two answers
             counts = dict.fromkeys(sorted(self._permits)[:1], 1)
         return counts, tuple(examples)
 
 
 class _States:
-    """The states of the catalog along an order, and the states that an answer may have seen."""
+    """The states of the catalog along an order, and whether they explain an answer."""
 
     def __init__(self, relaxed: _History, outcome: PartialOutcome) -> None:
         assert outcome.order is not None
@@ -330,7 +343,10 @@ class _States:
                     self.twins.append(operation.id)
 
     def _any(self, operation: CatalogOperation, must: Sequence[int]) -> bool:
-        """Whether the answer is legal after the changes at `must`, before later calls."""
+        """Whether the answer is legal in some state after the changes at `must`.
+
+        States after a change that was called after the operation returned do not count.
+        """
         end = operation.return_time
         assert end is not None
         first = 1 + max(must, default=-1)
@@ -341,7 +357,7 @@ class _States:
         )
 
     def _acknowledged(self, operation: CatalogOperation) -> list[int]:
-        """The changes that had returned before the operation was called."""
+        """Return the positions of the changes that had returned before the operation's call."""
         return [
             at
             for at, o in enumerate(self._changes)
@@ -349,11 +365,11 @@ class _States:
         ]
 
     def strictly(self, operation: CatalogOperation) -> bool:
-        """Whether the catalog of the operation's own time explains the answer."""
+        """Whether a state between the operation's call and return explains the answer."""
         return self._any(operation, self._acknowledged(operation))
 
     def stale(self, operation: CatalogOperation) -> bool:
-        """Whether a catalog that lacks changes of later terms explains the answer."""
+        """Whether a state that may lack changes of later terms explains the answer."""
         facts = self._relaxed._facts  # noqa: SLF001
         term = facts[operation.id].term
         assert term is not None

@@ -22,11 +22,11 @@ CORE_MAX = 5
 ANSWERS_MAX = 10
 STORIES_MAX = 3
 ID_SHOWN_MAX = 8
-"""Sentences shorten ids above this length, since users know the name."""
+"""Sentences shorten table ids above this length, since users know tables by name."""
 
 
 def where(pair: Pair) -> str:
-    """The op as in `sentences.where`; changes through Hive are marked."""
+    """Return the place of the operation in the history, in parentheses; marks changes via Hive."""
     begin, done = pair.invoke, pair.completion
     if done is None or not is_late(pair):
         return sentences.where(pair)
@@ -35,19 +35,22 @@ def where(pair: Pair) -> str:
 
 
 def sentence(pair: Pair) -> str:
-    """`Process 3 read table 'b' (op 812, get, ...) and found it missing`, without a full stop."""
+    """Describe the operation in a sentence without a full stop.
+
+    An example is `Process 3 read table 'b' (op 812, get, ...) and found it missing`.
+    """
     return sentences.sentence(pair, KINDS, at=where)
 
 
 def table_words(ident: object, name: str | None) -> str:
-    """A table under the name that users know: `table 't3' (id 0e7fb6…)`."""
+    """Return the words for a table in a sentence, such as `table 't3' (id 0e7fb6…)`."""
     text = str(ident)
     short = text if len(text) <= ID_SHOWN_MAX else f"{text[: ID_SHOWN_MAX - 2]}…"
     return f"table {name!r} (id {short})" if name else f"table {short}"
 
 
 def tried(pair: Pair) -> str:
-    """The intent of an operation that had no effect, without a full stop."""
+    """Say what an operation without effect was meant to do, without a full stop."""
     call = pair.invoke
     name = fields_of(call).get("name")
     what = f"table {name!r}" if name else "the tables"
@@ -70,7 +73,7 @@ def _done_by(pair: Pair, verb: str) -> str:
 def _last_change(
     order: Iterable[int], name: str, pairs: Mapping[int, Pair]
 ) -> tuple[Pair, str] | None:
-    """The last operation in `order` that changed what is under `name`, and its verb."""
+    """Return the last operation in `order` that changed which table has `name`, with its verb."""
     for index in reversed(list(order)):
         pair = pairs[index]
         call = pair.invoke
@@ -87,7 +90,7 @@ def _last_change(
 
 
 def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], whole: Catalog | None) -> str:
-    """The table under `name` in one surviving configuration, and the change that put it there."""
+    """Describe the table under `name` in one surviving configuration, and its last change."""
     state: Any = survivor.state
     here = None
     if whole is not None:
@@ -109,7 +112,10 @@ def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], whole: Cata
 
 
 def _concerned(pair: Pair, survivor: Survivor, model: Catalog, projected: str | None) -> list[str]:
-    """The names that the failing operation is about; of a list, the names that differ."""
+    """Return the table names that the failing operation is about.
+
+    For a list, these are the names for which the list differs from the surviving state.
+    """
     if projected is not None:
         return [projected]
     call = pair.invoke
@@ -129,7 +135,7 @@ def _concerned(pair: Pair, survivor: Survivor, model: Catalog, projected: str | 
 
 
 def _rule(pair: Pair) -> str:
-    """The short name of the rule that the failing operation broke; reports group failures by it."""
+    """Name the rule that the failing operation broke; reports group failures by this name."""
     result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS or is_bounded(pair):
         return "missing" if result == "not-found" else "stale-read"
@@ -137,7 +143,7 @@ def _rule(pair: Pair) -> str:
 
 
 def tell_conflicts(converted: CatalogHistory) -> Told:
-    """Creates that contradict each other by themselves: the answers that show it, in words."""
+    """Describe the conflicts of the history: answers whose table ids and nonces do not match."""
     text: list[str] = []
     blamed: list[int] = []
     for each in converted.conflicts[:CONFLICTS_MAX]:
@@ -151,7 +157,7 @@ def tell_conflicts(converted: CatalogHistory) -> Told:
 
 
 def tell_contradiction(core: tuple[int, ...], rule: str, pairs: Mapping[int, Pair]) -> Told:
-    """A contradiction among the answers of `core` in words, with the `rule` that they break."""
+    """Describe a contradiction among the answers of `core`, and the `rule` that they break."""
     text = [f"{sentence(pairs[index])}." for index in core[:ANSWERS_MAX]]
     if len(core) > len(text):
         text.append(f"{len(core) - len(text)} more are not shown.")
@@ -165,7 +171,7 @@ def tell_contradiction(core: tuple[int, ...], rule: str, pairs: Mapping[int, Pai
 
 
 def _named(text: str, pairs: Iterable[Pair]) -> str:
-    """`text` with ids of tables replaced by the names under which `pairs` knew them."""
+    """Add to each table id in `text` the name that the table has in an answer of `pairs`."""
     for pair in pairs:
         call, value = fields_of(pair.invoke), fields_of(pair.completion)
         named = [(call.get("new_name", call.get("name")), value.get("table_id"))]
@@ -177,7 +183,7 @@ def _named(text: str, pairs: Iterable[Pair]) -> str:
 
 
 def tell_failure(failure: Failure, converted: CatalogHistory, model: Catalog) -> Told:
-    """A failed search in words: the answer, the state that it contradicts, and the core."""
+    """Describe why a search failed: the answer, the state that it contradicts, and the core."""
     pairs, failing = converted.pairs, converted.pairs[failure.operation]
     projected = None
     if failure.projection:

@@ -1,14 +1,13 @@
-"""The checker of bounded reads: answers keep their bounds, and bounds keep the reads' limits.
+"""The checker of reads with a staleness bound.
 
-Each of two rules concerns a single answer, so both hold for any history:
+The checker applies two rules to each answer:
 
-* the answer's bound is at most the bound that the read allowed;
-* the answer's revision is at least the revision of every change, and of every read of the newest
-  state, that was answered before the read might have been invoked (see `part`). Answers without a
-  revision are exempt from this rule.
+* the bound that the answer states is at most the bound that the read allowed;
+* the read counts as invoked earlier by its bound (see `calls_before`). The answer's revision is at
+  least the revision of every change, and of every read of the newest state, that was answered
+  before this earlier invocation. Answers without a revision are exempt from this rule.
 
-The checker `linearizable-catalog` judges, with all other answers, that the answer shows the state
-of its revision. For that checker the read counts as invoked earlier by its bound.
+The checker `linearizable-catalog` judges whether the answer shows the state of its revision.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NS_PER_MS = 1_000_000
 
 
 class StalenessChecker(Checker):
-    """Bounded reads keep their bounds."""
+    """The checker that reads with a staleness bound show no older state than the bound allows."""
 
     api_version = 1
     name = "staleness"
@@ -86,15 +85,16 @@ def _check(history: History, answered: list[Pair], findings: Findings) -> None:
 
 
 def _revision(pair: Pair) -> int | None:
-    """The revision of the state that an answer shows; `None` if the answer has no revision."""
+    """Return the revision of the state that an answer shows; `None` without a revision."""
     revision = fields_of(pair.completion).get("revision")
     return revision if isinstance(revision, int) and revision >= 0 else None
 
 
 def _newest_by_completion(history: History) -> list[tuple[int, int, Pair]]:
-    """(completion, newest revision answered up to it, the operation that answered it), in order.
+    """Return the answers that showed a newer revision than all answers before them, in order.
 
-    Bounded reads are left out: their answers may show an older state.
+    Each entry is (completion index, revision, operation). Reads with a staleness bound are left
+    out, because their answers may show an older state.
     """
     newest: list[tuple[int, int, Pair]] = []
     done = [

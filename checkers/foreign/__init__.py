@@ -2,6 +2,6 @@
 
 `harness check --model` takes etcd-cas-register, cas-register, register, multi-register, mutex, set,
 queue, unordered-queue, kv-string and catalog; `--elle` takes list-append, rw-register and
-closed-predicate. They are checkers (`harness.plugins.HistoryModel`), so that the command knows none
-of them by name; a package of yours can add more.
+closed-predicate. The models are plug-ins (`harness.plugins.HistoryModel`): the command finds them
+by name, and your own packages can add models.
 """

@@ -1,8 +1,9 @@
-"""catalog: names with ids, versions and payloads, from supplied tables or from our own DDL.
+"""The history model `catalog`, for histories of supplied tables and of the vocabulary "ddl".
 
-The two vocabularies differ in their values: an invocation of the tables has a `payload`. In the
-tables, a lost create carries the id that its table has if it took effect. Histories of our own DDL
-are judged like a run's history (`checkers.catalog.linearizable`).
+An invocation in a history of supplied tables has a `payload`, which tells the two vocabularies
+apart. In such a history, a lost create contains the id that its table has if the create took
+effect. A history in the vocabulary "ddl" is judged like a run's history
+(`checkers.catalog.linearizable`).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ T = TypeVar("T")
 
 
 class TableRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of an invocation."""
+    """The value of an invocation in a history of supplied tables."""
 
     name: str
     name2: str
@@ -66,7 +67,7 @@ class TableRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableAnswer(msgspec.Struct, frozen=True):
-    """The value of a completion."""
+    """The value of a completion in a history of supplied tables."""
 
     result: Literal["ok", "ex", "nf"]
     id: int
@@ -93,7 +94,7 @@ class _DdlCheck:
 
 
 class CatalogModel(HistoryModel):
-    """The whole catalog is one object, with lists and renames; nothing exists at first."""
+    """The history model of a whole catalog, lists and renames included; it is empty at first."""
 
     api_version = 1
     name = "catalog"
@@ -117,7 +118,7 @@ class CatalogModel(HistoryModel):
 
 
 class _Tables(LinearizabilityModel):
-    """Catalogs in the supplied tables, translated into the operations of our own catalog."""
+    """The history model of supplied tables; it translates their ops for the model `Catalog`."""
 
     name = CatalogModel.name
 
@@ -140,17 +141,17 @@ class _Tables(LinearizabilityModel):
         if answer is None:
             raise bad_op(done, self.name, _ANSWERS)
         if done.type is OpType.FAIL and answer.result == "ok":
-            raise bad_op(done, self.name, "completions of type ok where the result is ok")
+            raise bad_op(done, self.name, "completions of type ok if their result is ok")
         return operation_of(pair, request, table_answer(request, answer))
 
     def _did_nothing(self, pair: Pair) -> bool:
-        # A failure with "nf" or "ex" is an observation.
+        # a failure with the result "nf" or "ex" is an observation
         value = None if pair.completion is None else pair.completion.value
         return pair.type is OpType.FAIL and not (isinstance(value, dict) and "result" in value)
 
 
 def catalog_of_tables(operations: Sequence[AnyOperation]) -> Catalog:
-    """The model of operations from a table: every id is its own key."""
+    """Return the model for operations of supplied tables, in which every id is its own key."""
     ids: dict[str, str] = {}
     for operation in operations:
         request, answer = operation.input, operation.said
@@ -163,7 +164,7 @@ def catalog_of_tables(operations: Sequence[AnyOperation]) -> Catalog:
 
 
 def table_request(f: str, value: TableRequest) -> CatalogInput:
-    """The model's input for the request `f` of a table."""
+    """Return the model's input for a request `f` in a history of supplied tables."""
     name, payload = value.name, f"payload {value.payload}"
     match f:
         case "create":
@@ -181,14 +182,15 @@ def table_request(f: str, value: TableRequest) -> CatalogInput:
 
 
 def table_answer(request: CatalogInput, value: TableAnswer) -> Answer:
-    """The model's answer to `request`, from a table."""
+    """Return the model's answer for a completion in a history of supplied tables."""
     if value.result != "ok":
         return Answer(_REFUSALS[value.result])
     match request:
         case ListTables():
             listing = tuple((name, str(ident), None) for name, ident in value.listing)
             if [entry[0] for entry in listing] != sorted({entry[0] for entry in listing}):
-                # a duplicate name or an unsorted list: illegal in every state
+                # A list with a name twice, or not sorted, is wrong. With all entries repeated, it
+                # is illegal in every state.
                 listing = (*listing, *listing)
             return Answer("ok", listing=listing)
         case Create(key=key):
@@ -207,7 +209,7 @@ def _is_of_table(value: Any) -> bool:
 
 
 def _parsed(value: Any, kind: type[T]) -> T | None:
-    """`value` as a struct, if it has that form, else `None`."""
+    """Return `value` as a struct `kind`, or `None` if it has another form."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

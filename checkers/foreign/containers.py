@@ -1,19 +1,19 @@
-"""mutex, set, queue and unordered-queue, in the words of Jepsen and Knossos.
+"""The history models mutex, set, queue and unordered-queue, as in Jepsen and Knossos.
 
-A `fail` means that nothing happened, as everywhere in those histories, so it is left out: for
-example a refused lock, or a dequeue that found nothing. Initially the lock is free and the other
-objects are empty.
+As in all histories of Jepsen and Knossos, an operation that ended as `fail` did nothing, so it is
+left out: for example a refused lock, or a dequeue that found nothing. At first the lock is free and
+the other objects are empty.
 
-* mutex: acquire and release. As in Knossos the values mean nothing, and any process may release.
-* set: add (and remove) with an element, read with all elements. No order explains an answer that
-  contains an element twice, since no set does.
+* mutex: acquire and release. As in Knossos, values have no meaning, and any process may release.
+* set: add and remove with an element; read, answered with all elements. No set contains an element
+  twice, so no order explains an answer that does.
 * queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
   the element. A dequeue that is `ok` with nil found the queue empty.
 
 Any value in a history can be an element, including [key value]; 1, 1.0, "1" and true are four
-different elements. An operation that ended in `info`, or not at all, may take effect at any later
-time or never; a lost dequeue then takes any element. `settled` derives bounds for lost additions
-from the answers before the search.
+different elements. An operation that ended as `info`, or did not end, may take effect at any later
+time or never; a lost dequeue may take any element. Before the search, `settled` derives bounds for
+lost additions from answers.
 """
 
 from __future__ import annotations
@@ -41,17 +41,20 @@ from harness.vocabularies.edn import members
 
 
 class _ContainerModel(LinearizabilityModel):
-    """The common part of these models: pairs of ops become operations."""
+    """The common part of the history models in this module."""
 
     vocabulary: ClassVar[str]
 
     @abc.abstractmethod
     def _input(self, op: Op) -> Any:
-        """The model's input for `op`; raises `HistoryError` if `op` is not in the vocabulary."""
+        """Return the model's input for the request in `op`.
+
+        Raises `HistoryError` if `op` is not in the vocabulary.
+        """
 
     @abc.abstractmethod
     def _output(self, op: Op) -> Any:
-        """The model's output for the `ok` completion `op`."""
+        """Return the model's output for the `ok` completion `op`."""
 
     def operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
@@ -69,10 +72,11 @@ class _ContainerModel(LinearizabilityModel):
 
 
 def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
-    """Fewer additions of unknown outcome, with the same verdict.
+    """Return operations with the same verdict, but with fewer additions of unknown outcome.
 
-    If an element was added once and no answer shows it, every legal order stays legal without it,
-    so the addition is left out. If an answer shows it, it was added before that answer returned.
+    If an element was added once and no answer shows it, every legal order stays legal without the
+    addition, so the addition is left out. If an answer shows the element, the addition gets the
+    return time of this answer, since it took effect before.
     """
     added = Counter(o.input.element for o in operations if isinstance(o.input, Add | Enqueue))
     first_seen: dict[Any, float] = {}
@@ -99,7 +103,7 @@ def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
 
 
 class MutexModel(_ContainerModel):
-    """A lock, free at first."""
+    """The history model of a lock that is free at first."""
 
     name = "mutex"
     doc = "a lock with acquire and release, free at first; fail: did not happen"
@@ -123,7 +127,7 @@ class MutexModel(_ContainerModel):
 
 
 class SetModel(_ContainerModel):
-    """A set, empty at first."""
+    """The history model of a set that is empty at first."""
 
     name = "set"
     doc = "a set with add, remove and read (of all elements), empty at first; fail: did not happen"
@@ -133,7 +137,7 @@ class SetModel(_ContainerModel):
         return Set().for_operations(operations)
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        # A lost read proves nothing.
+        # a read without an answer proves nothing, so it is left out
         answered = [o for o in operations if not (o.is_unknown and isinstance(o.input, ReadAll))]
         return settled(answered)
 
@@ -158,7 +162,7 @@ class SetModel(_ContainerModel):
 
 
 class FifoQueueModel(_ContainerModel):
-    """A queue that returns its elements in order, empty at first."""
+    """The history model of a first-in-first-out queue that is empty at first."""
 
     name = "queue"
     doc = "a queue, first in, first out, with enqueue and dequeue; fail: did not happen"
@@ -183,7 +187,7 @@ class FifoQueueModel(_ContainerModel):
 
 
 class UnorderedQueueModel(FifoQueueModel):
-    """A queue that returns its elements in any order, empty at first."""
+    """The history model of a queue that is empty at first and returns elements in any order."""
 
     name = "unordered-queue"
     doc = "a queue that gives elements out in any order, with enqueue and dequeue"
@@ -193,7 +197,8 @@ class UnorderedQueueModel(FifoQueueModel):
         return UnorderedQueue().to_model()
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        # The element of a lost dequeue may have stayed in the queue, unless an answer was "empty".
+        # If no dequeue found the queue empty, every element may stay in the queue for ever, so lost
+        # dequeues are left out.
         if not any(isinstance(o.input, Dequeue) and o.output is None for o in operations):
             operations = [
                 o for o in operations if not (o.is_unknown and isinstance(o.input, Dequeue))

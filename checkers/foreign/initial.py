@@ -1,13 +1,13 @@
-"""Objects whose initial value is not recorded in the history.
+"""Check histories that do not record the initial value of their object.
 
-Jepsen's own registers are nil at first, Knossos's histories begin with 0, and neither is written
-down. Unless the user gives an initial value (`--initial`), each of the model's possible values is
-tried in turn for the whole history. The history is valid if one of them explains everything, and
-invalid only if none does. Other values are not tried: a read of 9 that nothing wrote is a
-violation.
+Registers of Jepsen are nil at first, registers of Knossos are 0, and the histories do not say so.
+Unless the user gives an initial value (`--initial`), the check assumes each of the model's initial
+values in turn for the whole history. The history is valid if it is valid with one of these values,
+and invalid only if it is invalid with all of them. Other initial values are not assumed: a read of
+9 that no operation wrote is a violation.
 
-If two values explain the history, the first is used, unless it exempts too many reads: a read of
-nil is an answer if the register may have held nil, and otherwise a wildcard.
+If the history is valid with several initial values, the first one is used, unless it exempts too
+many reads: a read of nil is an answer if the register may have held nil, and otherwise a wildcard.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ Judged = tuple[CheckResult, Counterexample | None]
 
 @dataclass(frozen=True, slots=True)
 class AssumedCheck:
-    """One history with each of `initials`, the likeliest first; `under` prepares each check."""
+    """The check of one history with each of `initials`, the likeliest first.
+
+    `under` prepares the check with one initial value; `first` is the check with the first value.
+    """
 
     initials: Sequence[Any]
     under: Callable[[Any], PreparedCheck]
@@ -39,7 +42,7 @@ class AssumedCheck:
         return self.first.operations
 
     def check(self, *, time_limit_s: float, draw: bool) -> Judged:
-        """Judge with one initial value after another until one explains the history."""
+        """Judge the history with one initial value after another until a verdict is valid."""
         end_s = time.monotonic() + time_limit_s
         tries: list[tuple[Any, Judged]] = []
         for number, initial in enumerate(self.initials):
@@ -49,7 +52,8 @@ class AssumedCheck:
             tries.append((initial, judged))
             if weighed(judged[0]).verdict is Verdict.VALID:
                 break
-        # The first of the best: complete proofs, then proofs that exempt too much, then none.
+        # The best results are valid, then valid with too many exempt reads, then not valid. Of
+        # several best results, the first one counts.
         initial, judged = min(tries, key=lambda each: _merit(each[1][0]))
         return self._told(judged[0], initial, [each for each, _ in tries]), judged[1]
 
@@ -69,7 +73,10 @@ class AssumedCheck:
 
 
 def named(initial: Mapping[str, Any], key: Hashable, default: Any) -> Any:
-    """The value of `key` in a map of initial values, whose keys may have several forms."""
+    """Return the initial value of `key` from the map of `--initial`, or `default`.
+
+    The map may have the key in several forms, for example with or without a colon.
+    """
     if isinstance(key, str):
         bare = key.removeprefix(":")
         forms: tuple[str, ...] = (bare, key, f'#"{bare}') if bare != key else (f'#"{key}', key)

@@ -1,8 +1,9 @@
-"""Histories of many objects, `[key value]`: each key is judged separately (`harness.independent`).
+"""Check histories of many objects, whose values are `[key value]`, one key at a time.
 
-The shape of the values may leave open whether they are such tuples. Then both readings are judged,
-if both can be. If their verdicts differ, the verdict is `unknown` and names the option with which
-the user decides.
+Jepsen writes such tuples with `jepsen.independent` (see `harness.independent`). The shape of the
+values may leave open whether they are tuples of key and value. Then both readings are judged, if
+the model can parse both. If their verdicts differ, the verdict is `unknown` and its reason names
+the option with which the user decides.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ def by_key(
     whole: Callable[[History], PreparedCheck],
     of_key: Callable[[Hashable], Callable[[History], PreparedCheck]] | None = None,
 ) -> PreparedCheck:
-    """The check of `ops`, key by key if the user says so or the values show it.
+    """Prepare the check of `ops`, key by key if the settings say so or the values have keys.
 
-    `whole` makes the check of a single object's history. `of_key` makes the check of one key if
-    keys differ and the user says that there are keys. Raises `HistoryError` if the likelier reading
-    cannot parse the history, since the other reading would judge something else.
+    `whole` prepares the check of a single object's history. If the settings say that values have
+    keys, `of_key` returns the function that prepares the check of one key. Raises `HistoryError` if
+    the model cannot parse the likelier reading of the values, even if it can parse the other.
     """
     history = ops if isinstance(ops, History) else History(ops)
     if settings.independent and history.pairs:
@@ -47,7 +48,7 @@ def by_key(
     if shape is Shape.NO:
         return whole(history)
     try:
-        # A model whose own values are pairs needs pairs inside the first pair.
+        # If the model cannot parse the first values as tuples of key and value, they have no keys.
         first = history.pairs[0]
         ops = [first.invoke] if first.completion is None else [first.invoke, first.completion]
         _keyed(name, History(ops), lambda _: whole, seen=True)
@@ -61,7 +62,7 @@ def by_key(
 def _either(
     name: str, history: History, whole: Callable[[History], PreparedCheck]
 ) -> PreparedCheck:
-    """The check of both readings, or of the one that can be parsed."""
+    """Prepare the check of both readings, or of the only reading that the model can parse."""
     try:
         apart = _keyed(name, history, lambda _: whole, seen=True)
     except HistoryError:
@@ -84,7 +85,7 @@ def _keyed(
 
 
 class _Tally:
-    """The sums over all keys, and the results to explain: the first ones with the worst verdict."""
+    """The results of all keys: sums of details, keys by verdict, and the first results of each."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Verdict, list[Hashable]] = {verdict: [] for verdict in Verdict}
@@ -101,7 +102,7 @@ class _Tally:
             self.unseen.append(key)
         else:
             self.verdicts[verdict].append(key)
-            # A key whose operations all failed is valid, although nothing was judged.
+            # a key whose operations all failed is valid, but has no judged answers
             self.seen += "looked" in details or "anomalies" in details
         if "proof" in details:
             self.proofs.append((repr(key), details["proof"]))
@@ -121,7 +122,7 @@ class _Tally:
 
 
 def _is_vacuous(details: Mapping[str, Any]) -> bool:
-    """Whether a verdict of `unknown` only means that there was nothing to judge."""
+    """Whether a verdict `unknown` with these details means that there was nothing to judge."""
     return details.get("rule") in VACUOUS or (
         bool(details.get("anomalies")) and VACUOUS.issuperset(details["anomalies"])
     )
@@ -129,9 +130,10 @@ def _is_vacuous(details: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyedCheck:
-    """The checks of all keys; `seen` if only the shape of the values suggests keys.
+    """The checks of all keys of one history.
 
-    Small keys are judged first. The time that a key does not use is shared among the keys after it.
+    `seen` is true if only the shape of the values shows that they have keys. Keys with few
+    operations are judged first. The time that a key does not use is shared among the keys after it.
     """
 
     name: str
@@ -145,7 +147,7 @@ class KeyedCheck:
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge every key; the verdict is the worst of the keys' verdicts."""
+        """Judge every key, and return the worst verdict of all keys."""
         end_s = time.monotonic() + time_limit_s
         tally = _Tally()
         drawn: Counterexample | None = None
@@ -176,7 +178,7 @@ class KeyedCheck:
         return CheckResult(self.name, Verdict.VALID, self._told(reason), details=details)
 
     def _worst(self, tally: _Tally, verdict: Verdict) -> CheckResult:
-        """The result of keys that are not valid, with the reasons of the first few."""
+        """Return the result for `verdict`, with the reasons of the first few keys that have it."""
         results = tally.results(verdict)
         if tally.verdicts[verdict]:
             results = [(key, result) for key, result in results if key not in tally.unseen]
@@ -199,10 +201,10 @@ class KeyedCheck:
         return CheckResult(self.name, verdict, self._told(reason), tuple(text), blamed, details)
 
     def _details(self, tally: _Tally, first: Mapping[str, Any]) -> dict[str, Any]:
-        """The details of one key, with the sums over all keys and all judged answers."""
+        """Return the details of one key, with sums and judged answers of all keys."""
         looked, exempt = (tally.counts.get(name, Counter()) for name in ("looked", "exempt"))
         details = {**first, **tally.sums, "keys": len(self.parts)}
-        # A key without answers counts as not judged; `weighed` objects if most keys are such keys.
+        # Keys without answers are exempt. If most keys are exempt, `weighed` changes the verdict.
         if not tally.seen:
             return details
         details["looked"] = {**looked, "keys": len(self.parts) - len(tally.unseen)}
@@ -217,7 +219,7 @@ class KeyedCheck:
 
 
 def wildcard_note(count: int) -> str:
-    """The note that `count` reads match any value."""
+    """Say that `count` reads match any value."""
     return f"{counted(count, 'read')} of nil match any value and were not looked at"
 
 
@@ -230,7 +232,10 @@ def _labelled(picture: Counterexample | None, key: Hashable) -> Counterexample |
 
 @dataclass(frozen=True, slots=True)
 class EitherCheck:
-    """Two readings of one history: its values as they are, and as tuples of key and value."""
+    """The check of two readings of one history.
+
+    In the reading `whole`, values are plain. In `apart`, values are tuples of key and value.
+    """
 
     name: str
     whole: PreparedCheck
@@ -243,7 +248,7 @@ class EitherCheck:
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge both readings; if they agree, the verdict is theirs."""
+        """Judge both readings; the verdict is `unknown` if their verdicts differ."""
         begin_s = time.monotonic()
         first = self.whole.check(time_limit_s=time_limit_s / 2, draw=draw)
         left_s = max(0.0, time_limit_s - (time.monotonic() - begin_s))

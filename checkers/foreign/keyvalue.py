@@ -1,4 +1,4 @@
-"""kv-string: a map of strings with get, put and append, checked key by key."""
+"""The history model kv-string: a map of strings with get, put and append, checked by key."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ _VOCABULARY: Final = "get, put and append with a key and a string"
 
 
 class KvString(LinearizabilityModel):
-    """Each key holds a string, empty at first; failed operations did not happen."""
+    """The history model of a map of strings; operations that ended as `fail` are left out."""
 
     name = "kv-string"
     doc = "a map of strings with get, put and append; each key is empty at first"
 
     def __init__(self, initial: Any = "") -> None:
-        """`initial` is the first value of every key, or a map with the values of some keys."""
+        """Create the model; `initial` is the first value of all keys, or a map from keys to values.
+
+        A key that is not in the map holds an empty string at first.
+        """
         self._initial = initial
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
@@ -44,8 +47,8 @@ class KvString(LinearizabilityModel):
         values = list(initial.values()) if isinstance(initial, Mapping) else [initial]
         if not all(isinstance(value, str) and not is_edn_atom(value) for value in values):
             raise UsageError(
-                f"--initial is {initial!r}; the model {self.name} holds strings: give one, or a "
-                "map of a string for each key"
+                f"--initial is {initial!r}; the model {self.name} holds strings: give one string, "
+                "or a map with a string for each key"
             )
         return by_key(self.name, ops, settings, KvString(initial).understand)
 

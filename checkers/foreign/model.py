@@ -1,7 +1,7 @@
-"""Models of linearizability for histories that others recorded: their operations, and the check.
+"""The base class and the check of linearizability models for histories that others recorded.
 
-A `LinearizabilityModel` translates pairs of ops into the operations of a `Model`;
-`LinearizabilityCheck` searches for an order, and explains and draws a history that has none.
+A `LinearizabilityModel` translates pairs of ops into the operations of a `Model`.
+`LinearizabilityCheck` searches for a legal order, and explains and draws a history without one.
 """
 
 from __future__ import annotations
@@ -51,24 +51,26 @@ from harness.plugins import HistoryModel, PreparedCheck
 
 NOTHING_HAPPENED: Final = "no operation took effect, so there is nothing that could contradict"
 UNOBSERVED: Final = "nothing was looked at: no answer could have contradicted another"
-# the rule of a verdict about a history without observations
+# the rule of the verdict `unknown` for a history without observations
 NOTHING_OBSERVED: Final = "nothing-observed"
 CORE_TOLD_MAX: Final = 16
 LABEL_CHARS_MAX: Final = 200
 STATE_CHARS_MAX: Final = 400
-# bound for each order but the first; the first keeps what fits into the next bound
+# the maximum number of states in each order of a drawing; the first order has no such maximum
 STATES_MAX: Final = 400
 STATE_CHARS_TOTAL_MAX: Final = 4 << 20
-_FOR_ALL: Final = frozenset({"independent", "initial"})  # settings that Elle does not have
+_FOR_ALL: Final = frozenset(
+    {"independent", "initial"}
+)  # the settings that are not only for Elle's models
 
 
 def failed(pair: Pair) -> bool:
-    """Whether the operation did not happen: in Jepsen and Knossos, `fail` says so."""
+    """Whether the operation ended as `fail`: in Jepsen and Knossos, it did not happen."""
     return pair.type is OpType.FAIL
 
 
 def refuse_settings(name: str, settings: ModelSettings) -> None:
-    """Raise `UsageError` if any of Elle's settings is set: `name` is not an Elle model."""
+    """Raise `UsageError` if a setting for Elle's models is set; the model `name` is not Elle's."""
     for field in settings.__struct_fields__:
         if field not in _FOR_ALL and getattr(settings, field):
             flag = field.removesuffix("s") if field == "consistency_models" else field
@@ -79,7 +81,10 @@ def refuse_settings(name: str, settings: ModelSettings) -> None:
 
 
 def refuse_initial(name: str, settings: ModelSettings, begins: str) -> None:
-    """Raise `UsageError` if an initial value is requested: `name` has a fixed initial state."""
+    """Raise `UsageError` if `--initial` is set, because the model `name` has a fixed initial state.
+
+    `begins` describes this state in one word.
+    """
     if settings.initial is not UNSET:
         raise UsageError(
             f"--initial is {settings.initial!r}, but everything is {begins} at first to the model "
@@ -88,7 +93,10 @@ def refuse_initial(name: str, settings: ModelSettings, begins: str) -> None:
 
 
 def bad_op(op: Op, model: str, known: str) -> HistoryError:
-    """The error for an op that is not in the model's vocabulary."""
+    """Return the error for an op that is not in the vocabulary of `model`.
+
+    `known` describes the ops that the model accepts.
+    """
     text = clipped(repr(op.value), 80)
     pair = isinstance(op.value, list) and len(op.value) == 2
     hint = "; if values are [key value], say --independent" if pair else ""
@@ -98,10 +106,10 @@ def bad_op(op: Op, model: str, known: str) -> HistoryError:
 
 
 def request_of(pair: Pair) -> Op:
-    """The op that holds the request, by the convention of Jepsen and Knossos.
+    """Return the op whose value is the request, by the convention of Jepsen and Knossos.
 
-    The value of an `ok` completion replaces that of the invocation (`knossos.history/complete`),
-    unless it is missing or an object.
+    This op is the `ok` completion, as in `knossos.history/complete`. If the value of the completion
+    is missing or an object, this op is the invocation.
     """
     call, done = pair.invoke, pair.completion
     if done is None or done.type is not OpType.OK or done.value is None:
@@ -110,7 +118,7 @@ def request_of(pair: Pair) -> Op:
 
 
 class Reads(NamedTuple):
-    """The answered reads: how many were judged, and how many match any value."""
+    """The numbers of answered reads: `looked` were judged, and `wild` match any value."""
 
     looked: int
     wild: int
@@ -118,12 +126,12 @@ class Reads(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinearizabilityCheck:
-    """Operations, whose ids are indices of invocations, ready for a check against a model.
+    """The check of operations against a model; operation ids are indices of invocations.
 
-    If no answer could have contradicted another (`Model.observes`), the verdict is `unknown`
-    instead of `valid`, unless `nothing_happened`: some Knossos histories hold only a nemesis, or
-    only failed operations, and are valid, since nothing else happened. `reads` is set if some reads
-    match any value.
+    If no answer could have contradicted another answer (`Model.observes`), the verdict is `unknown`
+    instead of `valid`. If `nothing_happened` is true, the verdict is `valid`: some histories of
+    Knossos have only nemesis ops or failed operations. `reads` is set if some reads may match any
+    value.
     """
 
     name: str
@@ -162,7 +170,7 @@ class LinearizabilityCheck:
             details = details_of(outcome, None, self.parsed)
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
         if not observed:
-            # Without judged answers the verdict is unknown, unless there was nothing to judge.
+            # A valid history without observations has no operations that took effect.
             del result.details["looked"]
             if result.verdict is Verdict.VALID:
                 result = replace(result, reason=NOTHING_HAPPENED)
@@ -174,7 +182,10 @@ class LinearizabilityCheck:
         return result, self._counterexample(outcome.failure, by_id)
 
     def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
-        """The result with counts of judged and exempt answers, reads apart; see `weighed`."""
+        """Return the result with the numbers of judged and exempt answers for `weighed`.
+
+        Reads are counted separately.
+        """
         details = {
             **result.details,
             "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
@@ -192,7 +203,7 @@ class LinearizabilityCheck:
         return replace(result, reason=reason, explanation=text, details=details)
 
     def _unobserved(self, outcome: CheckOutcome) -> CheckResult:
-        """Every order is legal, so the existence of one proves nothing."""
+        """Return the verdict `unknown` for a history in which every order is legal."""
         text = (
             "Writes, lost answers and reads that match any value fit every order; a history needs "
             "answers that show a state."
@@ -265,7 +276,7 @@ class LinearizabilityCheck:
     def _states(
         self, survivor: Survivor, by_id: Mapping[int, AnyOperation], most: int
     ) -> list[str]:
-        """Descriptions of the last `most` states; for a projection, of the last state only."""
+        """Describe the last `most` states of an order; for a projection, only the last state."""
         state = self.model.init()
         described = []
         first = len(survivor.order) - most
@@ -273,7 +284,7 @@ class LinearizabilityCheck:
             operation = by_id[number]
             legal, state = self.model.step(state, operation.input, operation.said)
             if not legal:
-                # A projection weakens operations: its order may be illegal for the whole history.
+                # An order of a projection may be illegal for the whole history.
                 return [clipped(survivor.state_text, STATE_CHARS_MAX)]
             if position >= first:
                 described.append(clipped(self.model.describe_state(state), STATE_CHARS_MAX))
@@ -283,7 +294,7 @@ class LinearizabilityCheck:
 class LinearizabilityModel(HistoryModel):
     """A history model that checks operations against the `Model` that `specification` returns.
 
-    `begins` is the first state of an object in one word, where `--initial` cannot choose it.
+    `begins` describes the first state of an object in one word, for models without `--initial`.
     """
 
     api_version = 1
@@ -295,10 +306,10 @@ class LinearizabilityModel(HistoryModel):
         return by_key(self.name, ops, settings, self.understand)
 
     def understand(self, history: History) -> LinearizabilityCheck:
-        """The check of a single object's history, whose values have no keys."""
+        """Prepare the check of a single object's history, whose values have no keys."""
         parsed = [self.operation(pair) for pair in history.pairs]
         kept = self._reduced([operation for operation in parsed if operation is not None])
-        # A history without any op does not show that nothing happened.
+        # An empty history does not prove that nothing happened, so it is not idle.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
         reads = self._reads(history.pairs)
         return LinearizabilityCheck(
@@ -307,21 +318,24 @@ class LinearizabilityModel(HistoryModel):
 
     @abc.abstractmethod
     def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """The model for `operations`; most models do not depend on them."""
+        """Return the model for `operations`; most models are the same for all operations."""
 
     @abc.abstractmethod
     def operation(self, pair: Pair) -> AnyOperation | None:
-        """The operation of `pair`, if it proves anything; raises `HistoryError`, see `bad_op`."""
+        """Return the operation of `pair`, or `None` if `pair` proves nothing.
+
+        Raises `HistoryError` if an op is not in the vocabulary (see `bad_op`).
+        """
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        """Operations with the same verdict, but fewer unknown outcomes."""
+        """Return operations with the same verdict, but with fewer unknown outcomes."""
         return operations
 
     def _reads(self, pairs: Sequence[Pair]) -> Reads | None:
-        """The answered reads, if some of them match any value."""
+        """Count the answered reads; `None` if no read of this model can match any value."""
         del pairs
         return None
 
     def _did_nothing(self, pair: Pair) -> bool:
-        """Whether the history itself shows that the operation did not take effect."""
+        """Whether the ops of `pair` show that the operation did not take effect."""
         return failed(pair)

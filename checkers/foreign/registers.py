@@ -1,18 +1,18 @@
-"""Registers: etcd-cas-register, cas-register, register and multi-register.
+"""The history models etcd-cas-register, cas-register, register and multi-register.
 
-They differ in what `fail` means and in the initial value:
+The models differ in the meaning of `fail` and in the initial value of the register:
 
-* in Porcupine's etcd logs a failed compare-and-set is a **definite observation**: the register did
-  not hold the old value. Other failures mean that nothing happened. The register is nil at first;
-* in the histories of Jepsen and Knossos `fail` means that nothing happened: the operation is left
-  out. A read that returns nil matches any value and is counted as a wildcard, unless it may have
-  read the initial value. The initial value is 0, as in Knossos, or nil if nil explains more, as in
-  Jepsen (see `initial`);
-* values that are objects belong to our own vocabulary "register". There the register is nil at
-  first, and a compare-and-set that fails with the result "mismatch" is an observation.
+* In Porcupine's etcd logs, a failed compare-and-set is a **definite observation**: the register did
+  not hold the old value. Other failed operations did nothing. The register is nil at first.
+* In the histories of Jepsen and Knossos, every failed operation did nothing and is left out. A read
+  of nil matches any value and is counted as a wildcard, unless it may have read the initial value.
+  The initial value is 0, as in Knossos, or nil, as in Jepsen, if only nil explains the history (see
+  `initial`).
+* In the vocabulary "register", values are objects. The register is nil at first, and a
+  compare-and-set that fails with the result "mismatch" is an observation.
 
-An operation that ended in `info`, or not at all, may take effect at any later time or never; a read
-whose answer was lost says nothing and is left out.
+An operation that ended as `info`, or did not end, may take effect at any later time or never. A
+read whose answer was lost proves nothing and is left out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from harness.ops import History, ModelSettings, Op, OpType, Pair
 from harness.plugins import PreparedCheck
 
 Reader = Callable[[Pair], list[tuple[Hashable, bool, Any]]]
-"""The accesses of an operation: for each, the key, whether it was a read, and the value."""
+"""A function that returns (key, whether it is a read, value) for each access of an operation."""
 _VOCABULARY: Final = "read, write with a value, and cas with [old new]"
 
 
@@ -99,10 +99,10 @@ def _values(pairs: Iterable[Pair]) -> Iterator[Any]:
 
 
 def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> Reads:
-    """The number of answered reads that match any value; `read` parses an operation.
+    """Count the answered reads that were judged, and the reads that match any value.
 
-    If the register may have been nil at first, a read of nil is an answer until the first
-    acknowledged change.
+    `read` parses an operation. A read of nil matches any value. If `nil_at_first` is true, a read
+    of nil before the first acknowledged change of its key matches only nil.
     """
     changed_at: dict[Hashable, int] = {}
     reads: list[tuple[Hashable, Any, int]] = []
@@ -123,13 +123,13 @@ def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> 
 
 
 class _Register(LinearizabilityModel):
-    """Registers that start with `initial`, or with an assumed value."""
+    """The base class of history models of registers; a register holds `initial` at first."""
 
     initials: ClassVar[tuple[Any, ...]]
-    """The initial values to assume, the likeliest first."""
+    """The initial values to assume if the user gives none, the likeliest first."""
 
     def __init__(self, initial: Any = UNSET) -> None:
-        """The likeliest initial value is used if `initial` is not given."""
+        """Create the model; without `initial`, it has the first value of `initials`."""
         self._initial = self.initials[0] if initial is UNSET else initial
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
@@ -147,7 +147,7 @@ class _Register(LinearizabilityModel):
         return AssumedCheck(initials, under, first) if initials[0] == 0 else first
 
     def _require_initial(self, value: Any) -> None:
-        """Raise `UsageError` for a value that no such register can hold."""
+        """Raise `UsageError` if the registers of this model cannot hold `value`."""
         if not is_scalar(value):
             apart = "; a map is for [key value] tuples" if isinstance(value, Mapping) else ""
             raise UsageError(
@@ -157,11 +157,11 @@ class _Register(LinearizabilityModel):
 
     @abc.abstractmethod
     def _assumed(self, history: History) -> tuple[Any, ...]:
-        """The initial values that could make a difference for this history, the likeliest first."""
+        """Return the initial values to assume for this history, the likeliest first."""
 
 
 class CasRegister(_Register):
-    """One register, as Jepsen and Knossos test it."""
+    """The history model of one register, in the vocabulary of Jepsen and Knossos."""
 
     name = "cas-register"
     doc = "one register with reads, writes and compare-and-set; fail: did not happen"
@@ -172,7 +172,7 @@ class CasRegister(_Register):
         self._ours = ours
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
-        # A map of initial values has a value for each of several keys.
+        # a map of initial values is only for histories of several keys
         history = ops if isinstance(ops, History) else History(ops)
         initial = settings.initial
         if not isinstance(initial, Mapping) or not _has_keys(history, settings):
@@ -193,7 +193,7 @@ class CasRegister(_Register):
             for value in _values(history.pairs)
         ):
             return (None,)
-        # Nil can explain more only if an answer is nil or was compared with nil.
+        # An initial nil can only explain a read of nil, or a compare-and-set with nil.
         nil = any(map(_speaks_of_nil, history.pairs))
         return self.initials if nil else self.initials[:1]
 
@@ -222,7 +222,7 @@ class CasRegister(_Register):
         return pair.type is OpType.INFO
 
     def _did_nothing(self, pair: Pair) -> bool:
-        # A failure by time-out may have taken effect.
+        # in etcd's logs, an operation that failed by a time-out may have taken effect
         return failed(pair) and not self._unknown(pair)
 
     def _observed(self, pair: Pair, request: RegisterInput) -> bool:
@@ -250,7 +250,10 @@ class CasRegister(_Register):
 
 
 class EtcdCasRegister(CasRegister):
-    """One register as in Porcupine's etcd logs, nil at first; a failed cas is an observation."""
+    """The history model of one register of Porcupine's etcd logs; it is nil at first.
+
+    A failed compare-and-set is an observation.
+    """
 
     name = "etcd-cas-register"
     doc = "one register of etcd's logs; nil at first; a failed compare-and-set is an observation"
@@ -262,14 +265,14 @@ class EtcdCasRegister(CasRegister):
         return self.initials
 
     def _asked(self, pair: Pair) -> Op:
-        # Porcupine ignores the value of every completion except a read's.
+        # as in Porcupine, only the completion of a read has a value that counts
         return pair.invoke if pair.invoke.value is not None else request_of(pair)
 
     def _observed(self, pair: Pair, request: RegisterInput) -> bool:
         return super()._observed(pair, request) if self._ours else isinstance(request, Cas)
 
     def _unknown(self, pair: Pair) -> bool:
-        # A failure by time-out observed nothing.
+        # an operation that failed by a time-out has an unknown outcome
         done = pair.completion
         lost = done is not None and done.type is OpType.FAIL and done.error is not None
         return lost or super()._unknown(pair)
@@ -280,21 +283,21 @@ class EtcdCasRegister(CasRegister):
 
 
 class PlainRegister(CasRegister):
-    """One register, as in the supplied tables."""
+    """The history model of one register of the supplied tables."""
 
     name = "register"
     doc = "one register with reads and writes; fail: did not happen"
 
 
 def _has_keys(history: History, settings: ModelSettings) -> bool:
-    """Whether values are `[key value]`, or might be."""
+    """Whether the values of the history are `[key value]`, or may be."""
     if settings.independent is None:
         return shape_of(history.pairs) is not Shape.NO
     return settings.independent
 
 
 def _speaks_of_nil(pair: Pair) -> bool:
-    """Whether the operation returned nil or compared with nil, perhaps in a tuple with its key."""
+    """Whether the operation read nil or compared with nil, in a value with or without a key."""
     if pair.completion is None or pair.type is OpType.FAIL:
         return False
     value = request_of(pair).value
@@ -307,14 +310,14 @@ def _speaks_of_nil(pair: Pair) -> bool:
 
 
 class MultiRegisterModel(_Register):
-    """Registers that are read and written in transactions."""
+    """The history model of several registers that transactions read and write."""
 
     name = "multi-register"
     doc = "registers read and written in atomic transactions; fail: did not happen"
     initials = (0, None)
 
     def _assumed(self, history: History) -> tuple[Any, ...]:
-        # An initial nil explains only reads of nil, in values with or without keys.
+        # An initial nil can only explain reads of nil, in values with or without keys.
         done = [pair.completion for pair in history.pairs if pair.type is OpType.OK]
         nil = any(op is not None and b"null" in msgspec.json.encode(op.value) for op in done)
         return self.initials if nil else self.initials[:1]

@@ -1,7 +1,8 @@
-"""Transactional isolation, checked by `checkers.elle`, of imported histories and of runs.
+"""History models and checkers of transactional isolation, which call `checkers.elle`.
 
-A run's checker is a history model with fixed consistency models and without keys. `checkers.elle`
-needs numpy, so the functions that use it import it: listing plug-ins stays quick.
+The history models are for imported histories. The checkers are for runs: each is a history model
+with fixed consistency models and without keys. `checkers.elle` needs numpy, so only the functions
+that call it import it. This keeps the listing of plug-ins fast.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ VERSION_ORDERS: Final = ("linearizable_keys", "sequential_keys", "wfr_keys")
 
 @dataclass(frozen=True, slots=True)
 class ElleCheck:
-    """Parsed transactions, ready for a check.
+    """The check of parsed transactions.
 
-    `judge` takes `consistency_models`, `anomalies` and `time_limit_s`; `labels` describes each
-    transaction, by the index of its invocation.
+    `judge` is called with `consistency_models`, `anomalies` and `time_limit_s`. `labels` returns a
+    description of each transaction by the index of its invocation.
     """
 
     name: str
@@ -63,7 +64,7 @@ class ElleCheck:
 
 
 def _label(pair: Pair) -> str:
-    """The transaction in EDN-like notation."""
+    """Describe the transaction in a notation like EDN."""
     text = "; ".join(" ".join(_atom(item) for item in mop) for mop in mops_of(pair) or ())
     return clipped(text, LABEL_CHARS_MAX)
 
@@ -77,9 +78,10 @@ def _atom(value: Any) -> str:
 
 
 class ElleModel(HistoryModel, kind="elle"):
-    """A history model of transactions.
+    """A history model of transactions that Elle checks.
 
-    `unordered`, if set, is the reason why no order of versions may be assumed.
+    `unordered` is the reason why options on the order of versions are errors for the model; empty
+    if they are allowed.
     """
 
     api_version = 1
@@ -90,7 +92,7 @@ class ElleModel(HistoryModel, kind="elle"):
         return by_key(self.name, ops, settings, partial(self.understand, settings=settings))
 
     def understand(self, history: History, settings: ModelSettings) -> ElleCheck:
-        """The check of a history whose values are not tuples of key and value."""
+        """Prepare the check of a history whose values are not tuples of key and value."""
         from checkers.elle.models import check_names
 
         for flag in VERSION_ORDERS if self.unordered else ():
@@ -104,11 +106,11 @@ class ElleModel(HistoryModel, kind="elle"):
 
     @abstractmethod
     def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
-        """The check of `history`; raises `HistoryError` if it has other transactions."""
+        """Prepare the check; raises `HistoryError` if the model does not know a transaction."""
 
 
 class ListAppend(ElleModel):
-    """Transactions of appends to lists and reads of whole lists."""
+    """The history model of transactions that append to lists and read whole lists."""
 
     name = "list-append"
     doc = "transactions that append to lists and read them: Elle's anomalies and models"
@@ -124,7 +126,7 @@ class ListAppend(ElleModel):
 
 
 class RwRegister(ElleModel):
-    """Transactions of writes and reads of registers; each value is written only once."""
+    """The history model of transactions on registers that write each value only once."""
 
     name = "rw-register"
     doc = "transactions that write and read registers: Elle's anomalies and models"
@@ -139,7 +141,10 @@ class RwRegister(ElleModel):
 
 
 class ClosedPredicate(ElleModel):
-    """Transactions over a declared universe: writes, and reads by key or by predicate."""
+    """The history model of transactions over a declared set of objects (the universe).
+
+    A transaction writes, or reads by key or by predicate.
+    """
 
     name = "closed-predicate"
     doc = "transactions that read by predicates in a known universe: Elle's anomalies and models"
@@ -156,7 +161,7 @@ class ClosedPredicate(ElleModel):
             every = (clipped(text, LABEL_CHARS_MAX) for text in texts)
             return dict(zip(columns.index.tolist(), every, strict=True))
 
-        # The declaration of the universe is not a transaction.
+        # `history.pairs` would also count the declaration of the universe, which is no transaction
         judge = partial(decide_closed_predicate, columns)
         return ElleCheck(self.name, history, len(columns), settings, judge, labels)
 
@@ -171,9 +176,9 @@ def _check(
 
 
 def _without_creates(history: History) -> History:
-    """The history without operations that create tables; indices stay the same.
+    """Return the history without operations that create tables; ops keep their indices.
 
-    A list that no operation created reads as an empty list, so a create implies no order.
+    A list is readable before its create, as an empty list. So creates imply no order.
     """
     if not any(op.is_client and op.f == "create" for op in history):
         return history
@@ -182,17 +187,17 @@ def _without_creates(history: History) -> History:
 
 
 class _OfRuns(Checker):
-    """A history model as the checker of runs, with its own consistency models."""
+    """A checker of runs that applies a history model with fixed settings."""
 
     api_version = 1
     model: ClassVar[type[ElleModel]]
 
     def __init__(self, **settings: Any) -> None:
-        """`settings` are fields of `ModelSettings`."""
+        """Create the checker; `settings` are fields of `ModelSettings`."""
         self._settings = ModelSettings(**settings)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` if the history has other transactions."""
+        """Judge `history`; raises `HistoryError` if the model does not know a transaction."""
         del case
         end_s = time.monotonic() + time_limit_s
         prepared = self.model().understand(history, self._settings)
@@ -202,7 +207,7 @@ class _OfRuns(Checker):
 
 
 class ElleListAppend(_OfRuns):
-    """Transactions that append to lists and read whole lists."""
+    """The checker of runs whose transactions append to lists and read whole lists."""
 
     name = "elle-list-append"
     doc = "transactions over lists obey a consistency model (by default strict serializability)"
@@ -210,7 +215,7 @@ class ElleListAppend(_OfRuns):
 
 
 class ElleRwRegister(_OfRuns):
-    """Transactions that write and read registers."""
+    """The checker of runs whose transactions write and read registers."""
 
     name = "elle-rw-register"
     doc = "transactions over registers obey a consistency model (by default strict serializability)"

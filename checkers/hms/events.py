@@ -1,4 +1,4 @@
-"""The checker of the notification log, as readers saw it and as it was at the end.
+"""The checker of a metastore's notification log, from polls and from the final snapshot.
 
 | rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
@@ -7,12 +7,12 @@
 | order  | a change that began after another was acknowledged has the higher id               |
 | times  | events with higher ids have the same or later times                                |
 | lost   | an acknowledged change is in the log, unless the cleaner may have removed it       |
-| phantom| no change in the log was refused                                                   |
+| phantom| the log has no change that was refused or that no client requested                 |
 | twice  | a change is in the log only once                                                   |
 | replay | a replay of the log produces the final tables; if the log was cleaned, the replay  |
 |        | also uses the events that readers saw, as far as they are consecutive              |
 
-`checkers.hms.readers` checks what each reader must have seen.
+`checkers.hms.readers` checks which events each reader must have seen.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ NUMBERS_MAX: Final = 10
 
 
 class _Event(NamedTuple):
-    """An event in the form of `harness.vocabularies.hms.Poll`."""
+    """An event of the notification log, with the fields of `harness.vocabularies.hms.Poll`.
+
+    `before` and `after` are the names of the table before and after the change.
+    """
 
     ident: int
     time_ms: int
@@ -53,17 +56,17 @@ class _Event(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """The log at the end of the run; `whole` if it starts with the first event."""
+    """The notification log at the end of the run; `whole` is true if the first event is in it."""
 
     events: tuple[_Event, ...]
     whole: bool
     tables: dict[str, str | None]
     next_event: int
-    op: int  # the snapshot
+    op: int  # the index of the snapshot
 
 
 class EventsChecker(Checker):
-    """Events have unique, consecutive ids in order, and report exactly the done changes."""
+    """The checker that the notification log has every change once, in order, without gaps."""
 
     api_version = 1
     name = "hms-events"
@@ -116,11 +119,13 @@ def _converted(op: Op, given: Any) -> list[_Event]:
     try:
         return msgspec.convert(given, list[_Event])
     except msgspec.ValidationError as error:
-        raise HistoryError(f"op {op.index} ({op.f}) has events that are none: {error}") from error
+        raise HistoryError(
+            f"op {op.index} ({op.f}) has events that are not in the form of 'poll': {error}"
+        ) from error
 
 
 def _final_log(history: History) -> _Log | None:
-    """The log in the last snapshot, if the database answered."""
+    """Return the log in the last snapshot, or `None` if the database did not answer."""
     op = next(iter([*history.facts("snapshot")][::-1]), None)
     rows = fields_of(op).get("rows")
     if op is None or not isinstance(rows, dict):
@@ -155,7 +160,7 @@ def _check_unique(
 
 
 def _changes(history: History) -> dict[str, Pair]:
-    """Changes by the nonce that each writes."""
+    """Map each nonce to the change that writes it."""
     return {
         str(fields_of(pair.invoke).get("nonce")): pair
         for pair in history.pairs
@@ -197,7 +202,11 @@ def _check_changes(
 def _in_real_time(
     changes: dict[str, Pair], idents: dict[str, list[int]]
 ) -> Iterator[tuple[Pair, Pair, tuple[int, int]]]:
-    """For each change, the change with the highest id of those acknowledged before it began."""
+    """Yield (earlier change, later change, ids of their events) for each later change.
+
+    The earlier change was acknowledged before the later change began. Of all such changes, the
+    earlier change has the highest event id.
+    """
     logged = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
     edges = [(pair.invoke.index, False, pair, number) for pair, number in logged]
     edges += [
@@ -215,7 +224,7 @@ def _in_real_time(
 
 
 def _check_whole(findings: Findings, log: _Log) -> None:
-    """Replay a log that was not cleaned."""
+    """Check the ids of a log that was not cleaned, and replay the log."""
     ordered = sorted(log.events, key=lambda event: event.ident)
     for earlier, later in itertools.pairwise(ordered):
         text = f"In the end the log has {earlier}, and {later} after it."
@@ -225,7 +234,7 @@ def _check_whole(findings: Findings, log: _Log) -> None:
 
 
 def _runs(events: list[_Event]) -> list[list[_Event]]:
-    """Sorted events, split where ids are missing."""
+    """Split sorted events into runs of consecutive ids."""
     runs: list[list[_Event]] = []
     for event in events:
         if not runs or event.ident > runs[-1][-1].ident + 1:
@@ -235,10 +244,13 @@ def _runs(events: list[_Event]) -> list[list[_Event]]:
 
 
 def _replay(findings: Findings, events: list[_Event], log: _Log) -> None:
-    """Replay events in order, from the very first or from an unknown state."""
+    """Check that a replay of `events` produces the final tables.
+
+    If `events` do not start with the first event, the state before them is unknown.
+    """
     is_known = log.whole or events[0].ident == 1
     tables: dict[str, str | None] = {}
-    touched: dict[str, None] = {}  # names whose state is known
+    touched: dict[str, None] = {}  # the names whose state the replay determines
     for event in events:
         is_legal = True
         if event.before is not None:

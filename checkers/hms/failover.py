@@ -1,17 +1,17 @@
 """The checker of client failover: how soon a client retries, and at which metastore.
 
-| rule            | what it says                                                               |
+| rule            | promise                                                                    |
 |-----------------|----------------------------------------------------------------------------|
-| bound           | after a lost call the client sends the next one within this time: rounds x |
-|                 | metastores x the connect time, plus the delays in between, plus a second   |
+| bound           | after a lost call the client sends the next call within this time: rounds  |
+|                 | x metastores x connect time, plus the delays in between, plus a second     |
 | other-not-tried | an operation that was sent twice and not served was sent to more than one  |
 |                 | metastore, if another metastore was free of faults all that time           |
 
 The bound depends on the client's settings, which are in the snapshot. If metastores come and go,
-the bound depends on the number of metastores that the client knew of. The "other" metastores are
-those on the client's list both when the operation began and when it ended; the operation names them
-(`uris`, `listed`). Operations while the harness or its host was disturbed are exempt, and so are
-operations after the end of the workload.
+the bound depends on the number of metastores that the client knew of (`uris` in the answer). In the
+rule `other-not-tried`, another metastore counts only if it was on the client's list both when the
+operation began and when it ended (`listed` in the answer). Operations during a disturbance of the
+harness or its host are exempt, and so are operations after the end of the workload.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
 
 AFTER_S: Final = 5.0
-"""How long a fault may still have effects after its end: nodes start, connections are dead."""
+"""How long a fault may have effects after its end, while nodes start and reconnect."""
 ADDS: Final = "add-metastore"
-"""The operation that only adds a metastore to the list, without effect on the metastore itself."""
+"""The operation that only adds a metastore to the list; the metastore itself is not disturbed."""
 NEEDED: Final = re.compile(r"db|zk[0-9]+")
-"""The nodes that every metastore depends on."""
+"""The names of the nodes on which every metastore depends."""
 
 
 class FailoverChecker(Checker):
-    """Clients find another metastore quickly."""
+    """The checker that clients go to another metastore within a bound after a failure."""
 
     api_version = 1
     name = "hms-failover"
@@ -89,7 +89,7 @@ def _sent(done: Op) -> list[Attempt]:
 
 
 def _names(done: Op, field: str) -> list[str] | None:
-    """The metastores that an answer names; `None` if it names none."""
+    """Return the names of metastores in a field of an answer; `None` if it has no such field."""
     names = fields_of(done).get(field)
     return list(map(str, names)) if isinstance(names, list | tuple) else None
 
@@ -111,7 +111,7 @@ def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
 
 
 def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
-    """The metastores without faults that no client tried, although a call was sent twice."""
+    """Return the metastores without faults that the client did not try, although it sent twice."""
     done = pair.completion
     assert done is not None, "it is done"
     if times_sent(done.attempts) < 2:

@@ -1,10 +1,10 @@
-"""Hints for a search: what the notification log proves about operations whose answers were lost.
+"""Hints for a search from the notification log, about changes whose answers were lost.
 
 The log shows which changes took effect, and in which order. If the log is right, a lost change that
-it lacks may be left out, and every other lost change took effect between its neighbours in the log.
-Another checker judges whether the log is right, so a hint never proves a violation. An order found
-with hints is also an order without hints, since changes of unknown outcome may never take effect
-and intervals only shrink. If no order is found, the search starts again without hints.
+is not in the log may be left out, and every other lost change took effect between its neighbours in
+the log. Another checker judges whether the log is right, so a hint never proves a violation. An
+order found with hints is also legal without hints, since changes of unknown outcome need not take
+effect, and hints only shrink intervals. If no order is found, a search without hints follows.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from harness.vocabularies import fields_of
 
 
 def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOperation] | None:
-    """The operations narrowed by the final log; `None` if it is incomplete or contradicts them.
+    """Return the operations with hints from the final log.
 
-    Changes with one event in the log get its `place`, which `OrderedMetastore` uses. Rows of the
-    log are as `harness.vocabularies.hms.Poll` answers them.
+    Returns `None` if the log is incomplete or contradicts the operations. A change with one event
+    in the log gets the `place` of the event, which `OrderedMetastore` uses. Rows of the log have
+    the fields of the events in the answer to a `harness.vocabularies.hms.Poll`.
     """
     events = _whole_log(history)
     if events is None:
         return None
     times = Counter(row[6] for row in events if isinstance(row[6], str))
-    # A change that took effect twice has no single place, but it did take effect, so it stays.
+    # A change that took effect twice has no single place in the log, so it gets no id here.
     idents = {row[6]: row[0] for row in events if times[row[6]] == 1}
     dropped = Counter(row[3] for row in events if row[4] is None)
     for operation in converted.operations:
@@ -43,8 +44,8 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
         nonce = fields_of(converted.pairs[operation.id].invoke).get("nonce")
         ident = None if operation.input.f == "drop" else idents.get(str(nonce))
         if operation.is_unknown and ident is None and times[str(nonce)] < 2:
-            # The log cannot tell lost drops of one table apart: all are kept, or none if the known
-            # drops account for every drop event.
+            # Events of drops have no nonce. So all lost drops of a table are kept, or none if the
+            # acknowledged drops account for every drop event of the table.
             if operation.input.f != "drop" or dropped[operation.input.name] <= 0:
                 continue
         elif ident is not None and (operation.is_unknown or _is_ok(operation)):
@@ -55,13 +56,13 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
 
 
 def logged_twice(history: History) -> frozenset[str]:
-    """The nonces with several events in the final log: their changes took effect twice."""
+    """Return the nonces with several events in the final log; their changes took effect twice."""
     times = Counter(row[6] for row in _whole_log(history) or () if isinstance(row[6], str))
     return frozenset(nonce for nonce, count in times.items() if count > 1)
 
 
 def _whole_log(history: History) -> list[Any] | None:
-    """The rows of the final log; `None` if it does not start with the first event."""
+    """Return the rows of the final log; `None` if it does not start with the first event."""
     snapshot = next(iter([*history.facts("snapshot")][::-1]), None)
     rows = fields_of(snapshot).get("rows")
     events = rows.get("events") if isinstance(rows, dict) else None
@@ -77,7 +78,11 @@ def _is_ok(operation: MetastoreOperation) -> bool:
 def _between(
     operations: list[MetastoreOperation], places: Sequence[tuple[int, int]]
 ) -> list[MetastoreOperation] | None:
-    """A change takes effect after changes with lower event ids and before those with higher ids."""
+    """Shrink the intervals of changes, because they took effect in the order of their event ids.
+
+    `places` has (event id, position in `operations`), sorted. Returns `None` if an interval becomes
+    empty.
+    """
     infinity = float("inf")
     latest = -infinity
     for number, (_, place) in enumerate(places, start=1):

@@ -1,4 +1,4 @@
-"""The checker of the metastores' state and answers, in any order of operations.
+"""The checker of rules about metastores that do not depend on the order of operations.
 
 | rule        | promise                                                                        |
 |-------------|--------------------------------------------------------------------------------|
@@ -30,12 +30,12 @@ ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "rename": ("invalid-operation", "no-such-object"),
     "drop": ("no-such-object",),
 }
-"""The exceptions with which each call may refuse."""
+"""For each call, the exceptions with which a metastore may refuse it."""
 NAMES_MAX: Final = 10
 
 
 class InvariantsChecker(Checker):
-    """The database rows, the metastores' views of them, and the exceptions in answers."""
+    """The checker of the database rows, of the tables that metastores show, and of exceptions."""
 
     api_version = 1
     name = "hms-invariants"
@@ -76,7 +76,7 @@ def _names(names: Iterable[object]) -> str:
 
 
 def _difference(node: str, tables: Sequence[str], names: Sequence[str]) -> str:
-    """A sentence about the tables that only a metastore has, or only the database."""
+    """Describe which tables the metastore `node` lacks or has in addition to the database."""
     lacks, more = Counter(names) - Counter(tables), Counter(tables) - Counter(names)
     parts = [f"does not show {_names(lacks.elements())}"] if lacks else []
     parts += [f"shows also {_names(more.elements())}"] if more else []

@@ -1,9 +1,9 @@
 """The checker of linearizability over a metastore's tables, including renames and lists.
 
-A history that is not linearizable is judged again under the profile's permits: drops that do
-nothing because another drop or a rename came first, changes of a table under its new name, gets
-that show a change under way, changes that were sent twice and act twice. The result names only
-permits that cannot be left out.
+A history that is not linearizable is judged again under the profile's permits. Permits allow drops
+that do nothing because another drop or a rename came first, changes of a table under its new name,
+gets that show a change under way, and changes that take effect twice because they were sent twice.
+The result names only the permits that the history needs.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import READS, full_name
 
 HINTED_SHARE: Final = 0.3
-"""The share of time and steps for a search with hints."""
+"""The share of the time and of the steps for a search with hints."""
 ORDERED_SHARE: Final = 0.02
-"""The share of steps for the attempt in the order of the log: it needs few steps, or fails."""
+"""The share of the steps for the search in the order of the log, which needs few steps."""
 EXPLAINING: Final = (
     DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
 )  # fmt: skip
-"""Permits to keep first, if any of several would be enough."""
+"""The permits that can explain a history; if one of several is enough, the first one is named."""
 
 
 class HmsLinearizable(SearchChecker):
-    """All tables are one linearizable object."""
+    """The checker that all tables of a metastore together are one linearizable object."""
 
     name = "linearizable-hms"
     doc = "DDL of a metastore is linearizable over all databases, lists and renames included"
@@ -90,10 +90,10 @@ class HmsLinearizable(SearchChecker):
     def _hinted(
         self, history: History, converted: MetastoreHistory, timeout_s: float
     ) -> CheckOutcome | None:
-        """An order that the event log leads to; `None` if it leads to none.
+        """Search for a legal order with hints from the event log; `None` if none is found.
 
-        The order of the log itself is tried first. If many changes with lost answers came at once,
-        as after a pause, any other search would try every subset of them.
+        The order of the log itself is tried first. If many changes with lost answers were under way
+        at once, as after a pause, every other search would try all their subsets.
         """
         if not any(operation.is_unknown for operation in converted.operations):
             return None
@@ -126,7 +126,7 @@ class HmsLinearizable(SearchChecker):
     def _needed(
         self, converted: MetastoreHistory, explaining: _Try, outcome: CheckOutcome, end_s: float
     ) -> dict[str, int]:
-        """How often each permit was needed, without permits that can be left out."""
+        """Return how often each permit is needed, without the permits that can be left out."""
         for name in [*explaining.allowed][::-1]:
             fewer = explaining._replace(allowed=[n for n in explaining.allowed if n != name])
             if not fewer.allowed:
@@ -146,13 +146,12 @@ class HmsLinearizable(SearchChecker):
 
 
 class _Try(NamedTuple):
-    """The permits of an attempt, with hints from the event log.
+    """The permits of one attempt to find an order, with hints from the event log.
 
-    `hints` are the operations as the event log narrows them. `twice` has the nonces with several
-    events in the log; drops have no nonce.
-
-    Without `lost`, only renames that were done come between the steps of an operation: a lost one
-    may yet come at any time, and leaves little that is not possible.
+    `hints` has the operations with intervals from the event log. `twice` has the nonces with
+    several events in the log; drops have no nonce. If `lost` is false, only renames of known
+    outcome may take effect between the steps of another operation. A lost rename may take effect at
+    any later time, so with `lost` almost every answer becomes legal.
     """
 
     allowed: Sequence[str]
@@ -162,7 +161,7 @@ class _Try(NamedTuple):
 
 
 def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation]:
-    """The operations with their possible second effects, in the intervals of the hints."""
+    """Return the operations under the permits, with second effects and intervals from hints."""
     every = list(_lax(converted, each))
     if each.hints is None:
         return every
@@ -175,7 +174,7 @@ def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation
 
 
 def _is_twice(converted: MetastoreHistory, each: _Try, operation: MetastoreOperation) -> bool:
-    """Whether this is a second effect that the log does not rule out."""
+    """Whether `operation` is a second effect of a change that the log does not rule out."""
     if operation.id < COPY:
         return False
     nonce = fields_of(converted.pairs[operation.id - COPY].invoke).get("nonce")
@@ -274,7 +273,7 @@ def _names(
 
 
 def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> dict[str, int]:
-    """How often the order needed each permit, at least once."""
+    """Count how often the order of `outcome` needs each permit; each count is at least 1."""
     by_id = {operation.id: operation for operation in _relaxed(converted, each)}
     allowed = each.allowed
     seen = {operation.id: operation.said for operation in converted.operations}
@@ -311,7 +310,7 @@ def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> d
 
 
 def _rule(pair: Pair) -> str:
-    """The short name of the rule that the failing operation broke; reports group failures by it."""
+    """Name the rule that the failing operation broke; reports group failures by this name."""
     result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS:
         return "missing" if result != "ok" else "stale-read"
@@ -337,7 +336,10 @@ def _told(failure: Failure, converted: MetastoreHistory) -> Told:
 
 
 def _states(failure: Failure, failing: Pair) -> Iterator[tuple[str, list[str | None]]]:
-    """Each name that matters, with the nonce of its table in every surviving state."""
+    """Yield each table name that the failing operation is about.
+
+    Each name comes with the nonce of its table in every surviving state, or `None` for no table.
+    """
     every: list[Any] = [survivor.state for survivor in failure.survivors]
     if not every:
         return
@@ -361,7 +363,7 @@ def _states(failure: Failure, failing: Pair) -> Iterator[tuple[str, list[str | N
 def _before(
     name: str, tables: Sequence[str | None], failure: Failure, converted: MetastoreHistory
 ) -> str:
-    """The state of a name before the failing operation, and the last operation that showed it."""
+    """Describe the table `name` before the failing operation, and the last operation on it."""
     text = f"Before op {failure.operation}"
     there = {table is not None for table in tables}
     if len(there) > 1:

@@ -1,12 +1,12 @@
-"""Tables of a metastore: name -> the nonce of the table's last change.
+"""Models of a metastore's tables, whose state maps names to nonces.
 
-Every change writes the whole table, so the last change represents the table: creates, alters and
-renames write their nonce, and gets show it. A rename onto the same name is an alter.
+Every change writes the whole table, so the nonce of its last change represents the table. Creates,
+alters and renames write their nonces, and gets show them. A rename to the same name is an alter.
 
 `LaxMetastore` also allows anomalies of real Hive: a drop that overlaps another drop may find
 nothing, and a change that overlaps a rename may change the table under its new name. A rename
 writes only the part of the name that it changes, so two renames may make a name that neither gave.
-`OrderedMetastore` applies changes in an order that is known beforehand.
+`OrderedMetastore` applies changes in the order of the notification log.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection
 from checkers.linearizability.nondeterministic import NondeterministicModel
 
 OBSERVED: Final = frozenset({"already-exists", "no-such-object", "invalid-operation"})
-"""Refusals that depend on the state."""
+"""The refusals that depend on the state of the metastore."""
 _PLACE: Final = ""
-"""The name of no table."""
+"""The part of the footprint that all changes with a place share; no table has this name."""
 
 
 class MetastoreInput(NamedTuple):
-    """`f` is create, alter, rename, drop, get or list.
+    """The input of an operation; `f` is create, alter, rename, drop, get or list.
 
-    A lax drop may be `idle` if there is no table; a lax change may change the table under one of
-    `others`. `place` is the position of a change in a known order, from 1.
+    Two fields are for `LaxMetastore`: an `idle` drop may do nothing if no table has the name, and a
+    change may change the table under one of the names in `others`. `place` is the position of a
+    change in the order of the notification log, from 1; 0 means unknown.
     """
 
     f: str
@@ -41,7 +42,10 @@ class MetastoreInput(NamedTuple):
 
 
 class MetastoreOutput(NamedTuple):
-    """`result` is ok or one of `OBSERVED`. Gets show a nonce or `None`, and lists show names."""
+    """The answer of an operation; `result` is ok or one of `OBSERVED`.
+
+    A get shows the nonce, or `None` if the answer is not compared with a nonce; a list shows names.
+    """
 
     result: str
     nonce: str | None = None
@@ -73,7 +77,7 @@ def _after(state: State, input_: MetastoreInput) -> State | None:
 
 
 def _allows(state: State, input_: MetastoreInput, output: MetastoreOutput) -> bool:
-    """Whether a read or a refusal is consistent with this state."""
+    """Whether a read or a refusal with the answer `output` is legal in `state`."""
     there = dict(state)
     is_there = input_.name in there
     if input_.f == "list":
@@ -93,7 +97,7 @@ def _allows(state: State, input_: MetastoreInput, output: MetastoreOutput) -> bo
 
 
 class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
-    """No tables at first; the state is sorted by name."""
+    """The strict model. Its state has (name, nonce) for each table, by name; empty at first."""
 
     def init(self) -> State:
         return ()
@@ -112,7 +116,7 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
         return input_.f in {"get", "list"} or (output is not UNKNOWN and output.result != "ok")
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
-        """The names in the request; a list touches all names."""
+        """Return the table names in the request; `None` for a list, which touches all names."""
         if input_.f == "list":
             return None
         names = (input_.name, input_.new_name)
@@ -159,7 +163,7 @@ def renamed(rename: MetastoreInput, name: str) -> str:
 
 
 class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]):
-    """The model `Metastore` with lax changes."""
+    """The model `Metastore` with the anomalies of real Hive that `idle` and `others` allow."""
 
     def __init__(self) -> None:
         self._strict = Metastore()
@@ -189,9 +193,9 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
 
 
 class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]):
-    """The same model, where changes with a place take effect in that order, without gaps.
+    """The model `Metastore`, in which changes with a place take effect in the order of places.
 
-    The state consists of the last place and the tables.
+    The state is (the place of the last change, the state of `Metastore`). No place is left out.
     """
 
     def __init__(self) -> None:
@@ -203,7 +207,7 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
     def step(
         self, state: tuple[int, State], input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> tuple[bool, tuple[int, State]]:
-        """A change must have the next place; the tables change as in `Metastore`."""
+        """Take the step of `Metastore`; a change with a place must have the next place."""
         last, tables = state
         if not input_.place:
             legal, after = self._strict.step(tables, input_, output)
@@ -217,7 +221,7 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
         return self._strict.read_only(input_, output)
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
-        """The footprint of the operation; changes with a place also touch the last place."""
+        """Return the footprint in `Metastore`, with `_PLACE` for a change with a place."""
         names = self._strict.footprint(input_)
         return names | {_PLACE} if names is not None and input_.place else names
 
@@ -235,7 +239,7 @@ def _names(operation: MetastoreOperation) -> Iterator[str]:
 
 
 def about(operation: MetastoreOperation, names: Sequence[str]) -> Iterator[tuple[str, Said]]:
-    """An operation's statement about each name, if it makes one without the other names."""
+    """Yield (name, statement) for each table name about which the operation makes a statement."""
     call, answer = operation.input, operation.said
     if call.f == "list" and answer is not UNKNOWN:
         for name in names:
@@ -267,7 +271,10 @@ def _about_change(change: MetastoreInput) -> Iterator[tuple[str, Said]]:
 
 
 class _Name(NameView):
-    """One name, with the nonce as the payload. Refusals because of other names are left out."""
+    """The model of one table name, with the nonce as the payload.
+
+    Refusals because of another name are left out.
+    """
 
     def describe_state(self, state: Slot, /) -> str:
         return f"{'nothing' if state is None else state[2] or 'some table'} has the name"

@@ -1,4 +1,4 @@
-"""Rules about each reader of the notification log, poll after poll.
+"""Rules about the events that each reader of the notification log must see in its polls.
 
 | rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
@@ -8,8 +8,9 @@
 | anew   | a reader is sent to the end of the log only if the cleaner has removed events      |
 | kept   | an event that was read is in the final log, unless the cleaner may have removed it |
 
-An empty poll reveals no gap: a reader behind the cleaner learns of the gap with the next event, as
-in Hive. So an empty poll owes only the events that were in the log then, as later polls show.
+An empty poll shows no gap: if the cleaner has removed events that a reader lacks, the reader learns
+this only with the next event, as in Hive. So an empty poll must show only the events that were in
+the log at that time, as later polls prove.
 
 The cleaner removes events that are older than a limit. So an event in the final log shows that no
 later event with the same or a later time was ever removed.
@@ -30,14 +31,14 @@ from harness.vocabularies.hms import POLL_MAX
 
 
 class Seen(Protocol):
-    """An event, as a reader or the final log shows it."""
+    """An event in a poll or in the final log."""
 
     @property
     def ident(self) -> int: ...
 
     @property
     def time_ms(self) -> int:
-        """Its time, by the clock of the metastore that wrote it."""
+        """The time of the event in ms, by the clock of the metastore that wrote the event."""
         ...
 
     @property
@@ -52,7 +53,10 @@ class Poll(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """The polls of one reader without a break, and the op that set its position in the log."""
+    """Consecutive polls of one reader, between two moves to the end of the log.
+
+    `since` is the index of the op that set the reader's position in the log.
+    """
 
     since: int
     polls: list[Poll]
@@ -64,10 +68,10 @@ def check_readers(
     changes: Mapping[str, Pair],
     in_the_end: Mapping[str, int] | None,
 ) -> None:
-    """Check the rules `once` and `missed`; `changes` are by nonce.
+    """Check the rules `once` and `missed`; `changes` maps nonces to changes.
 
-    `in_the_end` has the nonces in the final log and the op that showed it. It is `None` if the log
-    was cleaned.
+    `in_the_end` maps each nonce in the final log to the op that showed the log. It is `None` if the
+    log was not cleaned.
     """
     shown_at: dict[str, int] = {}
     for poll in polls:
@@ -88,7 +92,7 @@ def check_readers(
             for event in poll.events:
                 if event.nonce_after is not None:
                     place.setdefault(event.nonce_after, number)
-        # For each poll, the first one from it on that was not full, and so returned all there was.
+        # For each poll, the first poll from it on that was not full, and so returned all events.
         whole: list[int | None] = [None] * len(stretch.polls)
         upcoming: int | None = None
         for number in reversed(range(len(stretch.polls))):
@@ -120,7 +124,10 @@ def check_readers(
 
 
 def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
-    """The polls of each reader between two breaks; this also checks the rule `once`."""
+    """Yield the polls of each reader, split at its moves to the end of the log.
+
+    This function also checks the rule `once`.
+    """
     ordered = sorted(polls, key=lambda poll: (_process(poll), poll.pair.invoke.index))
     for _, group in itertools.groupby(ordered, key=_process):
         current: _Stretch | None = None

@@ -1,10 +1,11 @@
 """Convert a history in the vocabulary "hms" to operations on the model of a metastore.
 
 * A change of unknown outcome may take effect at any time after its call, or never. If a get showed
-  its nonce, the change took effect before that get returned.
-* Nonces that no get shows are all treated as equal. An unknown alter that no get shows is left out,
-  since no answer could reveal it.
-* A refusal because of the state must be explained; any other refusal proves nothing.
+  its nonce, the change took effect before the get returned.
+* A nonce that no get shows is replaced by an empty nonce. If such an alter has an unknown outcome,
+  it is left out, since no answer could show its effect.
+* A refusal because of the state is an observation that an order must explain. Any other refusal
+  proves nothing and is left out.
 """
 
 from __future__ import annotations
@@ -29,24 +30,30 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import BY_NAME, MUTATIONS, full_name, times_sent
 
 COPY: Final = 1_000_000_000
-"""The offset from the id of an operation to the id of its second effect."""
+"""The id of an operation's second effect is the id of the operation plus this number."""
 
 
 def sentence(pair: Pair) -> str:
-    """`Process 3 dropped db1.t0 (op 12, drop, ...)`, without a full stop."""
+    """Describe the operation in a sentence without a full stop.
+
+    An example is `Process 3 dropped db1.t0 (op 12, drop, ...)`.
+    """
     return sentences.sentence(pair, BY_NAME)
 
 
 @dataclass(frozen=True)
 class MetastoreHistory:
-    """Operations, whose ids are the indices of invocations; `resent` are those sent twice."""
+    """The operations of a metastore history; their ids are the indices of invocations.
+
+    `resent` has the ids of the changes that were sent more than once.
+    """
 
     operations: tuple[MetastoreOperation, ...]
     pairs: Mapping[int, Pair]
     resent: tuple[int, ...]
 
     def with_copies(self) -> tuple[MetastoreOperation, ...]:
-        """The operations, plus a copy without a return for each that was sent twice."""
+        """Return the operations, and a copy of unknown outcome for each change sent twice."""
         by_id = {operation.id: operation for operation in self.operations}
         copies = [
             replace(by_id[index], output=UNKNOWN, return_time=None, id=COPY + index)
@@ -57,7 +64,7 @@ class MetastoreHistory:
 
     @cached_property
     def writers(self) -> Mapping[str, int]:
-        """The operation that wrote each nonce."""
+        """A map from each nonce to the index of the operation that wrote it."""
         return {
             nonce: pair.invoke.index
             for pair in self.pairs.values()
@@ -65,7 +72,7 @@ class MetastoreHistory:
         }
 
     def sentence(self, pair: Pair) -> str:
-        """The operation, with the change that a get saw; without a full stop."""
+        """Describe the operation without a full stop; for a get, name the change that it saw."""
         nonce = fields_of(pair.completion).get("nonce") if pair.invoke.f == "get" else None
         if nonce is None:
             return sentence(pair)
@@ -74,9 +81,10 @@ class MetastoreHistory:
         return f"{sentence(pair)} as {left} had left it"
 
     def last_sign(self, name: str, is_there: bool, before: int) -> str:
-        """The last operation that showed that the table existed or not; empty if there is none.
+        """Describe the last operation that showed whether the table `name` existed.
 
-        It returned before operation `before` did.
+        Only operations that agree with `is_there` and returned before operation `before` returned
+        are considered. Returns an empty text if no such operation exists.
         """
         done = self.pairs[before].completion
         assert done is not None, "a failing operation returned"
@@ -97,7 +105,7 @@ class MetastoreHistory:
 
 
 def metastore_history(history: History) -> MetastoreHistory:
-    """Convert; raises `HistoryError` for values outside the vocabulary."""
+    """Convert `history`; raises `HistoryError` for operations and values outside the vocabulary."""
     pairs = {pair.invoke.index: pair for pair in history.pairs}
     sights = _sights(history)
     operations = [operation for pair in history.pairs if (operation := _operation(pair, sights))]
@@ -113,7 +121,7 @@ def metastore_history(history: History) -> MetastoreHistory:
 
 
 def _sights(history: History) -> dict[str, int]:
-    """Nonce -> the earliest completion of a get that shows it."""
+    """Map each nonce to the index of the first completion of a get that shows it."""
     sights: dict[str, int] = {}
     for pair in history.pairs:
         done = pair.completion
@@ -126,19 +134,22 @@ def _sights(history: History) -> dict[str, int]:
 
 
 def _name(op: Op, prefix: str = "") -> str:
-    """The table that an operation is about, or its new name; raises `HistoryError`."""
+    """Return the full table name in the fields that start with `prefix`.
+
+    Raises `HistoryError` if a field is missing.
+    """
     fields = fields_of(op)
     database, name = fields.get(f"{prefix}database"), fields.get(f"{prefix}name")
     if not isinstance(database, str) or not isinstance(name, str):
         raise HistoryError(
-            f"op {op.index} ({op.f}) has the value {op.value!r}; it needs the texts "
+            f"op {op.index} ({op.f}) has the value {op.value!r}; this value needs the texts "
             f"'{prefix}database' and '{prefix}name'"
         )
     return full_name(database, name)
 
 
 def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | None:
-    """The operation of a pair, if the pair proves anything."""
+    """Return the operation of `pair`, or `None` if `pair` proves nothing."""
     call, done = pair.invoke, pair.completion
     if call.f not in BY_NAME:
         raise HistoryError(
@@ -165,7 +176,10 @@ def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | No
             return None
     else:
         if done.f != call.f:
-            raise HistoryError(f"op {done.index} completes {done.f!r}, but {call.f!r} was invoked")
+            raise HistoryError(
+                f"op {done.index} completes {done.f!r}, but op {call.index} of the same process "
+                f"invoked {call.f!r}"
+            )
         definite = _answer(pair)
         if definite is None:
             return None
@@ -175,7 +189,7 @@ def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | No
 
 
 def _answer(pair: Pair) -> MetastoreOutput | None:
-    """The answer; `None` if it proves nothing about the state."""
+    """Return the answer of `pair`, or `None` if it proves nothing about the state."""
     done = pair.completion
     assert done is not None, "it was answered"
     value: Mapping[str, Any] = fields_of(done)
@@ -185,7 +199,10 @@ def _answer(pair: Pair) -> MetastoreOutput | None:
     if done.f == "list":
         names = value.get("tables")
         if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
-            raise HistoryError(f"op {done.index} is an ok list without 'tables': {done.value!r}")
+            raise HistoryError(
+                f"op {done.index} (list) is ok, but its value has no list 'tables' of names: "
+                f"{done.value!r}"
+            )
         return MetastoreOutput("ok", names=tuple(names))
     nonce = value.get("nonce") if done.f == "get" else None
     return MetastoreOutput("ok", nonce if isinstance(nonce, str) else None)

@@ -1,8 +1,8 @@
-"""The checker of delegation tokens: every metastore judges a token by the shared store.
+"""The checker of delegation tokens: every metastore must judge a token by the shared store.
 
 The history shows whether a token is good: it was issued, not cancelled, and has not expired. If
-this is certain from before the operation's invocation until its end, the answer must agree. If an
-operation that changes the token is under way, or was not answered, any answer is right.
+this is certain from the invocation of an operation until its completion, the answer must agree. If
+an operation that changes the token is under way, or was not answered, every answer is right.
 
 | rule      | violation                                                                           |
 |-----------|-------------------------------------------------------------------------------------|
@@ -19,10 +19,10 @@ operation that changes the token is under way, or was not answered, any answer i
 |           | return stale answers for some time (the snapshot has this time)                     |
 | renew-gap | `refused` or `cancelled` while a renewal is under way or has an unknown outcome     |
 
-Tokens expire by the metastores' clocks. These differ from the run's clock by up to `MARGIN_MS`,
-plus the effect of clock faults. Answers within that distance of a token's end are not judged. A
-renewal that may have come after the end promises nothing, since an expired token may be removed at
-any time.
+Tokens expire by the metastores' clocks. These clocks differ from the run's clock by up to
+`MARGIN_MS`, plus the effect of clock faults. Answers within this difference of a token's end are
+not judged. A renewal that may have come after the end proves no later end, since an expired token
+may be removed at any time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class TokensChecker(Checker):
-    """Tokens are good at every metastore until they end, and at no metastore afterwards."""
+    """The checker that every metastore accepts a token until its end, and none after its end."""
 
     api_version = 1
     name = "hms-tokens"
@@ -76,15 +76,18 @@ class TokensChecker(Checker):
 
 
 class _Times(NamedTuple):
-    """The time limits of tokens, from the snapshot."""
+    """The time limits of tokens, from the snapshot.
+
+    A token ends at its maximum age, or `renew_ns` after its issue or last renewal.
+    """
 
     max_age_ns: float
     renew_ns: float
-    stale_ns: float  # how long a store may lack acknowledged changes
+    stale_ns: float  # how long a token store may lack acknowledged changes
 
 
 def _times_of(history: History) -> _Times | None:
-    """The limits in the last snapshot."""
+    """Return the time limits of tokens in the last snapshot, or `None` if it has none."""
     snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))
     tokens = snapshot.get("tokens")
     if not isinstance(tokens, Mapping):
@@ -100,7 +103,9 @@ class _Token:
     issue: Pair
     renewals: list[Pair] = field(default_factory=list)
     cancels: list[Pair] = field(default_factory=list)
-    late: list[int] = field(default_factory=list)  # renewals that do not prove a later end
+    late: list[int] = field(
+        default_factory=list
+    )  # the indices of renewals that do not prove a later end
 
     @property
     def issuer(self) -> str | None:
@@ -108,13 +113,13 @@ class _Token:
 
 
 class _Write(NamedTuple):
-    """An operation that set the end of a token, between two moments (indices of ops).
+    """An operation that set the end of a token between the op indices `begin` and `done`.
 
     The token's new end is between `low` and `high`, in ns of the run.
     """
 
     begin: float
-    done: float  # infinite if it may still take effect
+    done: float  # infinite if the operation may still take effect
     low: float
     high: float
 
@@ -124,7 +129,7 @@ def _node(pair: Pair) -> str | None:
 
 
 def _end(pair: Pair) -> float:
-    """The index of the operation's completion, or infinity while it may still take effect."""
+    """Return the index of the operation's completion; infinity if it may still take effect."""
     return math.inf if _is_open(pair) or pair.completion is None else pair.completion.index
 
 
@@ -135,7 +140,7 @@ def _is_open(pair: Pair) -> bool:
 
 
 def _result(pair: Pair) -> str | None:
-    """The result of an answer; `None` if the answer says nothing about the token."""
+    """Return the result in the answer, or `None` if the answer says nothing about the token."""
     if pair.type is OpType.OK:
         return str(fields_of(pair.completion).get("result", "ok"))
     result = fields_of(pair.completion).get("result") if pair.type is OpType.FAIL else None
@@ -143,7 +148,7 @@ def _result(pair: Pair) -> str | None:
 
 
 class _Judge:
-    """Checks every answer about a token."""
+    """The judgement of all answers about tokens in one history."""
 
     def __init__(self, history: History, times: _Times, findings: Findings) -> None:
         self._history = history
@@ -153,14 +158,14 @@ class _Judge:
             fault for fault in faults_of(history.of_process(NEMESIS), most=None)
             if fault.kind == CLOCK
         ]  # fmt: skip
-        self._ends: dict[str, list[int]] = {}  # node -> when its process ended
+        self._ends: dict[str, list[int]] = {}  # node -> the op indices at which its process ended
         for op in history.facts("node-exit"):
             self._ends.setdefault(str(fields_of(op).get("node")), []).append(op.index)
         self.tokens: dict[str, _Token] = {}
         self.uncertain = 0
 
     def judge_all(self) -> None:
-        """Collect the tokens, then judge each use, in the order of invocation."""
+        """Collect the tokens, then judge each use of a token in the order of invocation."""
         for pair in self._history.pairs:
             token = fields_of(pair.completion).get("token")
             if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
@@ -172,7 +177,7 @@ class _Judge:
             token_used = self._token_of(pair)
             if token_used is not None and pair.type is not OpType.FAIL:
                 if pair.invoke.f == "renew":
-                    # Judge by operations that began before: later ones set the end later.
+                    # Only earlier operations count here: later renewals set a later end.
                     if pair.type is OpType.OK and not self._is_good(pair, token_used):
                         token_used.late.append(pair.invoke.index)
                     token_used.renewals.append(pair)
@@ -241,7 +246,7 @@ class _Judge:
     # --- certainties ------------------------------------------------------------------------
 
     def _is_good(self, use: Pair, token: _Token) -> bool:
-        """Whether the token was good from the beginning of its use to the end."""
+        """Whether the token was certainly good from the invocation of `use` to its completion."""
         assert use.completion is not None, "it was answered"
         if not _is_done_before(token.issue, use):
             return False
@@ -251,7 +256,10 @@ class _Judge:
         return use.completion.time < low
 
     def _is_expired(self, use: Pair, token: _Token) -> bool:
-        """Whether the token had ended before its use began; a renewal counts its maximum age."""
+        """Whether the token had certainly ended before `use` was invoked.
+
+        For a renewal, only the maximum age of the token counts.
+        """
         assert token.issue.completion is not None, "it was answered"
         slack_ns = self._slack_ns(use)
         if use.invoke.f == "renew":
@@ -261,13 +269,13 @@ class _Judge:
         return use.invoke.time > high
 
     def _bounds(self, use: Pair, token: _Token) -> tuple[float, float]:
-        """The bounds, in ns of the run, of the end of the used token."""
+        """Return the earliest and the latest possible end of the token, in ns of the run."""
         writes = self._last_writes(use, token)
         slack_ns = self._slack_ns(use)
         return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
 
     def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
-        """The writes that may have been the last before the use; at least one."""
+        """Return the writes that may have set the token's end last before `use`: at least one."""
         assert use.completion is not None, "it was answered"
         writes = list(self._writes(use, token))
         certain = [w for w in writes if w.done < use.invoke.index]
@@ -275,7 +283,7 @@ class _Judge:
         return [w for w in writes if w.begin < use.completion.index and w.done >= newest]
 
     def _writes(self, use: Pair, token: _Token) -> Iterator[_Write]:
-        """The issue and the renewals, including late copies of requests."""
+        """Yield the writes of the token's end: its issue, its renewals, and late retries."""
         assert token.issue.completion is not None, "it was answered"
         assert use.completion is not None, "it was answered"
         first, last = token.issue.invoke.time, token.issue.completion.time
@@ -298,7 +306,7 @@ class _Judge:
                 yield write(begun.index, math.inf, begun.time, use.completion.time)
 
     def _slack_ns(self, use: Pair) -> float:
-        """The maximum difference between two metastores' clocks at any moment until now."""
+        """Return the maximum difference in ns between two metastores' clocks until `use` ended."""
         assert use.completion is not None, "it was answered"
         low = high = 0.0
         for fault in self._clock_faults:
@@ -312,7 +320,7 @@ class _Judge:
             high = max(high, offset_ns, offset_ns + drift_ns, drift_ns)
         return MARGIN_MS * _NS_PER_MS + high - low
 
-    # --- why, as far as it shows ---------------------------------------------------------------
+    # --- rules that answers break ----------------------------------------------------------------
 
     def _rule_of_refusal(self, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, use) for renewal in token.renewals if renewal is not use):
@@ -324,13 +332,13 @@ class _Judge:
     def _rule_of_cancel(self, cancel: Pair, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, cancel) for renewal in token.renewals if renewal is not use):
             return "renew-gap"
-        # A metastore that renews the token from a stale store adds it again.
+        # A metastore that renews the token after a stale read of the store adds the token again.
         if any(self._is_late(cancel, late) for late in (use, *token.renewals)):
             return "stale"
         return "unshared" if self._is_elsewhere(cancel, token.issue) else "cancelled"
 
     def _is_late(self, write: Pair, use: Pair) -> bool:
-        """Whether the store may not have had the write yet at the time and place of the use."""
+        """Whether the metastore that answered `use` may have read a store without `write`."""
         done = write.completion
         if done is None or use.completion is None or write.type is not OpType.OK:
             return False
@@ -338,7 +346,7 @@ class _Judge:
         return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
 
     def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
-        """Whether another metastore than `first` answered, or `first` after it lost its memory."""
+        """Whether another metastore answered `pair`, or that of `first` after a restart."""
         assert pair.completion is not None, "it was answered"
         node = _node(first)
         if _node(pair) != node:
@@ -369,5 +377,8 @@ def _overlap(renewal: Pair, other: Pair) -> bool:
 
 
 def _act(pair: Pair) -> str:
-    """`Process 3 used a token (op 12, verify, ...)`, without a full stop."""
+    """Describe the operation in a sentence without a full stop.
+
+    An example is `Process 3 used a token (op 12, verify, ...)`.
+    """
     return act(pair, BY_NAME)

@@ -1,4 +1,4 @@
-"""The entry points: `check_operations` and `check_events`; `rounds` does the work."""
+"""The functions that check a history: `check_operations` and `check_events`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def check_operations(
 ) -> CheckOutcome:
     """Check whether `operations` are linearizable under `model`.
 
-    `timeout_s` overrides `limits.time_s`; `None` means no limit of time. Without `explained`, an
-    `ILLEGAL` outcome has no `failure`; finding the failure often takes longer than the verdict.
-    Raises `ValueError` for operations that cannot be (two with one id, a return before its call)
-    and `ModelError` for a model that breaks its contract.
+    `timeout_s` overrides `limits.time_s`; if both are `None`, the time is not limited. Without
+    `explained`, an `ILLEGAL` outcome has no `failure`; finding the failure often takes longer than
+    the verdict. Raises `ValueError` for impossible operations (two operations with the same id, or
+    a return before its call) and `ModelError` for a model that breaks its contract.
     """
     limits = limits or Limits()
     time_s = timeout_s if timeout_s is not None else limits.time_s
@@ -46,10 +46,11 @@ def check_events(
     limits: Limits | None = None,
     explained: bool = True,
 ) -> CheckOutcome:
-    """Like `check_operations`, for events (calls and returns) that are ordered by position.
+    """Check whether `events` (calls and returns, ordered by position) are linearizable.
 
-    A call without a return is unknown. Ids are arbitrary; results number operations by the order of
-    their calls. Raises `ValueError` for a return without a call, or an id that is used twice.
+    A call without a return becomes an operation of unknown outcome. Ids are arbitrary; results
+    number the operations in the order of their calls. Raises `ValueError` for a return without a
+    call, or an id that is used twice. See `check_operations` for the other parameters.
     """
     opened: dict[int, int] = {}
     operations: list[Operation[Any, Any]] = []
@@ -87,12 +88,12 @@ def check_events(
 
 
 def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[Any, Any]]:
-    """The operations, each with an id: its own id, or its position."""
+    """Return the operations; an operation without an id gets its position as its id."""
     if not isinstance(operations, (list, tuple)):
-        operations = list(operations)  # an iterator can be consumed only once, so make a tuple
+        operations = list(operations)  # an iterator can be consumed only once
     ids = [operation.id for operation in operations]
     if min(ids, default=0) < 0:
-        # The constructor call is spelled out: `replace` takes twice as long.
+        # The constructor is called directly because `replace` takes twice as long.
         operations = [
             operation
             if operation.id >= 0
@@ -109,5 +110,7 @@ def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[A
         ]
         ids = [operation.id for operation in operations]
     if len(set(ids)) != len(ids):
-        raise ValueError("two operations have the same id; give each its own, or none at all")
+        raise ValueError(
+            "two operations have the same id; give each operation its own id, or all of them id -1"
+        )
     return operations

@@ -1,11 +1,12 @@
-"""The time and memory limits of a check, tested wherever work is done.
+"""The time and memory limits of a linearizability check, and the functions that test them.
 
-A `Clock` is current while its check runs. `tick` tests it before every model step that is not
-memoized, within a step over many states, and between the slices of a search, which last some
-milliseconds instead of a fixed number of steps. So a limit is kept to well within a second at any
-cost of a step, unless a single step of a Python model takes longer than that.
+A `Clock` is current while its check runs. `tick` tests the current clock before every model step
+that is not memoized, and within a step over many states. A search tests the clock between slices of
+some milliseconds. So a check exceeds its limit by less than a second, unless a single step of a
+Python model takes longer.
 
-Memory is the growth of the process since the check began. It is measured twenty times a second.
+The memory limit applies to the growth of the process since the check began. The clock measures this
+growth twenty times a second.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class LimitReachedError(Exception):
 
 
 def resident_bytes() -> int:
-    """The memory that this process uses now; 0 if the system does not report it."""
+    """Return the memory in bytes that this process uses now; 0 if the system does not report it."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):
@@ -38,20 +39,20 @@ def resident_bytes() -> int:
 
 
 class Clock:
-    """The limits of one check, starting now. `why` names the limit that was reached."""
+    """The time and memory limits of one check. `why` names the limit that was reached."""
 
     def __init__(self, limit_s: float | None, memory_mib: int | None = None) -> None:
-        """`None` means no limit."""
+        """Start the time limit now. `None` for a limit means that there is no limit."""
         now = time.monotonic()
         self.end_s = math.inf if limit_s is None else now + limit_s
         self.why = ""
         self._memory_mib = memory_mib
-        # until the first measurement: most checks are shorter
+        # unset until the first measurement, because most checks end before it
         self._memory_bytes: float | None = None
         self._look_s = now + MEMORY_EVERY_S
 
     def is_over(self) -> bool:
-        """Whether a limit is reached; once reached, it stays reached."""
+        """Whether a limit has been reached; after the first `True`, every answer is `True`."""
         if self.why:
             return True
         now = time.monotonic()
@@ -73,7 +74,7 @@ class Clock:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Make `tick` test this clock."""
+        """Make `tick` test this clock inside the `with` block."""
         token = _CURRENT.set(self)
         try:
             yield

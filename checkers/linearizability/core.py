@@ -2,18 +2,19 @@
 
 A *core* is a set of operations that cannot all have happened as they answered, however the other
 operations ended. Each other operation is made **optional**: it may take effect, with the answer it
-gave, at any moment after its call, or never. (Leaving it out would prove nothing; see `verify`.)
+gave, at any moment after its call, or never. (Leaving operations out proves nothing; see `verify`.)
 Making one more operation optional can only make a history more linearizable, so
 
 * a core refutes the whole history, and
-* an operation that was needed in a larger core is needed in every smaller one: a core is *minimal*
-  (dropping any operation makes the rest linearizable) when each of its operations was tried once
-  and found to be needed. A trial that runs out of steps keeps its operation, and then the core does
-  not count as minimal.
+* an operation that was needed in a larger core is needed in every smaller core. So a core is
+  *minimal* (dropping any operation makes the rest linearizable) if each of its operations was tried
+  once and found to be needed. If a trial runs out of steps, its operation stays in the core, which
+  then does not count as minimal.
 
-The search first makes all operations before some return optional at once, and finds this return by
-bisection, since the contradiction mostly lies in a short window. Then it makes chunks of operations
-optional, halving their size down to one (delta debugging, after Zeller and Hildebrandt 2002).
+The search first makes all operations before some return optional at once. It finds this return by
+bisection, because most contradictions lie in a short window. Then the search makes chunks of
+operations optional and halves the chunk size down to one (delta debugging, after Zeller and
+Hildebrandt 2002).
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.search import Status, run_sliced
 
 STEPS_PER_TRIAL = 20_000
-LEAN_STEPS = 2_000  # a history that becomes valid without an operation mostly shows this at once
+LEAN_STEPS = 2_000  # if a trial has a legal order, the lean search mostly finds it in these steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The ids of the core's operations, and of optional operations that can change something."""
+    """A set of operations that contradict each other, by their ids.
+
+    `weakened` holds the ids of the optional operations that can change the state.
+    """
 
     operations: tuple[int, ...]
     weakened: tuple[int, ...]
@@ -41,10 +45,10 @@ class Core:
 
 
 class Recorded(Model[Any, Any, Any]):
-    """A model whose inputs contain (input, answer, their types), for operations with any outcome.
+    """A model in which an optional operation still takes effect with the answer that it gave.
 
-    A search treats operations without a return as unknown; in this model they still have the answer
-    that they gave.
+    A search ignores the output of an operation without a return. So each input of this model is a
+    tuple that contains the original input, the answer, and their types.
     """
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
@@ -68,11 +72,11 @@ class Recorded(Model[Any, Any, Any]):
 def relaxed(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], core: set[int]
 ) -> tuple[Model[Any, Any, Any], list[Operation[Any, Any]]]:
-    """The problem in which all operations outside `core` are optional."""
+    """Return the model and operations of the problem in which only `core` is not optional."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
-    # Operations that were called after the whole core had returned can be placed last, and
-    # operations that change nothing can be left out.
+    # Neither operations that were called after the whole core had returned nor operations that
+    # change nothing can affect the core, so both are left out.
     others = [
         o
         for o in operations
@@ -80,7 +84,7 @@ def relaxed(
     ]
     kept = [*chosen, *model.blurred(chosen, others)]
     weakened = [o if o.id in core else replace(o, return_time=None) for o in kept]
-    # Unknown operations keep their output only in `known`, where the model may look for names.
+    # The model may derive hints from outputs, so it sees only the outputs of the core.
     hinted = model.for_operations(weakened)
     pairs: list[Operation[Any, Any]] = []
     for operation, weaker in zip(kept, weakened, strict=True):
@@ -92,12 +96,12 @@ def relaxed(
 
 @dataclass(slots=True)
 class _Trials:
-    """Tries smaller and smaller cores, within a budget of steps."""
+    """Trials of smaller and smaller cores within a budget of steps."""
 
     model: Model[Any, Any, Any]
     operations: Sequence[Operation[Any, Any]]
     configurations_max: int
-    left: int  # steps
+    left: int  # steps left in the budget
     is_over: Callable[[], bool]
 
     @property
@@ -105,7 +109,10 @@ class _Trials:
         return self.left <= 0 or self.is_over()
 
     def decide(self, core: set[int]) -> Result:
-        """Decide if `core` is linearizable with all others optional; `UNKNOWN` if out of budget."""
+        """Decide whether `core` is linearizable if all other operations are optional.
+
+        Returns `UNKNOWN` if the budget runs out.
+        """
         if self.exhausted:
             return Result.UNKNOWN
         try:
@@ -116,7 +123,7 @@ class _Trials:
     def _tried(self, core: set[int]) -> Result:
         problem = problem_of(*relaxed(self.model, self.operations, core))
         most = self.configurations_max
-        # Preparing the problem costs about as much as a step per operation.
+        # Preparing the problem takes about as much time as one step per operation.
         self.left -= len(self.operations)
         lean = depth_first(problem, lean=True, configurations_max=most)
         run_sliced(lean, min(LEAN_STEPS, max(1, self.left)), self.is_over)
@@ -143,17 +150,17 @@ def find_core(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Core:
-    """A small core of the invalid `operations`.
+    """Return a small core of `operations`, which are not linearizable.
 
-    The search starts with the ids in `first`: mostly the operations that had returned when
-    operation `failing` returned. `limits.shrink_steps` bounds the work. With no budget the core is
-    everything that returned.
+    The search starts with the ids in `first`: usually the operations that had returned when
+    operation `failing` returned. `limits.shrink_steps` bounds the work. If this bound is 0, the
+    core consists of all operations that returned.
     """
     everything = [o for o in operations if not o.is_unknown]
     everything.sort(key=lambda o: (o.return_time, o.id))
     trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
-    # An operation that is open at the failing return may be needed for its later answer. Then the
-    # operations that had returned prove nothing, and the search starts with all operations instead.
+    # The contradiction may need the later answer of an operation that was open at the failing
+    # return. Then the operations in `first` are no core, and the search starts with all operations.
     ids = [o.id for o in everything if o.id in first]
     if len(ids) == len(everything) or not trials.refutes(set(ids)):
         ids = [o.id for o in everything]
@@ -194,7 +201,10 @@ def shrink_core(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Core:
-    """The `core` of a direct method, reduced to needed operations; unreduced if time is short."""
+    """Reduce `core`, found by a direct method, to the operations that it needs.
+
+    The core stays as it is if the limits are reached too early.
+    """
     trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
     core, needed = set(core), set[int]()
     if trials.refutes(core):
@@ -203,8 +213,8 @@ def shrink_core(
 
 
 def _window(trials: _Trials, ids: list[int]) -> list[int]:
-    """The shortest tail of `ids` (in the order of returns) that is still a core."""
-    # dropping `low` operations leaves a core; dropping more than `high` would leave nothing
+    """Return the shortest tail of `ids` (in the order of returns) that is still a core."""
+    # dropping the first `low` ids leaves a core; dropping more than `high` leaves none
     low, high = 0, len(ids) - 1
     while low < high and not trials.exhausted:
         middle = (low + high + 1) // 2
@@ -218,9 +228,10 @@ def _window(trials: _Trials, ids: list[int]) -> list[int]:
 def _drop_chunks(
     trials: _Trials, core: set[int], candidates: list[int], size: int, needed: set[int]
 ) -> list[int]:
-    """Make chunks optional if the rest is still a core; returns the candidates that stay.
+    """Drop each chunk of `candidates` from `core` if the rest is still a core.
 
-    Adds an operation to `needed` if dropping it alone makes `core` linearizable.
+    Returns the candidates that stay in `core`. Adds an operation to `needed` if dropping this
+    operation alone makes `core` linearizable.
     """
     kept: list[int] = []
     for start in range(0, len(candidates), size):

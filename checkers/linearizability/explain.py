@@ -1,10 +1,9 @@
-"""Why a history is not linearizable, and its smallest part that still is not linearizable.
+"""Explain why a history is not linearizable.
 
-`explain` answers as Knossos does: the first operation that cannot be linearized (by the order of
-returns), the last one that could, and the configurations that survived until then, each with its
-last steps and state.
-
-The module `core` finds the few operations that contradict each other however the others ended.
+Like Knossos, `explain` returns the first operation that cannot be linearized (by the order of
+returns), the last operation that can be linearized, and the configurations that survived until
+then, each with its last steps and state. The explanation also contains a core (see `core`): the few
+operations that contradict each other, however the other operations ended.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ SURVIVORS_MAX = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survivor:
-    """One way in which all operations but the failing one can have happened.
+    """One legal order of all operations that had to take effect before the failing operation.
 
-    `order` holds operation ids from the start; `state` is the model's state after them, and
-    `state_text` its description. `pending` are open operations outside `order`, and `unknown_used`
-    the unknown operations that had to take effect.
+    `order` holds operation ids from the start; `state` is the model's state after the order, and
+    `state_text` describes it. `pending` has the operations that are open at the failing return and
+    not in `order`. `unknown_used` has the operations of unknown outcome in `order`.
     """
 
     order: tuple[int, ...]
@@ -42,15 +41,16 @@ class Survivor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The reason why there is no legal order. All numbers are operation ids.
+    """The reason why a history has no legal order. All numbers are operation ids.
 
-    `operation` is the first operation that cannot be linearized; `previous` is the last one that
-    could, by the order of returns, or `None`. `survivors` has at most 8 configurations
-    (`survivors_total` counts all). `core` is a set of operations that contradict each other, no
-    matter whether and when the operations in `weakened` took effect. Dropping any operation makes
-    the core linearizable, unless `core_minimal` is false, which means that the search for it ran
-    out of budget. `projection` names the smaller problem that failed, if any, and `elements` has
-    its elements if `Model.restricted` made it. Direct methods report no survivors.
+    `operation` is the first operation that cannot be linearized, by the order of returns.
+    `previous` is the last operation that returned before `operation`, or `None`. `survivors` has at
+    most 8 configurations (`survivors_total` counts all). `core` is a set of operations that
+    contradict each other, no matter whether and when the operations in `weakened` took effect. If
+    `core_minimal` is true, dropping any operation makes the core linearizable; otherwise the search
+    for a minimal core ran out of budget. If a smaller problem failed, `projection` names this
+    problem, and `elements` has its elements if `Model.restricted` made it. Direct methods report no
+    survivors.
     """
 
     operation: int
@@ -107,7 +107,7 @@ def explain_decision(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Failure:
-    """The core that a direct method found in `operations`, reduced to needed operations."""
+    """Explain the `decision` of a direct method, with its core reduced to needed operations."""
     ids = set(decision.core)
     kept = operations
     if decision.elements:
@@ -133,7 +133,7 @@ def explain_decision(
 
 
 def named(elements: Sequence[Hashable]) -> str:
-    """The name of a problem that is restricted to `elements`."""
+    """Name the problem that is restricted to `elements`; empty without elements."""
     if not elements:
         return ""
     return f"element{'' if len(elements) == 1 else 's'} {', '.join(map(repr, elements))}"
@@ -142,13 +142,16 @@ def named(elements: Sequence[Hashable]) -> str:
 def _survivors(
     problem: Problem, best: int, limits: Limits, is_over: Callable[[], bool]
 ) -> tuple[tuple[Survivor, ...], int]:
-    """The configurations before the failing return; none if finding them takes too much work."""
+    """Return configurations before the failing return, and the number of all of them.
+
+    If finding all takes too much work, a depth-first search finds at most one.
+    """
     frontier = breadth_first(problem, configurations_max=limits.configurations_max)
     run_sliced(frontier, limits.shrink_steps, is_over)
     if frontier.status is not Status.EXHAUSTED:
         return _one_survivor(problem, best, limits, is_over), 1
     survivors = frontier.remaining()
-    # The simplest configurations first: few unknown operations that had to act, few steps.
+    # The simplest configurations come first: few operations of unknown outcome, then few steps.
     survivors.sort(key=lambda c: (c.used.bit_count(), c.mask.bit_count(), c.choices()))
     listed = survivors[:SURVIVORS_MAX]
     return tuple(_survivor(problem, best, c.choices(), c.state) for c in listed), len(survivors)
@@ -157,7 +160,10 @@ def _survivors(
 def _one_survivor(
     problem: Problem, best: int, limits: Limits, is_over: Callable[[], bool]
 ) -> tuple[Survivor, ...]:
-    """A single path to the failing return, from a depth-first search."""
+    """Find one configuration before the failing return by a depth-first search.
+
+    Returns no configuration if the search takes too many steps or reaches a limit.
+    """
     search = depth_first(problem, lean=False, configurations_max=limits.configurations_max)
     while search.best < best and search.run(1) is Status.RUNNING:
         if search.steps > limits.shrink_steps or is_over():

@@ -1,14 +1,15 @@
 """Breadth-first search over return events: Lowe's just-in-time linearization, with dominance.
 
-The frontier before a return is the set of all configurations that are possible there. Only
-configurations without the returning operation are expanded; the others pass it as they are. Per
-(mask, state) only the antichain of minimal sets of unknown operations used is kept: a smaller set
-can reach everything that a larger one can, since unused unknown operations may stay unused. So this
-search decides invalid histories with many lost answers on which a depth-first search does not
-finish.
+The frontier before a return is the set of all configurations that are possible before this return.
+The search expands only configurations in which the returning operation is not linearized yet; the
+other configurations pass the return unchanged. For each (mask, state), the search keeps only the
+minimal sets of used operations of unknown outcome (an antichain). If a configuration has a smaller
+set than another configuration, it can reach everything that the other can, because operations of
+unknown outcome may stay unused. So this search decides invalid histories with many lost answers on
+which a depth-first search does not finish.
 
-Every configuration carries its branching choices as a linked list that shares its prefix with its
-relatives, so a witness or a surviving configuration can be replayed.
+Every configuration carries its branching choices as a linked list, so a witness or a surviving
+configuration can be replayed. Lists of related configurations share their prefix.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ class Path(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """One way in which the history up to some return can have happened."""
+    """One way in which the history up to some return can have happened.
+
+    `mask` has the open operations that are linearized, `used` the operations of unknown outcome
+    that took effect, and `path` the choices that led to this configuration.
+    """
 
     mask: int
     state: int
@@ -46,7 +51,7 @@ class Configuration(NamedTuple):
 
 
 class Frontier:
-    """A resumable breadth-first search; `best` is the number of the next return."""
+    """A resumable breadth-first search; `best` is the position of the next return to pass."""
 
     def __init__(self, problem: Problem, *, configurations_max: int) -> None:
         self._problem = problem
@@ -64,7 +69,7 @@ class Frontier:
         self._next_layer()
 
     def _arrive(self, position: int, config: Configuration) -> None:
-        """Keep a configuration after passing returns and absorbing reads."""
+        """Let `config` pass returns and absorb reads, then keep it unless it is dominated."""
         position, mask = self._problem.advance(position, config.mask, config.state)
         if position == len(self._problem.returns):
             self.winner = config
@@ -84,10 +89,10 @@ class Frontier:
         if full and self.status is Status.RUNNING:
             self.status = Status.FULL
 
-    _current = False  # whether a layer is being expanded
+    _current = False  # false until the search expands its first layer
 
     def _next_layer(self) -> None:
-        """Move on to the earliest layer with configurations; without one the search is over."""
+        """Start on the earliest layer with configurations; the search ends if no layer has any."""
         if self.status is not Status.RUNNING:
             return
         if not self._layers:
@@ -100,7 +105,7 @@ class Frontier:
         self.best = min(self._layers)
         layer = self._layers.pop(self.best)
         chains = self._chains[self.best]
-        # A later arrival may have dominated an earlier one.
+        # A later configuration may have dominated an earlier configuration of the layer.
         self.surviving = [c for c in layer if c.used in chains[c.mask, c.state]]
         self.configurations -= len(layer) - len(self.surviving)
         self._pending.extend(self.surviving)
@@ -150,6 +155,6 @@ class Frontier:
                 self._arrive(position, Configuration(config.mask, after, config.used | bit, path))
 
     def remaining(self) -> list[Configuration]:
-        """The minimal configurations that stood before the furthest return."""
+        """Return the configurations before the furthest return that no other one dominates."""
         chains = self._chains.get(self.best, {})
         return [c for c in self.surviving if c.used in chains.get((c.mask, c.state), ())]

@@ -4,15 +4,15 @@ The vocabulary is Porcupine's (an `Operation` has a client, input, call, output 
 `Model` has `init`, `step`, `partition` and two `describe_...`), with three things added:
 
 * an operation **without a return** is *unknown*: it may take effect at any moment after its call,
-  or never. Its output is `UNKNOWN`, and `step` then says what it does if it does take effect.
+  or never. Its output is `UNKNOWN`, and `step` returns the state after the operation takes effect.
 * `read_only` marks operations whose *response* says that nothing changed (reads, but also a failed
   compare-and-set, "already exists", "not found"). The search linearizes these operations as soon as
   they are legal, without branching, which makes catalog histories cheap.
-* `projections` names smaller problems, each of which must be linearizable if the whole is.
-  Projections can only refute a history, but they do so far sooner than a search over the whole
-  state.
+* `projections` returns smaller problems that must all be linearizable if the whole history is. A
+  search of a projection can only refute a history, but refutes it far sooner than a search over the
+  whole state.
 
-A model is a plain class: pure functions over hashable states. Equal states must hash equally.
+A model is a plain class with pure functions over hashable states. Equal states must hash equally.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 MEMORY_MIB: Final = 2048
 STEPS_MAX: Final = 20_000_000
 CONFIGURATION_BYTES: Final = 600
-"""A share that leaves room for three searches, at some 150 to 200 bytes per configuration."""
+"""Bytes of the memory limit per configuration that one search may remember.
+
+A configuration takes 150 to 200 bytes, and three searches share the memory."""
 NO_LIMIT: Final = 1 << 62
 
 
@@ -65,11 +67,11 @@ class ModelError(HarnessError):
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[I, O]):
-    """One operation. `call` and `return_time` are on one clock of any unit.
+    """One operation. `call` and `return_time` are on the same clock, in any unit.
 
-    Intervals are closed: at equal times a call comes before a return. `return_time=None` makes the
-    operation unknown, with any `output`. Results refer to the caller's `id`; an `id` of -1 is
-    replaced by the operation's position.
+    Intervals are closed: at equal times a call comes before a return. An operation with
+    `return_time=None` has an unknown outcome, even if it has an `output`. Results refer to
+    operations by `id`; an `id` of -1 is replaced by the operation's position.
     """
 
     client_id: int
@@ -104,7 +106,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[S, I, O]):
-    """A smaller problem that is linearizable whenever the whole one is; ids stay the same."""
+    """A smaller problem that is linearizable if the whole history is; operations keep their ids."""
 
     name: str
     model: Model[S, I, O]
@@ -112,7 +114,10 @@ class Projection(Generic[S, I, O]):
 
 
 def _from_environment(name: str) -> int | None:
-    """A limit that the command line sets for this process and its children."""
+    """Return the positive integer in the environment variable `name`, or `None`.
+
+    The command line sets limits in environment variables, so that child processes inherit them.
+    """
     text = os.environ.get(name, "")
     return int(text) if text.isdecimal() and int(text) else None
 
@@ -121,16 +126,16 @@ def _from_environment(name: str) -> int | None:
 class Limits:
     """The bounds of a check: time, memory and steps.
 
-    `time_s` is wall time, and `memory_mib` the permitted growth of the process; both are kept to
-    within a second. `steps` counts attempted model steps, memoized or not, over all strategies and
-    projections. It may be exceeded by the work between two checks of the limit (at most some
-    thousand steps). `None` means no limit, but without a time limit there are at most `STEPS_MAX`
-    steps. If the step limit is reached first, the verdict is the same on every machine.
-    `configurations` is the maximum that one search may remember; the default fits into a share of
-    the memory, so that one full search leaves room for the others.
+    `time_s` is wall time, and `memory_mib` the permitted growth of the process; a check exceeds
+    them for less than a second. `steps` counts attempted model steps, memoized or not, over all
+    searches and projections. A check may exceed `steps` by some thousand steps. `None` means no
+    limit; without `steps` and `time_s`, a check takes at most `STEPS_MAX` steps. If the step limit
+    is reached first, the verdict is the same on every machine. `configurations` is the maximum
+    number of configurations that one search may remember. Its default depends on `memory_mib` and
+    leaves room for other searches.
 
-    The explanation of an invalid history takes additional steps: the first of `rounds` for every
-    projection, and `shrink_steps` for making a counterexample smaller.
+    The explanation of an invalid history takes additional steps: the first budget in `rounds` for
+    every projection, and `shrink_steps` for making a counterexample smaller.
     """
 
     steps: int | None = field(default_factory=partial(_from_environment, STEPS_VARIABLE))
@@ -143,15 +148,18 @@ class Limits:
     rounds: tuple[int, ...] = field(default=(10_000, 100_000, 1_000_000, 10_000_000))
 
     def __post_init__(self) -> None:
-        """Check the ranges; raises `ValueError`."""
+        """Raise `ValueError` if a limit is out of range."""
         bounds = (self.steps, self.configurations, self.memory_mib)
         if any(bound is not None and bound < 1 for bound in bounds) or self.shrink_steps < 0:
             raise ValueError(f"{self}: steps, configurations and memory must be at least 1")
         if not self.rounds or min(self.rounds) < 1:
-            raise ValueError(f"rounds are {self.rounds}; give at least one, each at least 1")
+            raise ValueError(
+                f"the budgets in rounds are {self.rounds}; give at least one budget, each of at "
+                "least 1 step"
+            )
 
     def steps_max(self, time_s: float | None) -> int:
-        """The maximum number of steps for a check with the time limit `time_s`."""
+        """Return the maximum number of steps for a check with the time limit `time_s`."""
         if self.steps is not None:
             return self.steps
         return STEPS_MAX if time_s is None else NO_LIMIT
@@ -164,25 +172,26 @@ class Limits:
         return (self.memory_mib or MEMORY_MIB) * (1 << 20) // CONFIGURATION_BYTES
 
     def share(self, part: float) -> Limits:
-        """The limits of an attempt before the main search: this share of the steps.
+        """Return limits with the share `part` of the steps, for an attempt before the main search.
 
-        The steps of an attempt are always limited, so that time is left for what follows.
+        The steps of an attempt are always limited, so that time is left for the main search.
         """
         return replace(self, steps=max(1, int((self.steps or STEPS_MAX) * part)))
 
 
 class Specification(abc.ABC, Generic[S, I, O]):
-    """The common part of specifications, whether their steps have one outcome or several."""
+    """The base class of specifications whose steps have one outcome or several outcomes."""
 
     direct_first: bool = False
     """Whether `decide` runs before any search, and not only after a first, short search."""
 
     def observes(self, input_: I, output: O | Unknown, /) -> bool:
-        """Whether this answer could have contradicted others.
+        """Whether the answer `output` could have contradicted other answers.
 
-        It is `False` for an operation that is legal in every state and whose answer shows no more
-        than that it was done, such as a write. Searches do not use this, but the verdict on a
-        history without observations means nothing. A lost answer is never an observation.
+        Return `False` for an operation that is legal in every state and whose answer shows nothing
+        about the state, such as a write. Searches do not call this method. It serves to count
+        observations, because the verdict on a history without observations means nothing. A lost
+        answer is never an observation.
         """
         del input_, output
         return True
@@ -190,16 +199,16 @@ class Specification(abc.ABC, Generic[S, I, O]):
     def partition(
         self, operations: Sequence[Operation[I, O]], /
     ) -> Sequence[Sequence[Operation[I, O]]]:
-        """The independent parts, if the specification is a product over them; else one part.
+        """Split the operations into parts that can be checked independently; by default one part.
 
-        Every part that an unknown operation may touch must contain this operation.
+        If an operation of unknown outcome may touch several parts, each of them must contain it.
         """
         return [operations]
 
     def decide(self, operations: Sequence[Operation[I, O]], /) -> Decision | None:
-        """The verdict on one part by a direct method, or `None` if only a search can tell.
+        """Decide one part by a direct method; `None` if only a search can decide.
 
-        Both verdicts must be exact. They are proven in the same way as the verdicts of a search.
+        Both "valid" and "invalid" must be exact. The verdict is proven like a search's verdict.
         """
         del operations
         return None
@@ -207,9 +216,9 @@ class Specification(abc.ABC, Generic[S, I, O]):
     def restricted(
         self, operations: Sequence[Operation[I, O]], elements: Sequence[Hashable], /
     ) -> Sequence[Operation[I, O]]:
-        """The operations, reduced to these `elements`; they keep their ids.
+        """Reduce the operations to their effects on `elements`; operations keep their ids.
 
-        The result must be linearizable whenever the whole is.
+        The result must be linearizable whenever all `operations` are linearizable.
         """
         raise ModelError(
             f"{type(self).__name__}.decide names the elements {elements!r}, "
@@ -217,11 +226,11 @@ class Specification(abc.ABC, Generic[S, I, O]):
         )
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
-        """A description of one operation."""
+        """Describe one operation in words, for reports."""
         return f"{input_!r} -> {'unknown' if output is UNKNOWN else repr(output)}"
 
     def describe_state(self, state: S, /) -> str:
-        """A description of one state."""
+        """Describe one state in words, for reports."""
         return repr(state)
 
 
@@ -230,27 +239,28 @@ class Model(Specification[S, I, O]):
 
     @abc.abstractmethod
     def init(self) -> S:
-        """The first state."""
+        """Return the initial state."""
 
     @abc.abstractmethod
     def step(self, state: S, input_: I, output: O | Unknown, /) -> tuple[bool, S]:
-        """Whether the operation is legal in `state` with this output, and the state after it.
+        """Return whether the operation is legal in `state` with this output, and the next state.
 
-        With `UNKNOWN` as the output, the operation takes effect as `state` determines, and is
-        legal. If it would have failed, the state stays the same.
+        If the output is `UNKNOWN`, the operation is legal and takes effect as `state` determines.
+        If the operation would fail in `state`, the next state is `state`.
         """
 
     def read_only(self, input_: I, output: O | Unknown, /) -> bool:
         """Whether `step` returns the given state itself in *every* state that allows the operation.
 
-        The search drops unknown operations for which this is true, and checks the claim at every
-        step. When in doubt, return `False`: this is slower but never wrong.
+        A search leaves out read-only operations of unknown outcome, and raises an error if a
+        read-only operation changes a state. When in doubt, return `False`: this makes a check
+        slower, but never wrong.
         """
         del input_, output
         return False
 
     def footprint(self, input_: I, /) -> frozenset[str] | None:
-        """The parts of the state that the operation reads or writes; `None` for the whole state.
+        """Return the parts of the state that the operation touches; `None` for the whole state.
 
         Two operations with disjoint footprints must commute: if they are legal in one order, they
         are also legal in the other order, with the same final state. The search ignores operations
@@ -262,16 +272,16 @@ class Model(Specification[S, I, O]):
     def projections(
         self, operations: Sequence[Operation[I, O]], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Necessary conditions for linearizability; see `Projection`."""
+        """Return smaller problems that are linearizable if all `operations` are."""
         del operations
         return []
 
     def for_operations(self, operations: Sequence[Operation[I, O]], /) -> Model[S, I, O]:
-        """The same specification, prepared for other operations.
+        """Return the same specification, with hints from `operations` only.
 
-        A model may inspect all operations beforehand, to rule out steps that lead nowhere. Here it
-        must forget the answers of other operations than these: a counterexample is made smaller by
-        weakening operations, and its proof must not depend on operations that were removed.
+        A model may take hints from answers in advance, to rule out steps that lead nowhere. The
+        returned model must not use the answers of other operations: a counterexample becomes
+        smaller by making operations optional, and its proof must not depend on their answers.
         """
         del operations
         return self
@@ -279,16 +289,17 @@ class Model(Specification[S, I, O]):
     def blurred(
         self, core: Sequence[Operation[I, O]], others: Sequence[Operation[I, O]], /
     ) -> Sequence[Operation[I, O]]:
-        """The `others`, made equal wherever no operation of the `core` can tell the difference.
+        """Make the `others` equal if no operation of the `core` can tell them apart.
 
-        This is used if each of the others may take effect or not. Then a thousand ways to overwrite
-        a value that the core reads become a single one. A legal order of the core with some of the
-        others in between must exist exactly if one exists with the blurred others.
+        Each of the `others` is optional: it may take effect or not. With this method, a thousand
+        ways to overwrite a value that the core reads become a single way. A legal order of the core
+        with some of the `others` must exist exactly if a legal order with some of the returned
+        operations exists.
         """
         del core
         return others
 
 
 def observations(model: Model[S, I, O], operations: Iterable[Operation[I, O]]) -> int:
-    """The number of answers that could have contradicted others; at 0, a verdict means nothing."""
+    """Count the answers that could have contradicted others; at 0, a verdict means nothing."""
     return sum(not o.is_unknown and model.observes(o.input, o.output) for o in operations)

@@ -2,16 +2,17 @@
 
 `problem_of`, `depth_first` and `breadth_first` create the objects that `problem`, `search` and
 `frontier` define. If the extension module `checkers._native` (Rust, source in `native/`) is
-available, they return subclasses that keep histories, memoized steps and visited sets in native
-memory. A model stays plain Python and is called once per state and operation class; `Register` is
-stepped natively.
+available, the functions return subclasses that keep histories, memoized steps and visited sets in
+native memory. A model stays plain Python and is called once per state and operation class; only
+`Register` is stepped natively.
 
-The native searches take the same moves in the same order as the Python ones and count the same
-steps, so everything they say must be *equal*: verdict, steps, witness, surviving configurations.
-The tests demand that; the Python code is the specification.
+The native searches take the same moves in the same order as the Python searches and count the same
+steps. So verdict, steps, witness and surviving configurations must be *equal*, and tests require
+that. The Python code is the specification.
 
-If the core cannot represent a history (more than 1024 operations open at once, more than 4096 of
-unknown outcome, times beyond 64 bits), pure Python is used. `HARNESS_NATIVE=0` turns the core off.
+The native core cannot represent a history with more than 1024 operations open at once, more than
+4096 operations of unknown outcome, or times beyond 64 bits. Such a history is searched in pure
+Python. `HARNESS_NATIVE=0` turns the core off.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from checkers.linearizability.search import DepthFirst, Status
 
 SWITCH: Final = "HARNESS_NATIVE"
 INTERFACE: Final = 2
-"""The interface of the core (`native/src/lib.rs`) that this module calls."""
-STATUSES: Final = (  # operations by their numbers in the core
+"""The version of the native core's interface (`native/src/lib.rs`) that this module needs."""
+STATUSES: Final = (  # the index of a status is its number in the native core
     Status.RUNNING,
     Status.FOUND,
     Status.EXHAUSTED,
@@ -41,7 +42,7 @@ STATUSES: Final = (  # operations by their numbers in the core
 
 
 class _Core(Protocol):
-    """`checkers._native.Core`: one history with its model."""
+    """The interface of `checkers._native.Core`, which holds one history with its model."""
 
     initial: int
     is_native_model: bool
@@ -60,7 +61,7 @@ class _Core(Protocol):
 
 
 class _Search(Protocol):
-    """`checkers._native.Search`: a resumable search over a `_Core`."""
+    """The interface of `checkers._native.Search`, a resumable search over a `_Core`."""
 
     best: int
     configurations: int
@@ -75,7 +76,7 @@ class _Search(Protocol):
 
 
 def _load() -> tuple[Any, str]:
-    """The extension module, or `None` and why it is not available."""
+    """Return (the extension module, ""), or (`None`, the reason why it is not available)."""
     try:
         extension = importlib.import_module("checkers._native")
     except ImportError as error:
@@ -95,7 +96,7 @@ def is_native() -> bool:
 
 
 def native_status() -> str:
-    """One line for users: whether the native core is used, and if not, why and what to do."""
+    """Say in one line whether checks use the native core, and if not, why and what to do."""
     if _EXTENSION is None:
         return (
             f"native core: absent ({_MISSING}), so checks run in pure Python; "
@@ -107,7 +108,7 @@ def native_status() -> str:
 
 
 def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]) -> Problem:
-    """`Problem(model, operations)`, in the native core if the core can represent it."""
+    """Create a `Problem`, in the native core if the core can represent the history."""
     if not is_native():
         return Problem(model, operations)
     operations = tuple(operations)
@@ -130,13 +131,13 @@ def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, 
             getattr(kind, "footprint", None) is not Model.footprint,
         )
     except _EXTENSION.Unsupported:
-        # Not an error: the pure Python problem reports invalid operations.
+        # The native core cannot represent this history. `Problem` can, or reports an error in it.
         return Problem(model, operations)
     return NativeProblem(model, operations, core)
 
 
 class _Watched:
-    """The step function that the core calls: it tests the clock before each step."""
+    """A model for the native core; it tests the clock before each step."""
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
         self._step = model.step
@@ -150,21 +151,21 @@ class _Watched:
 
 
 def depth_first(problem: Problem, *, lean: bool, configurations_max: int) -> DepthFirst:
-    """A `DepthFirst`, native if the problem is native."""
+    """Create a depth-first search, in the native core if the problem is there."""
     if isinstance(problem, NativeProblem):
         return NativeDepthFirst(problem, lean=lean, configurations_max=configurations_max)
     return DepthFirst(problem, lean=lean, configurations_max=configurations_max)
 
 
 def breadth_first(problem: Problem, *, configurations_max: int) -> Frontier:
-    """A `Frontier`, native if the problem is native."""
+    """Create a breadth-first search, in the native core if the problem is there."""
     if isinstance(problem, NativeProblem):
         return NativeFrontier(problem, configurations_max=configurations_max)
     return Frontier(problem, configurations_max=configurations_max)
 
 
 class _States:
-    """All states, by number."""
+    """The states in the native core, indexed by their numbers."""
 
     def __init__(self, core: _Core) -> None:
         self._core = core
@@ -174,7 +175,7 @@ class _States:
 
 
 class NativeStepper(Stepper):
-    """The model's steps, memoized by the core."""
+    """A `Stepper` whose states and memoized steps are in the native core."""
 
     def __init__(self, core: _Core) -> None:
         self._core = core
@@ -186,7 +187,7 @@ class NativeStepper(Stepper):
 
 
 class _Opens:
-    """The open operations before each return, as (bit, operation)."""
+    """The open reads or writes before each return, as tuples of (bit, operation)."""
 
     def __init__(self, core: _Core, *, reads: bool) -> None:
         self._core = core
@@ -197,12 +198,12 @@ class _Opens:
 
 
 class NativeProblem(Problem):
-    """A problem that the core has prepared. Only native searches can use it."""
+    """A problem in the native core. Only native searches can use it."""
 
     def __init__(
         self, model: Model[Any, Any, Any], operations: tuple[Operation[Any, Any], ...], core: _Core
     ) -> None:
-        """Expose the parts of the core that explanations need."""
+        """Set the attributes of `Problem` that explanations need, with values from the core."""
         self.core = core
         self.model = model
         self.operations = operations
@@ -217,7 +218,7 @@ class NativeProblem(Problem):
 
 
 class _NativeSearch:
-    """The state of a search in the core, with the attributes of the Python searches."""
+    """A search in the native core, with the attributes of the Python searches."""
 
     _search: _Search
 
@@ -235,7 +236,7 @@ class _NativeSearch:
 
 
 class NativeDepthFirst(_NativeSearch, DepthFirst):
-    """A depth-first search in the core."""
+    """A depth-first search in the native core."""
 
     def __init__(self, problem: NativeProblem, *, lean: bool, configurations_max: int) -> None:
         self._search = _EXTENSION.Search(problem.core, False, lean, configurations_max)
@@ -246,7 +247,7 @@ class NativeDepthFirst(_NativeSearch, DepthFirst):
 
 
 class NativeFrontier(_NativeSearch, Frontier):
-    """A breadth-first search in the core."""
+    """A breadth-first search in the native core."""
 
     def __init__(self, problem: NativeProblem, *, configurations_max: int) -> None:
         self._search = _EXTENSION.Search(problem.core, True, False, configurations_max)

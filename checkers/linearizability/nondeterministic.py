@@ -1,9 +1,9 @@
 """Specifications whose operations may have several outcomes.
 
-As in Porcupine, `to_model` turns such a specification into a deterministic model over *sets* of
-states: all states that are possible after the operations so far. A step collects the possible
-successors of every state in the set, and is illegal if there are none. So a check is exact, and its
-cost grows with the sizes of these sets.
+As in Porcupine, `to_model` turns a nondeterministic specification into a deterministic model. The
+state of this model is the *set* of all states that are possible after the operations so far. A step
+collects the possible successors of every state in the set, and is illegal if no state has any. So a
+check is exact, and the time of a check grows with the sizes of these sets.
 """
 
 from __future__ import annotations
@@ -24,29 +24,36 @@ O = TypeVar("O")  # noqa: E741
 
 
 class NondeterministicModel(Specification[S, I, O]):
-    """Subclass it, override `init` and `step`, and check `.to_model()`."""
+    """A specification in which an operation may have several outcomes.
+
+    Subclass it, override `init` and `step`, and check the model that `to_model` returns.
+    """
 
     @abc.abstractmethod
     def init(self) -> Iterable[S]:
-        """The possible initial states."""
+        """Return the possible initial states."""
 
     @abc.abstractmethod
     def step(self, state: S, input_: I, output: O | Unknown, /) -> Iterable[S]:
-        """All states that may follow; none if the operation is illegal with this output.
+        """Return all possible next states; none if the operation is illegal with this output.
 
-        With `UNKNOWN` as the output: all states that may follow if it takes effect, at least one.
+        If the output is `UNKNOWN`, return all next states that are possible if the operation takes
+        effect: at least one.
         """
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
         return f"{input_!r} -> {output!r}"
 
     def to_model(self) -> PowerSet[S, I, O]:
-        """The model over sets of states, for `check_operations`."""
+        """Return the deterministic model over sets of states, for `check_operations`."""
         return PowerSet(self)
 
 
 class PowerSet(Model[frozenset[S], I, O]):
-    """All states that are possible. Nothing is read-only: even a read may narrow the set."""
+    """A deterministic model whose state is the set of all possible states of `inner`.
+
+    No operation is read-only, because even a read may make the set smaller.
+    """
 
     def __init__(self, inner: NondeterministicModel[S, I, O]) -> None:
         self._inner = inner
@@ -58,7 +65,7 @@ class PowerSet(Model[frozenset[S], I, O]):
     def step(
         self, state: frozenset[S], input_: I, output: O | Unknown, /
     ) -> tuple[bool, frozenset[S]]:
-        """The states that may follow from any state in the set."""
+        """Return all possible next states of the states in the set."""
         step = self._inner.step
         after: set[S] = set()
         for number, single in enumerate(state):

@@ -16,10 +16,10 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status, run_sliced
 
-# the maximum number of projections to explain before one with a large core is accepted
+# the maximum number of projections to explain in search of a small core
 EXPLAINED_MAX = 4
-CORE_SMALL = 6  # the number of operations that a reader can take in at once
-LEAN_SHARE = 3  # the budget factor of the lean search: most valid histories end there
+CORE_SMALL = 6  # the maximum size of a core that a reader understands at once
+LEAN_SHARE = 3  # the lean search gets a larger budget, because it decides most valid histories
 
 
 class Part:
@@ -75,7 +75,7 @@ class Part:
             not o.call <= (math.inf if o.return_time is None else o.return_time)
             for o in self.operations
         ):
-            self._start()  # this raises the error of invalid operations
+            self._start()  # raises the `ValueError` for invalid operations
         decision = self.model.decide(self.operations)
         if decision is not None:
             result = Result.ILLEGAL if decision.order is None else Result.OK
@@ -93,16 +93,16 @@ class Part:
 
     @property
     def best(self) -> int:
-        """The furthest return that any search stood before."""
+        """The position of the furthest return that any search reached."""
         return max((search.best for search in self._searches), default=0)
 
     @property
     def finished(self) -> DepthFirst | Frontier:
-        """The search that proved the part illegal, and so has reached the furthest return."""
+        """The search that proved the part illegal."""
         return self.breadth if self.breadth.status is Status.EXHAUSTED else self.depth
 
     def order(self) -> tuple[int, ...]:
-        """The ids of a legal order, for a part that has one."""
+        """Return the operation ids of the legal order that was found."""
         if self.decision is not None:
             assert self.decision.order is not None, "it is legal"
             return self.decision.order
@@ -121,15 +121,15 @@ class Part:
         return self._started and Status.RUNNING not in {self.depth.status, self.breadth.status}
 
     def _start(self) -> None:
-        """Prepare all three searches together, so that a time limit leaves none half prepared."""
+        """Create all three searches; if a time limit interrupts this, none counts as created."""
         if not self._started:
             self._started = all((self.lean, self.depth, self.breadth))
 
     def run(self, budget: int, stop: Clock, *, room: int | None = None) -> Result | None:
-        """Give each search that still runs `budget` more steps, until one decides.
+        """Give each unfinished search `budget` more steps, until a search decides.
 
-        `room` is the remaining number of steps for all searches together; if it is too small, each
-        search gets fewer steps.
+        `room` is the remaining number of steps for all searches together; if `room` is too small,
+        each search gets fewer steps. Returns the verdict, or `None` if no search decided.
         """
         self._start()
         searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
@@ -141,7 +141,8 @@ class Part:
             # without unknown operations the lean and the complete search are the same
             searches = searches[1:]
         elif self.rounds:
-            # A history that lean does not settle at once is probably invalid: try breadth first.
+            # The lean search did not decide in the first round, so the history is probably invalid,
+            # and the breadth-first search comes first.
             searches = (searches[2], searches[0], searches[1])
         self.rounds += 1
         if room is not None:
@@ -173,7 +174,7 @@ class Part:
 def projected(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], limits: Limits
 ) -> list[Part]:
-    """The model's projections, each as a part that can only refute."""
+    """Make a part from each projection of the model; these parts can only refute the history."""
     return [
         Part(p.name, p.model, p.operations, limits, only_refutes=True)
         for p in model.projections(operations)
@@ -181,10 +182,10 @@ def projected(
 
 
 def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock) -> list[Part]:
-    """The projections that refute an invalid history, the first to fail first.
+    """Return the projections that refute an invalid history, the earliest failing return first.
 
-    A projection gives a shorter explanation than the whole, and its counterexample can be made
-    smaller.
+    Returns `part` if no projection refutes the history. A projection gives a shorter explanation
+    than the whole history, and its counterexample can be made smaller.
     """
     for other in projections:
         if other.result is None:
@@ -196,7 +197,10 @@ def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock)
 def explained_part(
     part: Part, projections: list[Part], limits: Limits, clock: Clock
 ) -> tuple[Part, Failure]:
-    """The failure of the first projection with a small core; else the smallest failure."""
+    """Explain an invalid history by the first projection with a small core.
+
+    If no core is small, the explanation with the smallest core is returned.
+    """
     failures: list[tuple[Part, Failure]] = []
     for sharp in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:
         failure = explain(
@@ -213,7 +217,7 @@ def explained_part(
 
 
 def unexplained(part: Part) -> Failure:
-    """The failure of a part if there was no time to look for a small core."""
+    """Return the failure of `part`, with all returned operations as its core, without a search."""
     best = part.finished.best
     operations, returns = part.operations, part.problem.returns
     return Failure(

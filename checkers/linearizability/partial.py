@@ -1,19 +1,19 @@
 """Search for a legal order that respects a given partial order, instead of real time.
 
-In real time, intervals order the operations, and the other searches rely on that. The permits of a
-profile (`checkers.catalog.permits`) remove single pairs from that order, and the rest is no longer
-an order of intervals. So here each operation has a bit mask of its predecessors. Otherwise this
-works as in `search`: depth first, with a memory of visited configurations, and a read is taken as
-soon as it is legal, since that loses nothing.
+In real time, intervals order the operations, and the other searches rely on these intervals. The
+permits of a profile (`checkers.catalog.permits`) remove single pairs from this order, and then
+intervals cannot represent the order. So in this module each operation has a bit mask of its
+predecessors. In other respects the search is like `search`: it goes depth first, remembers visited
+configurations, and takes a read as soon as the read is legal, since that loses no order.
 
-`partial_search` does the search. The result is exact within the bounds of steps and memory: every
-order that was found is replayed once with a separate model, and if the search finished without an
-order, none exists.
+`partial_search` has the search itself. The result is exact within the bounds of steps and memory:
+each order is replayed with the model after the search, and if the search finishes without an order,
+no order exists.
 
-A *fall back* is a special operation: it returns the state to an earlier one of the same order. All
-changes after that state are lost, except known changes that were called after the fall back: a fall
-back may not undo those. While fall backs are still possible, a configuration also includes the
-states that they may return to.
+A *fall back* is a special operation: it returns the state to an earlier state of the same order.
+All changes after the earlier state are lost. A fall back must not undo a change of known outcome
+that was called after the fall back. While fall backs are still possible, a configuration also
+includes the states to which they may return.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from checkers.linearizability.partial_search import (
 
 
 class Fact(NamedTuple):
-    """The leader's term and the node of an answer."""
+    """The node that gave an answer, and the leader's term in the answer."""
 
     term: int | None
     node: str | None
@@ -43,10 +43,12 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartialOutcome:
-    """Positions in a legal order, or `None`; if `exhausted`, no order exists.
+    """The result of a search for a legal order under a partial order.
 
-    `stuck` is the position of the operation that the search could not get past. For each fall back
-    in the order, `back` has the number of operations before the state to which it returned.
+    `order` has the positions of operations, or is `None` if the search found no order. If
+    `exhausted` is true and `order` is `None`, no order exists. `stuck` is the position of the
+    operation that the search could not get past. For each fall back in the order, `back` has the
+    number of operations before the state to which it returned.
     """
 
     order: tuple[int, ...] | None
@@ -57,7 +59,7 @@ class PartialOutcome:
 
 
 def returned_before(operations: Sequence[Operation[Any, Any]]) -> list[int]:
-    """For each operation, the mask of the operations that had returned at its call (real time)."""
+    """Return for each operation the mask of the operations that had returned before its call."""
     returned = [(o.return_time, at) for at, o in enumerate(operations) if o.return_time is not None]
     returned.sort()
     returns = [when for when, _ in returned]
@@ -76,14 +78,14 @@ def find_partial_order(
     backs: int = 0,
     held_bytes_max: int = HELD_BYTES_MAX,
 ) -> PartialOutcome:
-    """A legal order of all operations that returned, and of any of the others.
+    """Find a legal order of all operations that returned, and of some of the other operations.
 
-    Operations are in the order of their calls. `before[i]` is the mask of positions that must come
-    before `i`; it contains only operations that returned. `chains` are masks that partition the
-    positions; within each, the sets of predecessors only grow. `hints` sort the likely order (the
-    lowest first): the (term, index) of an operation's log entry, or of the last entry that an
-    answer saw. `end_s` is on the monotonic clock. `backs` is the mask of the fall backs, which
-    never returned.
+    `operations` are in the order of their calls. `before[i]` is the mask of the positions that must
+    come before `i`; it contains only operations that returned. `chains` are masks that partition
+    the positions; along each chain, the sets of predecessors only grow. `hints` give the likely
+    order, lowest first: a hint is the (term, index) of the log entry that an operation wrote or of
+    the last entry that it saw. `end_s` is the deadline on the monotonic clock. `backs` is the mask
+    of the fall backs, which never returned.
     """
     search = Search(model, operations, before, chains, hints, end_s, backs, held_bytes_max)
     try:
@@ -111,10 +113,11 @@ def find_relaxed_order(
     hints: Mapping[int, Hint],
     end_s: float,
 ) -> PartialOutcome:
-    """An order in real time, except that stale answers may miss changes of later terms.
+    """Find a legal order in real time, except that stale answers may miss changes of later terms.
 
-    `facts` are by operation id; an operation without a fact is a fall back. An answer that may be
-    stale and has a term need not follow operations that another node answered in a later term.
+    `facts` has the facts by operation id; an operation without a fact is a fall back. If `is_stale`
+    is true of an operation and its answer has a term, the operation need not follow operations that
+    another node answered in a later term. `end_s` is the deadline on the monotonic clock.
     """
     strict = Fact(None, None)
     classes: dict[Fact, int] = {}
@@ -136,7 +139,7 @@ def find_relaxed_order(
 
 
 def _later(operations: Sequence[Operation[Any, Any]], facts: Mapping[int, Fact], fact: Fact) -> int:
-    """The mask of operations that another node answered in a later term than that of `fact`."""
+    """Return the mask of the operations that another node answered in a later term than `fact`."""
     mask = 0
     assert fact.term is not None, "only answers with a term may be stale"
     for at, operation in enumerate(operations):
@@ -150,7 +153,10 @@ def _later(operations: Sequence[Operation[Any, Any]], facts: Mapping[int, Fact],
 def states_along(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], found: PartialOutcome
 ) -> Iterator[Any]:
-    """Replay the states of an order. Raises `AssertionError` for an illegal operation."""
+    """Replay `found.order` and yield the state after each operation.
+
+    Raises `AssertionError` for an illegal operation.
+    """
     assert found.order is not None
     states = [model.init()]
     for number, at in enumerate(found.order):
@@ -169,7 +175,10 @@ def states_along(
 def _is_kept(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], back: int, at: int
 ) -> bool:
-    """Whether `at` is a known change called after the fall back `back`, which may not undo it."""
+    """Whether operation `at` is a change of known outcome called after the fall back `back`.
+
+    A fall back must not undo such a change.
+    """
     operation = operations[at]
     looks = operation.is_unknown or model.read_only(operation.input, operation.output)
     return at > back and not looks

@@ -1,10 +1,10 @@
-"""The search of `partial`: depth first, likely choices first, and finally all choices.
+"""A depth-first search for a legal order under a partial order, likely choices first.
 
-Chronological backtracking revises the last choices first, but an early choice may be the wrong one:
-that a power cut lost a state often shows only much later. So the first walks may deviate from the
-likely choice in a few places, wherever these are (limited discrepancy search, Harvey and Ginsberg,
-IJCAI 1995), and the last walk anywhere. Hints say which choices are likely: the log of the target,
-as far as answers name its entries. Hints only affect the order of trials.
+Chronological backtracking revises the last choices first, but an early choice may be wrong: often
+much later operations show that a power cut lost a state. So the first walks may take an unlikely
+choice at a few points of any depth (limited discrepancy search, Harvey and Ginsberg, IJCAI 1995),
+and the last walk at every point. Hints say which choices are likely. They come from the log of the
+target, as far as answers name its entries. Hints only affect the order of trials.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from typing import Any, Final, TypeAlias
 from checkers.linearizability.model import UNKNOWN, Model, Operation
 
 Hint = tuple[int, int]
-"""A term, and an index or a time; `_UNHINTED` if they are unknown."""
+"""The likely place of an operation in the order: a term, and an index or a time."""
 
 STEPS_MAX: Final = 4_000_000
 DISCREPANCIES: Final = (0, 1, 2, 4)
-"""The numbers of unlikely choices in successive walks. These walks share half of the steps; a
-last, unlimited walk gets the rest."""
+"""The maximum numbers of unlikely choices in successive walks.
+
+These walks share half of the steps. A last walk without such a maximum gets the rest."""
 AHEAD: Final = 16
-"""The number of next operations to try when fall backs are compared."""
+"""The number of next operations to try in each state to which a fall back can return."""
 CLOCK_EVERY: Final = 512
 HELD_BYTES_MAX: Final = 1 << 30
 """The approximate maximum memory for visited configurations."""
 
 
 class SpentError(Exception):
-    """The search reached its bound of steps or memory, or its deadline."""
+    """The search reached its maximum of steps or memory, or its deadline."""
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -44,17 +45,22 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 _Past: TypeAlias = "array[int]"
-"""For each earlier state, by number, the last known change since; -1 for none, or `_NEVER`."""
+"""For each state number, the last known change since the path was in this state.
+
+The value is -1 if no known change followed, and `_NEVER` if the path was never in this state."""
 
 _NEVER: Final = -2
 _UNHINTED: Final[Hint] = (0, 0)
-# bytes of a tuple in a set and its numbers, without the parts of variable size
+# the bytes of one remembered configuration, without its parts of variable size
 _ENTRY_BYTES: Final = 240
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The completed operations, the state, and the hint of the last change that counts."""
+    """A point of a path: the operations that are done, the state, and the hint of the last change.
+
+    Changes that a fall back undid do not count for the hint.
+    """
 
     done: int
     state: Any
@@ -63,8 +69,10 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node of the search: the length of the path to it, the choices still to try there, and
-    the number of unlikely choices (`others`) that are still allowed.
+    """A node of the search tree.
+
+    `length` is the length of the path to the node, `choices` has the choices still to try, and
+    `others` is the number of unlikely choices that are still allowed.
     """
 
     place: _Place
@@ -75,11 +83,14 @@ class _Node:
 
 
 _Choice = tuple[int, Any, _Node | None]
-"""An operation, the state after it, and the node to which a fall back returns."""
+"""(Operation, the state after it, the node to which it returns if it is a fall back)."""
 
 
 class Search:
-    """One search; call `run` once. `back`, `steps` and `stuck` are as in `PartialOutcome`."""
+    """One search for a legal order. Call `run` once.
+
+    `back`, `steps` and `stuck` have the same meaning as in `PartialOutcome`.
+    """
 
     def __init__(
         self,
@@ -120,7 +131,10 @@ class Search:
         self._deepest = -1
 
     def run(self) -> tuple[int, ...] | None:
-        """An order, or `None` if there is none. Raises `SpentError`."""
+        """Find a legal order; `None` if no order exists.
+
+        Raises `SpentError` if the search reaches a limit first.
+        """
         for others in DISCREPANCIES:
             end = self.steps + STEPS_MAX // (2 * len(DISCREPANCIES))
             with contextlib.suppress(SpentError):
@@ -130,7 +144,10 @@ class Search:
         return self._walk(len(self._operations), STEPS_MAX)
 
     def _walk(self, others: int, steps_end: int) -> tuple[int, ...] | None:
-        """An order with at most `others` unlikely choices, or `None`."""
+        """Find a legal order with at most `others` unlikely choices; `None` if none exists.
+
+        Raises `SpentError` at step number `steps_end`, or at another limit.
+        """
         self._steps_end, self._pruned = steps_end, False
         path: list[int] = []
         state = self._model.init()
@@ -176,7 +193,10 @@ class Search:
         return None
 
     def _past(self, node: _Node, reached: int) -> _Past:
-        """The states for fall backs after `reached`: the earlier states, and the node's state."""
+        """Return the `_Past` of a child of `node`: the states to which fall backs may return.
+
+        `reached` is the mask of the operations that are done in the child.
+        """
         if not self._backs & ~reached:
             return array("i")
         last = (reached & ~node.place.done & self._changes).bit_length() - 1
@@ -206,7 +226,7 @@ class Search:
         return self._model.step(state, operation.input, operation.said)
 
     def _enabled(self, wanted: int, done: int) -> Iterator[int]:
-        """The wanted operations whose predecessors are all done."""
+        """Yield the `wanted` operations that are not done, but whose predecessors are all done."""
         for chain in self._chains:
             for at in _bits(chain & wanted & ~done):
                 if self._before[at] & ~done:
@@ -214,7 +234,7 @@ class Search:
                 yield at
 
     def _absorb(self, done: int, state: Any, path: list[int]) -> int:
-        """Take all legal read-only operations; each may enable more."""
+        """Append all legal read-only operations to `path`, and return the new mask `done`."""
         grown = True
         while grown:
             grown = False
@@ -231,7 +251,7 @@ class Search:
         return done
 
     def _choices(self, node: _Place) -> Iterator[tuple[bool, _Choice]]:
-        """The possible next changes, each with a flag for the likely choice."""
+        """Yield the distinct possible choices, each after a flag that marks the likely choice."""
         met: set[tuple[int, int]] = set()
         for choice in self._ordered(node):
             key = (choice[0], self._number(choice[1]))
@@ -240,9 +260,10 @@ class Search:
                 met.add(key)
 
     def _ordered(self, place: _Place) -> Iterator[_Choice]:
-        """The choices, the likely ones first. At the start of a term, a state may have been
-        lost. Otherwise the next operation by the hints is legal, or it waits for a change with a
-        lost answer.
+        """Yield the possible choices, likely choices first.
+
+        At the start of a term, a fall back is likely. At other times, the next operation by the
+        hints is likely to be legal, or to need a change whose answer was lost.
         """
         done, state = place.done, place.state
         changes = sorted(self._enabled(self._changes, done), key=lambda at: (self._hint(at), at))
@@ -267,7 +288,7 @@ class Search:
         yield from self._falls(place)
 
     def _falls(self, place: _Place) -> Iterator[_Choice]:
-        """Possible fall backs, to the latest state first."""
+        """Yield the possible fall backs; for each, the latest earlier state comes first."""
         for at in self._enabled(self._backs, place.done):
             earlier = {
                 node.place.state: node
@@ -279,10 +300,10 @@ class Search:
                     yield at, node.place.state, node
 
     def _promising(self, place: _Place, first: int) -> Iterator[_Choice]:
-        """Fall backs that make more of the next operations legal; the best ones first.
+        """Yield the fall backs that make more of the next operations legal, the best ones first.
 
-        If the log has fewer entries than before, some were lost. Then every fall back to a short
-        enough log is possible.
+        If the hint of `first` shows that the log has become shorter, entries were lost. Then all
+        fall backs to states with a short enough log are yielded.
         """
         next_ = sorted(_bits(self._known & ~place.done), key=lambda at: (self._hint(at), at))
         left = self._hint(first)[1] - (self._changes >> first & 1)

@@ -1,13 +1,14 @@
 """A history, prepared for searching: return events, slots, and memoized model steps.
 
-A search never looks at more than a window: the operations that are open around one return event.
+At any time, a search handles only a window: the operations that are open around one return event.
 Events are sorted (at equal times calls before returns). Each open operation has a *slot*, a bit
-that is reused after its return, so a configuration consists of three small numbers: the next return
-not yet passed, the mask of open slots already linearized, and the state. Unknown operations never
-return; a second mask has their bits, in call order.
+that is reused after the operation returns. So a configuration consists of three small numbers: the
+position of the next return to pass, the mask of open slots already linearized, and the number of
+the state. Unknown operations (operations of unknown outcome) never return; a second mask has a bit
+for each of them, in call order.
 
-`Stepper` numbers the states and the operation classes (equal input and output) and memoizes every
-step, so a model in plain Python is called only for new steps.
+`Stepper` numbers the states and memoizes every step. Operations with equal input and output share
+their memoized steps, so a model in plain Python is called only for new steps.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from checkers.linearizability.clock import tick
 from checkers.linearizability.model import Model, ModelError, Operation
 
 ILLEGAL_STEP: Final = -1
-EVENTS_UNWATCHED: Final = 64  # returns between two tests of the clock
+EVENTS_UNWATCHED: Final = 64  # the number of returns between two tests of the clock
 EVERYTHING: Final = -1  # the footprint of an operation that touches everything
 
-Slot = tuple[int, int]  # the slot's bit, and the operation's number
+Slot = tuple[int, int]  # (bit of the slot, number of the operation in it)
 
 
 class Stepper:
-    """The model with numbered states; `memo[op]` maps a state's number to the next state's."""
+    """The steps of a model, with numbers for states.
+
+    `memo[op]` maps the number of a state to the number of the state after operation `op`.
+    """
 
     def __init__(
         self, model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
@@ -52,9 +56,9 @@ class Stepper:
         return number
 
     def step(self, state: int, op: int) -> int:
-        """The number of the state after operation `op`, or `ILLEGAL_STEP`.
+        """Return the number of the state after operation `op`, or `ILLEGAL_STEP`.
 
-        Raises `ModelError` when a step contradicts `read_only`.
+        Raises `ModelError` if an operation changes the state, but the model calls it read-only.
         """
         memo = self.memo[op]
         remembered = memo.get(state)
@@ -75,7 +79,7 @@ class Stepper:
 def contradiction(
     model: Model[Any, Any, Any], input_: object, output: object, state: object
 ) -> ModelError:
-    """The error for a read-only operation that changes `state`."""
+    """Return the error for an operation that the model calls read-only but that changes `state`."""
     return ModelError(
         f"{type(model).__name__}.read_only says that {model.describe_operation(input_, output)} "
         f"never changes the state, but step changes {model.describe_state(state)}; "
@@ -84,9 +88,10 @@ def contradiction(
 
 
 def _class_key(operation: Operation[Any, Any]) -> Hashable:
-    """A key that is equal for equal operations; an unhashable operation is its own class.
+    """Return a key that is equal for operations with equal input and output.
 
-    The type of the output is part of the key: 1 == True, but a model may tell them apart.
+    The types are part of the key, because 1 == True, but a model may tell them apart. An operation
+    that is not hashable gets a key of its own.
     """
     output = operation.said
     key = (operation.input, output, type(operation.input), type(output))
@@ -103,17 +108,16 @@ class Problem:
     def __init__(
         self, model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
     ) -> None:
-        """Sort the events and assign slots; unknown read-only operations are left out.
+        """Sort the events and assign slots; read-only operations of unknown outcome are left out.
 
-        Raises `ValueError` for an operation that returns before its call, and for times that are
-        nan.
+        Raises `ValueError` if an operation returns before its call, or if a time is nan.
         """
         self.model = model
         self.operations = tuple(operations)
         self.stepper = Stepper(model, self.operations)
         self.returns: list[int] = []  # operation numbers in the order of their returns
         self.return_bits: list[int] = []
-        # the open operations just before each return, latest call first
+        # the open operations before each return, latest call first
         self.open_writes: list[tuple[Slot, ...]] = []
         self.open_reads: list[tuple[Slot, ...]] = []
         self.unknown: list[int] = []  # the numbers of unknown operations, in call order
@@ -121,12 +125,12 @@ class Problem:
         self.unknown_called: list[int] = []
         self.unknown_twin: list[int] = []  # the previous interchangeable unknown operation, or -1
         self.footprints = self._footprints()
-        # distinct unknown operations, before each return
+        # the distinct footprints of the unknown operations called before each return
         self.unknown_footprints: list[tuple[int, ...]] = []
         self._sweep(self._events())
 
     def _footprints(self) -> list[int]:
-        """The footprints as bit masks; -1 stands for everything."""
+        """Return the footprint of each operation as a bit mask, or `EVERYTHING`."""
         bits: dict[str, int] = {}
         order: list[int] = []
         for operation in self.operations:
@@ -142,13 +146,12 @@ class Problem:
         return order
 
     def relevant(self, position: int, mask: int) -> int:
-        """The footprint of everything that can affect the operation that returns at `position`.
+        """Return the footprint of all operations that can affect the return at `position`.
 
-        Take any order that places this operation, and go back from it. An earlier operation may
-        share nothing with it, and nothing with those operations in between that had to be kept.
-        Then it commutes with all of them and can be placed right after this operation (it is still
-        open, or unknown). So only operations that footprints connect to this operation need to be
-        tried before it; open reads connect, too.
+        Let R be the operation that returns there. If an earlier operation in a legal order shares
+        no part of the state with R, directly or through other operations before R, it commutes with
+        them and can move right after R (it is still open, or of unknown outcome). So a search needs
+        to try only operations before R that footprints connect to R. Open reads connect, too.
         """
         footprints = self.footprints
         reach = footprints[self.returns[position]]
@@ -220,7 +223,7 @@ class Problem:
                 free.append(bits.pop(number))
                 continue
             if self.operations[number].return_time is None:
-                # Equal unknown operations are interchangeable: they have the same memo table.
+                # Equal operations share a memo table, so its identity finds equal operations.
                 cls = id(self.stepper.memo[number])
                 self.unknown_twin.append(twins.get(cls, -1))
                 twins[cls] = len(self.unknown)
@@ -237,10 +240,10 @@ class Problem:
             (reads if read_only[number] else writes).append((bit, number))
 
     def advance(self, position: int, mask: int, state: int) -> tuple[int, int]:
-        """Pass returns whose operation is linearized, and absorb reads that are legal now.
+        """Absorb open reads that are legal, and pass returns of linearized operations.
 
-        This is sound and complete: any completion can be rewritten with those reads moved to this
-        point, since they change nothing. Returns the new position and mask.
+        Absorbing legal reads loses no order: reads change nothing, so in any legal order they can
+        move to this point. Returns the new position and mask.
         """
         bits = self.return_bits
         end = len(bits)
@@ -262,13 +265,13 @@ class Problem:
         return position, mask
 
     def replay(self, choices: Sequence[int]) -> list[int]:
-        """The whole order, with absorbed reads, that results from a search's branching choices."""
+        """Return the whole order, with absorbed reads, that the `choices` of a search lead to."""
         order: list[int] = []
         state = self.stepper.initial
         done = [False] * len(self.operations)
         position = 0
         for choice in (None, *choices):
-            # a chosen read may have been absorbed already
+            # the replay may have absorbed a chosen read already
             if choice is not None and not done[choice]:
                 after = self.stepper.step(state, choice)
                 assert after != ILLEGAL_STEP, "a search took an illegal step"

@@ -1,23 +1,22 @@
-"""A verdict with its proof, verified before anybody sees it, and the `CheckResult` that shows it.
+"""Prove the verdict of a linearizability check, and make the `CheckResult` that reports it.
 
 `judged` turns the outcome of a check into a result. Checkers of runs and models of imported
-histories share it; they differ only in how they describe an invalid history, see `Told`. `certify`
+histories call it; each caller describes an invalid history in its own words (see `Told`). `certify`
 proves the outcome by a `Certificate`, which `verify` verifies:
 
 * valid: one legal order for each part, and the operations of unknown outcome that never took
-  effect. Replaying an order takes near-linear time, so this is always done completely.
+  effect. An order is always replayed completely, because a replay takes near-linear time.
 * invalid: a core of operations (see `core`) and the problem in which they contradict each other:
   the whole history, one of its parts, or one of the model's projections.
 
-If enumerating a core takes too many steps, another search than the one that found the core confirms
-it: the depth-first search in pure Python. If that search does not finish either, the whole history
-is confirmed instead. The certificate names the method that confirmed it. All of this ends after a
-number of steps, after `CONFIRM_S_MAX` seconds, and at (or shortly after) the end of the check's
-time.
+If the verifier needs too many steps to enumerate a core, searches in pure Python try to confirm the
+core. If these searches do not finish either, they try to confirm the core of all returned
+operations instead. The certificate names the method that confirmed it. The confirmation ends after
+a number of steps, after `CONFIRM_S_MAX` seconds, and at (or shortly after) the deadline of the
+check.
 
-A certificate whose proof is wrong raises `CertificateError`. A certificate that could not be
-confirmed within the limits has an empty `confirmed_by`, and its verdict is not reported: the result
-is `unknown`.
+`CertificateError` is raised if a proof is wrong. If no method confirms a certificate within the
+limits, its `confirmed_by` is empty, and the reported verdict is `unknown`.
 """
 
 from __future__ import annotations
@@ -50,22 +49,25 @@ from harness.ops import CheckResult, Pair, Verdict
 
 AnyOperation = Operation[Any, Any]
 
-UNDECIDED: Final = "undecided"  # the rule of any other `unknown` verdict
+UNDECIDED: Final = "undecided"  # the rule of a result whose verdict is `unknown`
 BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "there is a verdict, but nothing else could confirm it in time"
-OPERATIONS_MAX: Final = 64  # the maximum number in the details of a failure
+OPERATIONS_MAX: Final = 64  # the maximum number of operations in each list of a result's details
 VERIFIER_STEPS_MAX: Final = 300_000
-# operations; expanding a configuration takes time in proportion to them
+# the maximum size of a core to enumerate; the time of each step grows with it
 VERIFIER_CORE_MAX: Final = 200
-CONFIRM_S_MAX: Final = 60.0  # for a core
-CONFIRM_S_MIN: Final = 0.5  # used even if the check has no time left
-SHOWN_MAX: Final = 100_000  # the number of ids of an order to include in a result
+CONFIRM_S_MAX: Final = 60.0  # the maximum time to confirm a core
+CONFIRM_S_MIN: Final = 0.5  # the time to confirm a verdict if the check has no time left
+SHOWN_MAX: Final = 100_000  # the maximum number of ids in the orders of a result
 ENUMERATION: Final = "the verifier, by enumeration"
 REPLAY: Final = "the verifier, by replay"
 
 
 def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
-    """The operation that `pair` records; without an `answer`, its outcome is unknown."""
+    """Make an operation with the input `given` from `pair`.
+
+    If `answer` is `UNKNOWN`, the operation has an unknown outcome.
+    """
     call, done = pair.invoke, pair.completion
     assert isinstance(call.process, int), "pairs are of clients only"
     returned = None if done is None or answer is UNKNOWN else done.index
@@ -73,9 +75,9 @@ def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
 
 
 class Told(NamedTuple):
-    """An invalid history in words: the subject, the reasons, and the operations to blame.
+    """The description of an invalid history: its subject, its reasons, the operations to blame.
 
-    `rule` is the short name of the broken rule; reports group failures by it.
+    `rule` is the short name of the broken rule; reports group failures by this name.
     """
 
     subject: str
@@ -85,7 +87,10 @@ class Told(NamedTuple):
 
 
 def offenders(failure: Failure) -> tuple[int, ...]:
-    """The operations to blame: the failing one, then the rest of a core that is small enough."""
+    """Return the operations to blame: the failing operation, then the rest of its core.
+
+    If the core is too large, the operation before the failing operation replaces the rest.
+    """
     core = [index for index in failure.core if index != failure.operation]
     if len(core) >= OPERATIONS_MAX:
         core = [] if failure.previous is None else [failure.previous]
@@ -96,8 +101,9 @@ def offenders(failure: Failure) -> tuple[int, ...]:
 class Certificate:
     """The proof of one verdict. All numbers are operation ids.
 
-    Only `OK` has `orders` and `never`; only `ILLEGAL` has `core`, `minimal` and `part`. `part`
-    names the problem in which the core contradicts itself.
+    A certificate for `OK` has `orders` and `never`, the operations that never took effect. A
+    certificate for `ILLEGAL` has `core`, `minimal` and `part`, the name of the problem in which the
+    core contradicts itself. `confirmed_by` names the method that confirmed the proof.
     """
 
     verdict: Result
@@ -109,7 +115,7 @@ class Certificate:
     confirmed_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The certificate as plain data; it notes if orders over 100,000 ids were left out."""
+        """Return the certificate as plain data; orders of more than 100,000 ids are left out."""
         if self.verdict is Result.ILLEGAL:
             return {
                 "core": list(self.core),
@@ -133,10 +139,10 @@ def judged(
     tell: Callable[[Failure, Certificate], Told],
     limits: Limits,
 ) -> CheckResult:
-    """The result of the check `name` with this `outcome`, including the proof.
+    """Prove `outcome` and return the result of the check `name`, with the proof in its details.
 
-    The result of an unconfirmed outcome is `unknown`. `tell` describes a confirmed failure. Raises
-    `CertificateError` if the proof is wrong.
+    The verdict is `unknown` if no method confirms the proof. `tell` describes a confirmed failure.
+    Raises `CertificateError` if the proof is wrong.
     """
     proof = certify(model, operations, outcome, limits=limits)
     details = details_of(outcome, proof, operations)
@@ -155,7 +161,7 @@ def judged(
 
 
 def convicted(name: str, told: Told, details: dict[str, Any]) -> CheckResult:
-    """The result of the check `name` on a history that is proven to be invalid."""
+    """Return the result of the check `name` on a history that is proven to be invalid."""
     if told.rule:
         details["rule"] = told.rule
     text, blamed = tuple(told.sentences), told.operations
@@ -170,10 +176,10 @@ def certify(
     *,
     limits: Limits | None = None,
 ) -> Certificate | None:
-    """The verified certificate of `outcome` for `operations`; `None` if the outcome is undecided.
+    """Return a verified certificate of `outcome`; `None` if the outcome is undecided.
 
-    `operations` are the operations given to `check_operations`. Raises `CertificateError` if the
-    outcome is wrong, and `ValueError` for an invalid outcome without an explanation.
+    `operations` are the operations that `check_operations` checked. Raises `CertificateError` if
+    the outcome is wrong, and `ValueError` for an invalid outcome without an explanation.
     """
     labelled = [o if o.id >= 0 else replace(o, id=n) for n, o in enumerate(operations)]
     if outcome.result is Result.OK:
@@ -182,7 +188,9 @@ def certify(
         return None
     failure = outcome.failure
     if failure is None:
-        raise ValueError("an invalid outcome without a core; check with explained=True")
+        raise ValueError(
+            "the invalid outcome has no core to prove; call check_operations with explained=True"
+        )
     return certify_core(
         _part(model, labelled, failure),
         failure.core,
@@ -193,7 +201,7 @@ def certify(
 
 
 def _left_s(end_s: float) -> float:
-    """The time left to confirm a verdict, but always a minimum."""
+    """Return the seconds left until `end_s` to confirm a verdict: at least `CONFIRM_S_MIN`."""
     return max(CONFIRM_S_MIN, end_s - time.monotonic())
 
 
@@ -204,7 +212,7 @@ def _certify_orders(
     limits: Limits,
 ) -> Certificate:
     if outcome.witness is None:
-        raise CertificateError("the verdict is valid, but there is no order")
+        raise CertificateError("the verdict is valid, but there is no order of its operations")
     confirmed = REPLAY
     with Clock(_left_s(outcome.end_s), limits.memory_mib).running():
         try:
@@ -223,12 +231,12 @@ def _certify_orders(
 def _part(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], failure: Failure
 ) -> Projection[Any, Any, Any]:
-    """The problem in which the core contradicts itself."""
+    """Return the problem in which the core of `failure` contradicts itself."""
     if failure.projection and not failure.elements:
         for view in model.projections(operations):
             if view.name == failure.projection:
                 return view
-        raise CertificateError(f"there is no projection {failure.projection}")
+        raise CertificateError(f"the model has no projection {failure.projection}")
     parts = [part for part in model.partition(operations) if part]
     for number, part in enumerate(parts):
         if set(failure.core) <= {operation.id for operation in part}:
@@ -237,7 +245,7 @@ def _part(
                 return Projection(named(failure.elements), model, kept)
             name = "the whole history" if len(parts) == 1 else f"partition {number}"
             return Projection(name, model, tuple(part))
-    raise CertificateError(f"core {failure.core} is in no part")
+    raise CertificateError(f"core {failure.core} is in no part of the history")
 
 
 def certify_core(
@@ -248,9 +256,10 @@ def certify_core(
     limits: Limits | None = None,
     end_s: float = math.inf,
 ) -> Certificate:
-    """A certificate that `core` contradicts itself in `part`; raises `CertificateError` if wrong.
+    """Return a certificate that `core` contradicts itself in `part`.
 
-    `end_s` is the deadline on the monotonic clock.
+    `end_s` is the deadline on the monotonic clock. Raises `CertificateError` if `core` has a legal
+    order.
     """
     limits = limits or Limits()
     clock = Clock(min(CONFIRM_S_MAX, _left_s(end_s)), limits.memory_mib)
@@ -275,9 +284,10 @@ def _confirmed(
     limits: Limits,
     clock: Clock,
 ) -> tuple[Sequence[int], bool, str]:
-    """The core or all returned operations, whether it is minimal, and the check that confirmed it.
+    """Confirm `core`, or else the core of all returned operations.
 
-    The last result is empty if no check confirmed it.
+    Returns the core, whether it is minimal, and the name of the method that confirmed it. The name
+    is empty if no method confirmed the core.
     """
     if len(core) <= VERIFIER_CORE_MAX and verify_core(
         part.model,
@@ -291,7 +301,8 @@ def _confirmed(
     confirmed = _confirm(part, core, limits, steps // 10, clock)
     if confirmed:
         return core, minimal, confirmed
-    # With no operation made optional, a search has the fewest possibilities to try.
+    # Next, all returned operations are the core: with fewer optional operations, a search has fewer
+    # possibilities to try.
     core = [operation.id for operation in part.operations if not operation.is_unknown]
     return core, False, _confirm(part, core, limits, steps, clock)
 
@@ -299,10 +310,10 @@ def _confirmed(
 def _confirm(
     part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits, steps: int, clock: Clock
 ) -> str:
-    """The method that confirms the core; empty if no method does in time.
+    """Confirm `core` by searches in Python; return the name of the search that confirmed it.
 
-    The native breadth-first search finds cores, if it is available. So the methods used here are
-    the depth-first search and the breadth-first search in Python.
+    Returns an empty name if no search finishes in time. The native breadth-first search finds
+    cores, so an independent implementation has to confirm them.
     """
     problem = Problem(*relaxed(part.model, part.operations, set(core)))
     most = limits.configurations_max
@@ -322,7 +333,7 @@ def _confirm(
 def details_of(
     outcome: CheckOutcome, proof: Certificate | None, operations: Sequence[AnyOperation]
 ) -> dict[str, Any]:
-    """The details of the result: the size of the search, the proof, and the failure."""
+    """Return the details of a result: the size of the search, the proof, and the failure."""
     details: dict[str, Any] = {
         "operations": len(operations),
         "unknown": sum(operation.is_unknown for operation in operations),
@@ -331,7 +342,7 @@ def details_of(
         "decided_by": outcome.decided_by,
         "returns_passed": outcome.progress,
         "returns": outcome.returns,
-        # A larger budget may decide the check.
+        # true if larger limits may decide the check
         "limited": outcome.result is Result.UNKNOWN
         or (proof is not None and not proof.confirmed_by),
     }

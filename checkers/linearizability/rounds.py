@@ -1,11 +1,11 @@
 """The rounds of one check: a direct method, and searches that compete by budget.
 
-A model with a direct method (`Model.decide`) is asked for a verdict before any search, or after a
-first round of searches without a verdict. Otherwise every part (partition or projection) gets three
-searches: the lean depth-first one, the complete depth-first one, and the breadth-first one with
-dominance. The first search that decides gives the verdict. An invalid part ends the whole check,
-since no other part can change that. Budgets are counted in steps. Time and memory can only turn a
-verdict into `UNKNOWN`.
+The direct method of a model (`Model.decide`), if it has one, runs before all searches, or after
+searches that took some steps without a verdict. Every part (partition or projection) gets three
+searches: the lean depth-first search, the complete depth-first search, and the breadth-first search
+with dominance. The first search that decides a part gives its verdict. An invalid part ends the
+whole check, since no other part can make the history valid. Budgets are counted in steps. Limits of
+time and memory can only turn a verdict into `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from checkers.linearizability.model import Limits, Model, Operation, Result
 from checkers.linearizability.part import Part, explained_part, projected, unexplained
 
 DIRECT_STEPS = 16
-"""The number of search steps per operation before a direct method is tried. On the native core
-this many steps are faster than the direct method, and mostly find an order."""
+"""The number of search steps per operation before a direct method runs.
+
+On the native core, these steps take less time than the direct method and mostly find an order."""
 EXPLAINED_BY_TRIALS_MAX = 2_000
-"""The maximum size of a refuted part whose core a search looks for."""
+"""The maximum size of a refuted part whose core a search looks for before a direct method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOutcome:
     """The outcome of a check.
 
-    `witness` (only for `OK`) is one legal order of operation ids per partition; unknown operations
-    not in it never took effect. `failure` (only for `ILLEGAL`, if requested) explains the verdict.
-    `decided_by` names the search or the projection that decided. For an undecided or illegal part,
-    `progress` is how many of its `returns` the best path passed. `end_s` is the deadline of the
-    check, including the proof, on the monotonic clock.
+    `witness` (only for `OK`) has one legal order of operation ids for each partition; operations of
+    unknown outcome that are not in an order never took effect. `failure` (only for `ILLEGAL`, if
+    requested) explains the verdict. `decided_by` names the method, and for `ILLEGAL` also the part.
+    For an undecided or illegal part, `returns` is the number of its returns, and `progress` is how
+    many of them the best path passed. `end_s` is the deadline of the check, including its proof, on
+    the monotonic clock.
     """
 
     result: Result
@@ -51,7 +53,7 @@ class CheckOutcome:
 
 
 class Check:
-    """One check: its parts, and the steps spent on them."""
+    """One check: the parts of its history, and the number of steps spent on them."""
 
     def __init__(
         self,
@@ -72,7 +74,10 @@ class Check:
         self._projections: list[Part] | None = None
 
     def run(self, *, explained: bool) -> CheckOutcome:
-        """The verdict of the direct method, or of the rounds of searches."""
+        """Run the direct method and rounds of searches until a verdict or a limit.
+
+        With `explained`, an illegal outcome has a `failure`.
+        """
         model = self._model
         groups = [group for group in model.partition(self._operations) if group]
         self._parts = [
@@ -105,7 +110,10 @@ class Check:
         return self._spent >= self._steps_max or self._clock.is_over()
 
     def _decide(self) -> Part | None:
-        """Apply the direct method to all parts, once; returns the first part that it refutes."""
+        """Apply the direct method to all undecided parts, at most once in a check.
+
+        Returns the first part that the direct method refutes.
+        """
         if self._asked:
             return None
         self._asked = True
@@ -115,7 +123,10 @@ class Check:
         return None
 
     def _search(self, parts: Iterable[Part], budget: int) -> Part | None:
-        """Give each part `budget` more steps; returns the first refuted part."""
+        """Give each search of each undecided part `budget` more steps.
+
+        Returns the first refuted part.
+        """
         for part in parts:
             if part.result is not None or part.stuck:
                 continue
@@ -135,9 +146,10 @@ class Check:
         return self._projections
 
     def _illegal(self, part: Part, *, explained: bool) -> CheckOutcome:
-        """The outcome for a refuted part, with an explanation if `explained`.
+        """Return the outcome for the refuted `part`, with an explanation if `explained`.
 
-        For a large part, a direct method finds a small core much sooner than trials by search.
+        For a large part, a direct method is tried first, because it finds a small core much sooner
+        than a search does.
         """
         large = len(part.operations) > EXPLAINED_BY_TRIALS_MAX and not part.only_refutes
         if explained and large and part.decision is None and not self._clock.is_over():
@@ -162,7 +174,7 @@ class Check:
         return _illegal(culprit, [*self._parts, *(self._projections or ())], failure)
 
     def undecided(self) -> CheckOutcome:
-        """The outcome if a limit was reached."""
+        """Return the outcome of a check that reached a limit."""
         limits, parts = self._limits, self._parts
         open_parts = [part for part in parts if part.result is None]
         if self._clock.is_over():
@@ -192,7 +204,7 @@ class Check:
 
 
 def _budgets(limits: Limits) -> Iterable[int]:
-    """The budgets of the rounds; the last one repeats for ever."""
+    """Yield the budget of each round; the last budget in the limits repeats for ever."""
     yield from limits.rounds
     while True:
         yield limits.rounds[-1]

@@ -7,19 +7,20 @@ Lowe's cache (2017), except for these differences:
 * the cache key does not grow with the history (see `problem`);
 * reads are absorbed, never branched on;
 * configurations that differ only in the unknown operations used are compared by inclusion: a
-  configuration that used fewer can reach everything that one with more can, so the one with more is
-  dropped (dominance);
+  configuration that used fewer operations can reach everything that a configuration with more can,
+  so the configuration with more operations is dropped (dominance);
 * interchangeable unknown operations are used in call order;
 * the search tries the operation that must return next, then operations that make it legal, then
   other open operations (latest call first), and finally unknown operations.
 
-The *lean* variant uses an unknown operation only right before one that it makes legal. Most valid
-histories with many lost answers have such a linearization. The lean variant finds it even if the
-complete search would try too many ways to apply changes that no answer needs. It can prove a
-history valid but never invalid: without an order it ends as `EXHAUSTED_LEAN`.
+The *lean* variant uses an unknown operation only right before an operation that becomes legal by
+this. Most valid histories with many lost answers have such a linearization. The lean variant finds
+it even if the complete search would try too many ways to apply changes that no answer needs. The
+lean variant can prove a history valid, but never invalid: if it finds no order, it ends as
+`EXHAUSTED_LEAN`.
 
-A search is an object that runs for a budget and can be continued; its findings do not depend on the
-clock. `run_sliced` runs a search until a clock ends it.
+A search is an object that runs for a budget of steps and can be continued. Its findings do not
+depend on the clock. `run_sliced` runs a search until its budget is spent or a clock ends it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from typing import Final, Protocol
 
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 
-CHAIN_EVALUATIONS_MAX = 2_000  # bounds the lean search for combinations of unknown operations
+CHAIN_EVALUATIONS_MAX = (
+    2_000  # the maximum number of steps in one search for chains of unknown operations
+)
 CHAIN_LENGTH_MAX = 3
 SLICE_STEPS: Final = 1_000  # the number of steps in the first slice
 SLICE_STEPS_MAX: Final = 20_000
@@ -42,17 +45,20 @@ SLICE_LONG_S: Final = 0.05
 
 
 class Status(enum.Enum):
-    """The state of a search after its budget."""
+    """The state of a search after it ran for a budget of steps."""
 
     RUNNING = "running"
     FOUND = "found"
     EXHAUSTED = "exhausted"
     EXHAUSTED_LEAN = "exhausted-lean"
-    FULL = "full"  # it reached the maximum number of remembered configurations
+    FULL = "full"  # stopped at the maximum number of remembered configurations
 
 
 def dominated(chain: list[int], used: int) -> bool:
-    """Whether the antichain has a subset of `used`; if not, `used` replaces its supersets."""
+    """Whether `chain`, an antichain of sets, has a subset of `used`.
+
+    If it has none, `used` is added to the chain and replaces its supersets.
+    """
     for other in chain:
         if other & ~used == 0:
             return True
@@ -61,7 +67,7 @@ def dominated(chain: list[int], used: int) -> bool:
     return False
 
 
-# the choices, and the mask, the used set and the state after them
+# (choices, and the mask, the used unknown operations and the state after these choices)
 Move = tuple[tuple[int, ...], int, int, int]
 
 
@@ -75,11 +81,13 @@ class _Frame:
     state: int
     choices: tuple[int, ...]
     moves: Iterator[Move] | None = None
-    reach: int = 0  # the footprint of what can matter here, set when moves are first needed
+    reach: int = (
+        0  # the footprint of all operations that can matter here, set before the first move
+    )
 
 
 class DepthFirst:
-    """A resumable depth-first search. `best` is the furthest return before which a path stood."""
+    """A resumable depth-first search. `best` is the position of the furthest return reached."""
 
     def __init__(self, problem: Problem, *, lean: bool, configurations_max: int) -> None:
         self._problem = problem
@@ -96,7 +104,7 @@ class DepthFirst:
         self._push(0, 0, 0, problem.stepper.initial, ())
 
     def choices(self) -> list[int]:
-        """The branching choices of the current path, from the start."""
+        """Return the branching choices of the current path, from the start."""
         return [choice for frame in self._stack for choice in frame.choices]
 
     def run(self, budget: int) -> Status:
@@ -159,7 +167,7 @@ class DepthFirst:
     def _unknown_steps(
         self, frame: _Frame, used: int, state: int
     ) -> Iterator[tuple[int, int, int]]:
-        """(operation, used, state) for every unused unknown operation that changes the state."""
+        """Yield (operation, used, state) for each unused unknown operation that changes `state`."""
         problem = self._problem
         memos, step = problem.stepper.memo, problem.stepper.step
         reach, footprints = frame.reach, problem.footprints
@@ -179,7 +187,10 @@ class DepthFirst:
                 yield op, used | bit, after
 
     def _known_steps(self, frame: _Frame) -> Iterator[tuple[int, int, int]]:
-        """(operation, mask, state) for every legal open write, except the must-return operation."""
+        """Yield (operation, mask, state) for each legal open write.
+
+        The operation that must return next is left out.
+        """
         problem = self._problem
         must = problem.returns[frame.position]
         for bit, op in problem.open_writes[frame.position]:
@@ -191,7 +202,10 @@ class DepthFirst:
                 yield op, frame.mask | bit, after
 
     def _known_moves(self, frame: _Frame, must: int) -> tuple[bool, list[Move], list[Move]]:
-        """Whether the must-return is illegal here; open writes that make it legal; other writes."""
+        """Try the open writes, except the operation `must`, which must return next.
+
+        Returns whether `must` is illegal now, the writes that make it legal, and the other writes.
+        """
         frame.reach = self._problem.relevant(frame.position, frame.mask)
         blocked = self._problem.stepper.step(frame.state, must) == ILLEGAL_STEP
         moves: list[Move] = [
@@ -205,7 +219,10 @@ class DepthFirst:
         return self._problem.stepper.step(state, op) != ILLEGAL_STEP
 
     def _moves(self, frame: _Frame) -> Iterator[Move]:
-        """All single moves except the must-return; moves that make it legal come first."""
+        """Yield all moves of one operation, except the operation that must return next.
+
+        Moves that make the operation that must return next legal come first.
+        """
         must = self._problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)
         unknown: list[Move] = []
@@ -225,7 +242,10 @@ class DepthFirst:
                 yield (op,), frame.mask, used, after
 
     def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
-        """Open writes, and unknown operations only with an operation that they make legal."""
+        """Yield moves of one open write, and of an unknown operation that makes another legal.
+
+        A move of an unknown operation also contains the operation that becomes legal.
+        """
         problem = self._problem
         must = problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)
@@ -248,7 +268,10 @@ class DepthFirst:
                     yield (unknown, op), frame.mask | bit, used, after
 
     def _chains(self, frame: _Frame, must: int, bit: int) -> Iterator[Move]:
-        """The shortest chains of unknown operations after which the must-return is legal."""
+        """Yield short chains of unknown operations that make `must` legal, followed by `must`.
+
+        The operation `must` has to return next; shorter chains come first.
+        """
         stepper = self._problem.stepper
         stop = self.steps + CHAIN_EVALUATIONS_MAX
         level: list[tuple[tuple[int, ...], int, int]] = [((), frame.used, frame.state)]
@@ -270,7 +293,7 @@ class DepthFirst:
 
 
 class _Resumable(Protocol):
-    """The common part of both searches."""
+    """The interface of a search that can be run in slices."""
 
     steps: int
     status: Status
@@ -279,9 +302,10 @@ class _Resumable(Protocol):
 
 
 def run_sliced(search: _Resumable, budget: int, is_over: Callable[[], bool]) -> Status:
-    """Search for about `budget` more steps, or until `is_over` (tested every few milliseconds).
+    """Run `search` for about `budget` more steps in slices, or until `is_over()` is true.
 
-    The state of the search after the whole budget does not depend on the slices.
+    `is_over` is called after each slice of some milliseconds. The state of the search after the
+    whole budget does not depend on the slices.
     """
     end, size = search.steps + budget, SLICE_STEPS
     while search.status is Status.RUNNING and search.steps < end and not is_over():

@@ -1,19 +1,20 @@
 """Verify certificates independently of the searches.
 
-This module shares nothing with the searches but the vocabulary and the model's own `step`. It uses
+This module and the searches share only the vocabulary and the model's own `step`. The module uses
 the simplest methods and is short enough to be checked by reading:
 
-* an **order** (verdict valid) is replayed: all known operations once, unknown ones at most once,
-  nothing placed before an operation that had returned before it was called, every step legal;
+* an **order** (verdict valid) is replayed. It must contain each operation that returned once, and
+  each operation of unknown outcome at most once. An operation must not come before an operation
+  that had returned before its call. Every step must be legal;
 * a **core** (verdict invalid) is decided by Wing and Gong's enumeration (1993) with a memory.
 
-A core claims the following. Its operations took effect, with the answers they gave, between their
-calls and their returns. Every other operation is *optional*: it took effect with the answer it gave
-(if it gave one) at some moment after its call, or never. If even this weaker history has no legal
-order, then the original has none, since an order of the original would be legal here, too. This
-holds for every model, with any `read_only` and any treatment of unknown outcomes. Leaving
-operations out instead would prove nothing: without a create, the read of the created object is
-already a contradiction.
+A core weakens the history as follows. The operations of the core took effect, with the answers they
+gave, between their calls and their returns. Every other operation is *optional*: it took effect
+with its answer (if it has one) at some moment after its call, or never. If even this weaker history
+has no legal order, then the original history has none either, since every legal order of the
+original is also legal for the weaker history. This holds for every model, with any `read_only` and
+any treatment of unknown outcomes. Leaving operations out instead would prove nothing: without a
+create, the read of the created object is already a contradiction.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from harness.errors import InternalError
 
 
 class CertificateError(InternalError):
-    """A certificate does not prove its verdict: the checker is wrong. Never a verdict."""
+    """A certificate does not prove its verdict, which means that the checker has a bug."""
 
 
 def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:
-    """The model, without knowledge from answers that it uses only to prune its steps."""
+    """Return the model without hints from answers, which serve only to prune its steps."""
     if type(model).for_operations is Model.for_operations:
         return model
     return model.for_operations([replace(operation, return_time=None) for operation in operations])
@@ -45,16 +46,17 @@ def verify_orders(
     *,
     watch: Callable[[], None] = lambda: None,
 ) -> None:
-    """Require that `orders` (ids, one for each part) linearize `operations`, or `CertificateError`.
+    """Raise `CertificateError` unless `orders` linearize `operations`.
 
-    `watch` is called before each step and may end the verification by raising an error.
+    `orders` has the operation ids in a legal order for each part. `watch` is called before each
+    step and may end the verification by raising an error.
     """
     parts = [part for part in model.partition(operations) if part]
     if len(parts) != len(orders):
         raise CertificateError(f"{len(orders)} orders for {len(parts)} parts")
     lost = {o.id for o in operations if not o.is_unknown} - {o.id for p in parts for o in p}
     if lost:
-        raise CertificateError(f"operation {min(lost)} is in no part")
+        raise CertificateError(f"operation {min(lost)} is in no part of the history")
     for part, order in zip(parts, orders, strict=True):
         _verify_order(model, part, order, watch)
 
@@ -83,11 +85,12 @@ def _verify_order(
         latest_call = max(latest_call, operation.call)
         if operation.return_time is not None and operation.return_time < latest_call:
             raise CertificateError(
-                f"operation {number} takes effect after one that was called when it had returned"
+                f"operation {number} takes effect after an operation that was called after its "
+                "return"
             )
         legal, state = plain.step(state, operation.input, operation.said)
         if not legal:
-            raise CertificateError(f"operation {number} is not legal where it takes effect")
+            raise CertificateError(f"operation {number} is not legal at its place in the order")
 
 
 def verify_core(
@@ -98,17 +101,18 @@ def verify_core(
     steps_max: int,
     watch: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Whether `core` (ids) contradicts `model` however the other `operations` ended.
+    """Verify that the operations in `core` (ids) contradict each other under `model`.
 
-    `False` means that `steps_max` steps were not enough. `watch` is as in `verify_orders`. Raises
-    `CertificateError` if there is a legal order.
+    The other `operations` are optional. Returns `False` if `steps_max` steps were not enough to
+    decide. `watch` is called before each step and may end the verification by raising an error.
+    Raises `CertificateError` if a legal order exists.
     """
     wanted = set(core)
     must = [operation for operation in operations if operation.id in wanted]
     if not wanted or len(must) != len(core) or any(operation.is_unknown for operation in must):
         raise CertificateError(f"core {tuple(core)} is not a set of operations that returned")
     returns = [o.return_time for o in must if o.return_time is not None]
-    # An operation that was called after the whole core had returned can take effect last.
+    # An operation that was called after the whole core had returned cannot affect the core.
     others = [o for o in operations if o.id not in wanted and o.call <= max(returns)]
     twins = _interchangeable(model.blurred(must, others))
     plain = _without_hints(model, operations)
@@ -119,7 +123,7 @@ def verify_core(
     while todo:
         done, used, state = todo.popleft()
         visited = seen.setdefault((done, state), [])
-        # With fewer optional operations used, everything stays possible that is possible with more.
+        # An earlier visit that used fewer optional operations reaches everything that this one can.
         if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in visited):
             continue
         visited.append(used)
@@ -146,7 +150,7 @@ def verify_core(
 
 
 def _interchangeable(operations: Iterable[Any]) -> list[list[Operation[Any, Any]]]:
-    """Groups of equal optional operations; each group is used in the order of calls."""
+    """Group equal optional operations; each group is in the order of calls."""
     classes: dict[Hashable, list[Operation[Any, Any]]] = {}
     for operation in sorted(operations, key=lambda o: o.call):
         answer = operation.said

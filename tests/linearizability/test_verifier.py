@@ -64,7 +64,7 @@ def test_a_legal_order_passes():
         ([(10, 11, 13, 15, 14)], "operation 13 is not legal"),  # without the unknown write
         ([(10, 11, 12, 13, 14, 15)], "operation 15 is not legal"),
         ([(11, 10, 12, 13, 15, 14)], "operation 11 is not legal"),
-        ([(10, 12, 13, 11, 15, 14)], "operation 11 takes effect after one that was called"),
+        ([(10, 12, 13, 11, 15, 14)], "operation 11 takes effect after an operation that was"),
     ],
 )
 def test_a_broken_order_is_refused(orders, complaint):

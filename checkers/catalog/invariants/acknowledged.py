@@ -1,14 +1,13 @@
-"""Acknowledged changes are compared with the final rows (I3 and I5 of the bug catalogue).
+"""Compare acknowledged changes with the final rows (I3 and I5 of the bug catalogue).
 
-The snapshot is taken after every completion before it, and rows of removed tables are kept for
-ever. So every table that an answer showed must have a row, no matter which answers were lost. A
-lost delete can only explain that the row's *state* is "removed", and only if the delete can have
-reached the table: under a name that the table had at or after the delete's invocation. (A lost
-delete may take effect at any time after its invocation, never before.) One delete removes at most
-one table.
+The final snapshot is taken after all answers, and rows of removed tables are kept for ever. So
+every table that an answer showed must have a row, no matter which answers were lost. A lost delete
+can explain only that a row's *state* is "removed", and only if the table had the name in the delete
+at or after the delete's invocation. (A lost delete may take effect at any time after its
+invocation, never before.) One delete removes at most one table.
 
-Creates make rows. Each row shows the nonce of a create that was invoked and not refused, and no two
-rows show the same nonce.
+Each row shows the nonce of the create that made it. This create must have been invoked and not
+refused, and no two rows may show the same nonce.
 """
 
 from __future__ import annotations
@@ -33,19 +32,20 @@ INVARIANT: Final = "acknowledged"
 
 @dataclass(slots=True)
 class _Story:
-    """What the answers of a history show about one table."""
+    """The facts about one table that the answers of a history show."""
 
     seen: Pair
     version: int = -1
     changed: Pair | None = None  # the acknowledged change that made `version`
     deleted: Pair | None = None
-    firm: bool = False  # whether an answer showed the table that no create still under way explains
+    firm: bool = False  # whether an answer proves that the create took effect
     # name -> the highest version that answers showed under this name
     held: dict[str, float] = field(default_factory=dict)
-    left: dict[str, tuple[int, int]] = field(default_factory=dict)  # -> (version, completion)
+    # name -> (version, completion index) of the last rename from this name
+    left: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def show(self, name: str, version: Any) -> None:
-        """Record that an answer showed the table under `name`."""
+        """Record that an answer showed the table under `name` at `version`."""
         number = version if isinstance(version, int) else math.inf
         self.held[name] = max(self.held.get(name, -1), number)
 
@@ -66,7 +66,10 @@ class _Story:
             self.version, self.changed = number, pair
 
     def names(self, lost_renames: Sequence[Pair]) -> dict[str, float]:
-        """The names that the table can have had, each with the last index for that name."""
+        """Map each name that the table can have had to the last op index at which it can have it.
+
+        The index is infinite if the table may still have the name.
+        """
         until = {
             name: math.inf
             if name not in self.left or self.left[name][0] <= version
@@ -86,7 +89,7 @@ class _Story:
 
 
 def _stories(history: History, may: Permissions) -> dict[str, _Story]:
-    """Table id -> story, for every table that a successful answer shows."""
+    """Collect the facts about each table that a successful answer shows, by table id."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
         call, value = pair.invoke, fields_of(pair.completion)
@@ -113,7 +116,7 @@ def _stories(history: History, may: Permissions) -> dict[str, _Story]:
 
 
 def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Compare the final rows with what answers showed; a lost change may explain a difference."""
+    """Compare the final rows with the tables in answers; a lost change may explain a difference."""
     stories = _stories(history, findings.may)
     lost = [pair for pair in history.pairs if pair.type is OpType.INFO]
     deletes = [pair for pair in lost if pair.invoke.f == "delete"]
@@ -146,8 +149,8 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         )
         _demand(story, row, _Slack(after, repeated), snapshot, findings)
     unexplained = _unmatched(suspects)
-    # A change that Hive acknowledged is only late in Kudu, not lost: it may explain a difference,
-    # but excuses no missing change.
+    # A delete that Hive acknowledged is not lost, since Kudu applies it later. So a removed table
+    # that such a delete explains counts as checked, not as exempt.
     late = sum(map(is_late, deletes))
     explained = len(suspects) - len(unexplained)
     for _ in range(min(late, explained)):
@@ -163,7 +166,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         permit = DDL_TWICE if twice else None
         proof = stories[ident].changed or stories[ident].seen
         if twice:
-            del twice[0]  # the delete removed this additional table and no other
+            del twice[0]  # one delete that was sent twice explains only one additional table
             again.remove(next(pair for pair in again if pair.invoke.f == "delete"))
         row = snapshot.tables[ident]
         findings.violate(
@@ -182,14 +185,17 @@ def _where(snapshot: Snapshot) -> str:
 
 
 class _Slack(NamedTuple):
-    """Changes that may have followed an acknowledged one: lost changes, changes sent twice."""
+    """The numbers of changes that may have followed an acknowledged change of a table.
+
+    `lost` counts changes whose answers were lost, and `repeated` changes that were sent twice.
+    """
 
     lost: int
     repeated: int
 
 
 def _missing(ident: str, story: _Story, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Report a missing row: no delete explains this, since rows of removed tables are kept."""
+    """Report a table without a row; no delete explains this, since removed tables keep rows."""
     if snapshot.rows_left_out:
         findings.exempt(INVARIANT)
         return
@@ -211,7 +217,7 @@ def _demand(
     snapshot: Snapshot,
     findings: CatalogFindings,
 ) -> None:
-    """Compare an acknowledged change with the row; lost changes may have followed it."""
+    """Compare the last acknowledged change of a table with its row."""
     lost = slack.lost
     words, version = table_words(row["id"], row["name"]), row["version"]
     if story.deleted is not None and row["state"] in LIVE_TABLES:
@@ -247,7 +253,10 @@ def _demand(
 
 
 def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
-    """The tables that a maximum matching (augmenting paths) leaves without a candidate."""
+    """Assign a different candidate to each table, and return the tables that get none.
+
+    The assignment is a maximum matching, found by augmenting paths.
+    """
     owner: dict[int, str] = {}
     without = []
     for first in candidates:
@@ -275,7 +284,7 @@ def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def _rows_from_creates(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Each row comes from one create that may have happened, and no create made two rows."""
+    """Report each row that no possible create explains, and each create that made two rows."""
     creates = {
         str(pair.invoke.value.get("nonce")): pair
         for pair in history.pairs

@@ -1,18 +1,19 @@
 """Rules about tablets, `done`, applied versions and terms in answers.
 
-The linearizability checker judges names, ids and versions; this module judges the rest.
+The linearizability checker judges names, ids and versions in answers; this module judges the other
+parts of answers.
 
-* `locate` shows the tablets of a table. They cover the key space exactly once, and there are as
-  many as the create asked for. Each tablet belongs to one table and keeps its key range for ever.
-  Its leader is one of its replicas, and the replicas are on different servers. The final rows
+* `locate` shows the tablets of a table. The tablets cover the key space exactly once, and have the
+  number that the create requested. Each tablet belongs to one table and keeps its key range for
+  ever. Its leader is one of its replicas, and the replicas are on different servers. The final rows
   contain the tablet, with the same replicas if its configuration never changed.
-* `done` is not reported too early: at the revision of the answer every tablet ran (the final rows
-  tell since when), and some replica of each tablet had the version that the answer calls applied
-  (checkpoints tell when). `done` is not forgotten, either: a change that was done once stays done,
-  even if `locate` or `get` proved it.
-* Once the target has settled, `done` is true for every table, and `get` shows its newest version as
-  the applied version.
-* The term of an answer is at least the term of everything acknowledged before its invocation.
+* An answer with `done` does not come too early. At the revision of the answer, every tablet ran
+  (the final rows have the revision at which a tablet began to run), and some replica of each tablet
+  had the version that the answer calls applied (checkpoints have the time). A change that was done
+  once stays done, even if only `locate` or `get` proved that it was done.
+* After the target has settled, `done` is true for every table, and `get` shows the newest version
+  of the table as the applied version.
+* The term of an answer is at least the term of every change acknowledged before its invocation.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from harness.vocabularies import fields_of, is_ok
 
 CREATION: Final = "creation"
 TOLD_WITHIN_NS: Final = 1_000_000_000
-"""The longest delay after which an undisturbed harness hears what a replica announces."""
+"""The maximum time until the harness records an announcement of a replica, if undisturbed."""
 FIRST_CONFIG: Final = -1
-"""The index of a configuration that never changed."""
+"""The `opid_index` of a Raft configuration that never changed."""
 
 
 class _Shown(NamedTuple):
@@ -46,7 +47,7 @@ class _Shown(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The name of the table in the request."""
+        """The words for the table in a sentence, with the name from the request."""
         return table_words(self.ident, self.pair.invoke.value.get("name"))
 
 
@@ -58,7 +59,7 @@ def _shown(history: History, *kinds: str) -> Iterator[_Shown]:
 
 
 def check_answers(history: History, snapshot: Snapshot | None, findings: CatalogFindings) -> None:
-    """Check all rules; without a snapshot, compare the answers only with each other."""
+    """Check the rules about answers; without a snapshot, only rules that compare two answers."""
     located = [
         answer for answer in _shown(history, "locate") if answer.value.get("tablets") is not None
     ]
@@ -81,7 +82,10 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Catalog
 def _complain(
     findings: CatalogFindings, invariant: str, answer: _Shown, what: str, may_be_lost: bool = False
 ) -> None:
-    """Add a violation; if it `may_be_lost`, a power cut may have undone what was shown."""
+    """Report that `answer` violates `invariant`, with the explanation `what`.
+
+    If `may_be_lost`, a permit for power cuts may excuse the violation.
+    """
     permit = findings.may.lost(answer.pair) if may_be_lost else None
     text = f"{sentence(answer.pair)}, but {what}."
     findings.violate(invariant, text, answer.pair.invoke.index, permit=permit)
@@ -91,7 +95,10 @@ def _complain(
 
 
 def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFindings) -> None:
-    """Keys are hexadecimal; the empty key is both the start and the end of the key space."""
+    """Check that the tablets in a `locate` cover the key space once, and that none is missing.
+
+    Keys are hexadecimal; the empty key is both the start and the end of the key space.
+    """
     if answer.value.get("truncated"):
         findings.exempt("located")
         return
@@ -117,7 +124,7 @@ def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFi
 
 
 def _tablets_keep(located: Sequence[_Shown], findings: CatalogFindings) -> None:
-    """A tablet has the same table and key range in all answers, and its leader is a replica."""
+    """Check that a tablet keeps its table and key range, and that its leader is a replica."""
     first: dict[str, tuple[tuple[str, str, str], _Shown]] = {}
     for answer in located:
         for tablet in answer.value["tablets"]:
@@ -179,7 +186,7 @@ def _known_to_rows(
 def _done_stays_done(
     history: History, located: Iterable[_Shown], findings: CatalogFindings
 ) -> None:
-    """Once a creation or a version of an alteration is proven `done`, it stays `done`."""
+    """Check that a creation or a version that was proven `done` stays `done` in later answers."""
     proofs: list[tuple[int, tuple[str, Any], _Shown]] = []
 
     def prove(answer: _Shown, version: Any) -> None:
@@ -221,17 +228,16 @@ def _done_stays_done(
 
 
 def _subject(answer: _Shown) -> tuple[str, Any]:
-    """The subject of an answer with `done`: a table and its creation, or a table and a version."""
+    """Return the subject of an answer with `done`: (table id, `CREATION` or a version)."""
     created = answer.pair.invoke.f == "is-create-done"
     return answer.ident, CREATION if created else answer.value.get("schema_version")
 
 
 def _done_at_rest(history: History, findings: CatalogFindings) -> None:
-    """Judge answers about the settled state: those requested after the target had settled.
+    """Judge answers to requests that were invoked after the target had settled.
 
-    A request that was delayed on its way may have changed the state since the target settled.
-
-    A request that was delayed on its way may have changed the state since.
+    A request that was delayed on its way may have changed the state after the target settled. So
+    only answers about the state of that moment are judged.
     """
     settled = list(history.facts("converged"))
     at = settled[-1].value.get("at") if settled and settled[-1].value.get("ok") else None
@@ -253,9 +259,9 @@ def _done_at_rest(history: History, findings: CatalogFindings) -> None:
 
 
 def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """If an answer says `done`, every tablet of the table ran at the answer's revision.
+    """Check that every tablet of a table ran at the revision of an answer with `done`.
 
-    A tablet that ran is never replaced, so the answer was about those tablets of the table that are
+    A tablet that ran is never replaced. So the answer was about the tablets of the table that are
     not REPLACED at the end of the run.
     """
     tablets: dict[str, list[dict[str, Any]]] = {}
@@ -281,16 +287,19 @@ def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindi
 
 
 def _delays_news(disturbance: Disturbance, begin_ns: int, end_ns: int) -> bool:
-    """Whether the disturbance delays news of replicas; starvation does so only while it lasts."""
+    """Whether the disturbance may delay the announcements of replicas between two moments.
+
+    Starvation delays announcements only while it lasts.
+    """
     return disturbance.kind != "starvation" or disturbance.overlaps(begin_ns, end_ns)
 
 
 def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """A version is applied when some replica of every tablet has it: its group committed it.
+    """Check that some replica of each tablet had the version that an answer calls applied.
 
-    A tablet that was not created in time is REPLACED by another tablet for the same key range,
-    which may be newer than the answer. So for each key range, any tablet that has the version is
-    enough.
+    If a replica has the version, the tablet's group has committed it. A tablet that was not created
+    in time is REPLACED by another tablet for the same key range, and the replacement may be newer
+    than the answer. So one tablet with the version is enough for each key range.
     """
     facts = list(history.facts("checkpoints"))
     reached = facts[-1].value.get("reached", {}).get("version") if facts else None
@@ -305,7 +314,7 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFi
         is_get = answer.pair.invoke.f == "get"
         version = answer.value.get("applied_schema_version" if is_get else "schema_version")
         if answer.value.get("done") is False or not isinstance(version, int) or version < 1:
-            continue  # version 0 has no alteration
+            continue  # no alter made version 0
         done = answer.pair.completion
         assert done is not None
         for tablet_ids in ranges.get(answer.ident, {}).values():
@@ -318,7 +327,7 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFi
             what = f"version {version} was applied in tablet {' or '.join(tablet_ids)} {when}"
             late = done.time + TOLD_WITHIN_NS if since is None else since
             delays = [each for each in disturbances if _delays_news(each, done.time, late)]
-            # these disturbances may have hidden the replica's announcement from the harness
+            # these disturbances may have delayed the replica's announcement to the harness
             if delays:
                 what = f"{what}. That proves nothing: {citation(delays)}"
                 findings.gap(f"{sentence(answer.pair)}, but {what}")

@@ -1,4 +1,4 @@
-"""The plug-in: invariants of the catalog on the snapshot and along the history."""
+"""The checker `catalog-invariants`: invariants on the final snapshot and along the history."""
 
 from __future__ import annotations
 
@@ -30,20 +30,25 @@ AFTER_LOSS: Final = (
     *("logs-agree", "replica-logs-agree", "rows-agree", "forward", "replica-columns"),
     *("schema-versions", "replicas", "orphans", "replica-checksums"),
 )
-"""The checks that compare nodes; after a power cut some nodes may have lost what others kept."""
+"""The checks that compare nodes. After a power cut, some nodes may lack data that others kept."""
 
 
 class CatalogInvariantsChecker(Checker):
-    """Unique names, ids never reused, legal states, full coverage, settled replicas, equal logs."""
+    """The checker of the invariants of the catalog.
+
+    Examples are unique names, ids that are never reused, legal states, full coverage of the key
+    space, settled replicas and equal logs.
+    """
 
     api_version = 1
     name = "catalog-invariants"
     doc = "the final state of all nodes is sound, and nothing acknowledged was lost or went back"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; a missing or incomplete snapshot is `unknown`, unless something else is invalid.
+        """Judge the history and its last snapshot.
 
-        Both the history and the snapshot are read in linear time, so `time_limit_s` is not needed.
+        If the snapshot is missing or incomplete, the verdict is `unknown`, or `invalid` if another
+        check found a violation. The checks take linear time, so `time_limit_s` is not needed.
         """
         del case, time_limit_s
         history = catalog_part(history, bounded=False)
@@ -87,7 +92,7 @@ class CatalogInvariantsChecker(Checker):
 
 
 def _summary(findings: CatalogFindings) -> str:
-    """The reason text of a valid result: the invariants that were judged, then the others."""
+    """Return the reason of a valid result: the invariants that were judged, then the others."""
     by_name = counted_by_name(findings.looked, CATALOG)
     held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
     text = f"{counted(findings.looked.total(), 'check')} of {held or 'no invariant'} hold"

@@ -1,14 +1,14 @@
 """Compare the dumps of nodes with each other.
 
 * Masters apply the same log, so the dump of a master that lags is an earlier state of the same
-  catalog (I5). From a lagging master to a master that is ahead, states move forward only, no row
-  disappears, and no number decreases.
-* At rest all masters have the same members and name the same leader, who is a member (I7).
+  catalog (I5). Compared with the lagging master, a master that is ahead has no earlier state of a
+  table or tablet, no missing row, and no smaller number.
+* At rest all masters have the same members and name the same leader, which is a member (I7).
 * The tablets of a live table cover each of its partitions exactly once (I6). Keys are hexadecimal,
   and the empty key is both the start and the end of the key space.
 * Replicas of a tablet with the same applied index hold the same rows (I8). A dump may contain the
-  number of rows (`live_rows`) and their `digest`, as of `applied_index`. Replicas whose dumps lack
-  these are not judged.
+  number of rows (`live_rows`) and their `digest`, as of `applied_index`. A replica without these
+  values in its dump is not judged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBERS: Final = ("version", "applied_version", "next_column_id", "running_inde
 
 
 def check_forward(snapshot: Snapshot, findings: Findings) -> None:
-    """From one master's dump to the next, by applied index, rows only move forward."""
+    """Check that rows only move forward from one master's dump to the next, by applied index."""
     dumps: dict[int, tuple[str, Json]] = {}
     for name, dump in sorted(snapshot.masters.items()):
         applied = (dump.get("raft") or {}).get("applied_index")
@@ -64,7 +64,7 @@ def _gone(cut: bool) -> str | None:
 
 
 def _went_back(row: Json, after: Json) -> str | None:
-    """A description of the part of a row that moved backward."""
+    """Describe the part of a row that moved backward, or return `None`."""
     before, now = row["state"], after["state"]
     if before != now and not _reaches(before, now):
         return f"went from {before} to {now}"
@@ -80,7 +80,7 @@ def _fell(before: object, now: object) -> bool:
 
 
 def _reaches(before: str, now: str) -> bool:
-    """Whether `before` leads to `now`: several transitions may lie between two dumps."""
+    """Whether one or several transitions lead from the state `before` to the state `now`."""
     seen, todo = {before}, [before]
     while todo:
         for state in sorted(_FOLLOWED_BY.get(todo.pop(), ())):
@@ -91,7 +91,7 @@ def _reaches(before: str, now: str) -> bool:
 
 
 def check_members(snapshot: Snapshot, findings: Findings) -> None:
-    """At rest, each master has the same configuration as the leader."""
+    """Check that each master has the same members and the same leader as the leading master."""
     leading = _members(snapshot.masters[snapshot.leader])
     if leading is None:
         return
@@ -121,7 +121,10 @@ def check_members(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _members(dump: Json) -> tuple[list[str], str | None] | None:
-    """The members in a master's configuration, and the leader that the master knows."""
+    """Return the members in a master's configuration, and the leader that the master knows.
+
+    Returns `None` if the dump has no configuration.
+    """
     raft = dump.get("raft") or {}
     config = raft.get("config")
     if not isinstance(config, Mapping) or not isinstance(config.get("peers"), list | tuple):
@@ -131,12 +134,12 @@ def _members(dump: Json) -> tuple[list[str], str | None] | None:
 
 
 def _mark(peer: Json) -> str:
-    """The mark of a non-voting member."""
+    """Return the text that marks a member without a vote; empty for a voter."""
     return "" if peer.get("member_type", "VOTER") == "VOTER" else " (no voter)"
 
 
 def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
-    """Replicas that applied a tablet up to the same index hold the same rows."""
+    """Check that replicas that applied a tablet up to the same index hold the same rows."""
     first: dict[tuple[str, int], tuple[str, int | None, str]] = {}
     for name, dump in sorted(snapshot.tservers.items()):
         for replica in dump["tablets"]:
@@ -148,7 +151,7 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
             other = first.setdefault((replica["tablet_id"], index), held)
             if other is held:
                 continue
-            # an applied index at which no replica reports rows proves nothing about rows
+            # two replicas without rows prove nothing about rows
             if (other[1], held[1]) != (0, 0):
                 findings.look("replica-checksums")
             if other[1:] != held[1:]:
@@ -161,7 +164,7 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def check_coverage(snapshot: Snapshot, findings: Findings) -> None:
-    """Every live table, from the leader's rows."""
+    """Check that the tablets of each live table cover its keys once, by the leader's rows."""
     for table in snapshot.live_tables:
         findings.look("coverage")
         words = table_words(table["id"], table["name"])

@@ -1,12 +1,15 @@
-"""Invariants along the history, all near-linear: real time is the order of indices.
+"""Invariants of the catalog along the history, checked in near-linear time.
+
+Real time is the order of indices. The invariants are:
 
 * ids are never reused: no operation that was invoked after an acknowledged delete of a table sees
   this table;
-* the applied schema version of a table never goes back, and is never ahead of the committed one;
-* once an alter was reported done, every later answer has its version as the applied one;
-* the revision and the term of an answer are at least those of every answer that was received before
-  the operation's invocation;
-* at most one node leads in a term, at any moment (I1 of the bug catalogue).
+* the applied schema version of a table never decreases, and is at most the committed version;
+* after an answer reports an alter as done, the applied version in later answers is at least the
+  alter's version;
+* the revision and the term of an answer are at least the revision and the term of every change
+  that was acknowledged before the operation's invocation;
+* at most one node leads in a term (I1 of the bug catalogue).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from harness.vocabularies.ddl import MUTATIONS
 
 
 def check_history(history: History, findings: CatalogFindings) -> None:
-    """All invariants that need no snapshot."""
+    """Check all invariants that need no snapshot."""
     pairs = history.pairs
     for name, field in (("revisions", "revision"), ("terms", "term")):
         _monotone(
@@ -64,7 +67,7 @@ def check_history(history: History, findings: CatalogFindings) -> None:
 
 
 def _one_leader(history: History, findings: CatalogFindings) -> None:
-    """At most one node leads in a term, by the nodes' announcements to the harness."""
+    """Check that at most one node led in each term, by the nodes' announcements to the harness."""
     leaders: dict[int, tuple[str, int]] = {}
     for fact in history.facts("leader"):
         node, term = fields_of(fact).get("node"), fields_of(fact).get("term")
@@ -112,12 +115,12 @@ def _monotone(
     *,
     ack: Callable[[Pair], bool] = lambda _: True,
 ) -> None:
-    """An operation invoked after a completion shows at least the number in that completion.
+    """Check that an operation shows at least the numbers in answers before its invocation.
 
-    The check is made for each subject, in one sweep over calls and returns. At a call, the bound is
-    the highest number acknowledged so far. Where the profile permits stale answers, an answer is
-    compared only with answers of the same or earlier terms, so the sweep keeps the highest number
-    of each term and node.
+    `observations` has (operation, subject, number); numbers of different subjects are independent.
+    Only answers for which `ack` is true bound later numbers. If the profile permits stale answers,
+    an answer of another node in a later term is no bound. So the sweep over calls and returns
+    keeps the highest number of each term and node.
     """
     events: list[tuple[int, int, Pair, str, int]] = []
     for pair, subject, number in observations:
@@ -166,7 +169,7 @@ def _monotone(
 
 
 def _name_in(pair: Pair) -> str | None:
-    """The name under which an operation requested its table, or the name that it gave the table."""
+    """Return the name of the table in the request; for a rename, the new name."""
     call = fields_of(pair.invoke)
     name: str | None = call.get("new_name", call.get("name"))
     return name

@@ -1,9 +1,10 @@
 """Compare the masters' in-memory maps with the rows in their logs.
 
-Masters answer requests from maps, which they load from the rows of the system tablet and then
-update. An entry that no row holds was never decided; a missing entry was forgotten. (In KUDU-765 a
-master loaded its maps too early; the defect ORDER-REPLACE showed changes before they were
-replicated.) There are two checks:
+Masters answer requests from maps. A master loads its maps from the rows of the system tablet, and
+then updates them. If a map has an entry without a row, the master answers from a change that was
+never decided; if a row has no entry, the master forgot a change. (In KUDU-765 a master loaded its
+maps too early; the defect ORDER-REPLACE showed changes before they were replicated.) This module
+has two checks:
 
 * Each master's dump lists where its maps differ from a scan of its rows at that moment
   (`unlike_rows`), and this module compares the dump's `name_map` with the dump's rows.
@@ -25,7 +26,7 @@ NAMED: Final = re.compile(r"TABLET_NOT_RUNNING/\w+: \D*?\b([0-9a-f]{32})\b")
 
 
 def check_maps(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Check the maps of every master whose dump has maps; other dumps are skipped."""
+    """Check the maps of every master whose dump has maps; skip other dumps."""
     for master, dump in sorted(snapshot.masters.items()):
         for which, differences in sorted((dump.get("unlike_rows") or {}).items()):
             findings.look("maps-equal-rows")
@@ -51,7 +52,10 @@ def check_maps(snapshot: Snapshot, findings: CatalogFindings) -> None:
 
 
 def check_named_tablets(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """No answer names a tablet that no log holds; this is not judged if the dump is truncated."""
+    """Check that refusals name only tablets that have a row in the leading master's dump.
+
+    A truncated dump is not judged.
+    """
     if snapshot.rows_left_out:
         return
     for pair in history.pairs:

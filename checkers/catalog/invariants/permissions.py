@@ -1,7 +1,8 @@
-"""The permits of a run's profile, for single answers and rows (`harness.permits`).
+"""Decide which permits of a run's profile apply to an answer or a row (`harness.permits`).
 
-The history alone decides whether a permit applies. An answer is stale only compared with what a
-later term acknowledged, and a power cut takes back only changes from before the cut.
+The history alone decides whether a permit applies. The permit `stale-read` applies to an answer
+only if a later term acknowledged a change. The permit `lost-after-power-cut` applies only to
+changes before a power cut.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from harness.timeline import power_cuts
 from harness.vocabularies import fields_of
 
 MUTATION_ATTEMPTS: Final = 1
-"""The permit for a change that was sent more than once and may have acted twice."""
+"""The number of attempts of a change above which the permit `ddl-twice` applies."""
 
 
 class Permissions:
-    """The permits of one history."""
+    """The permits of one history, and the facts on which they depend."""
 
     def __init__(self, history: History) -> None:
         """Collect the facts of the history on which permits depend."""
@@ -31,9 +32,10 @@ class Permissions:
         self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
 
     def later(self, pair: Pair, other: Pair) -> bool:
-        """Whether another node than that of `pair` gave the answer `other` in a later term.
+        """Whether the answer of `pair` may lack the answer of `other`, by the permit `stale-read`.
 
-        A leader that does not know yet that it was deposed may not have this answer.
+        The permit applies if another node answered `other` in a later term. A leader that does not
+        know yet that it was deposed may lack changes of later terms.
         """
         if STALE_READ not in self.permits or pair.completion is None or other.completion is None:
             return False
@@ -43,7 +45,7 @@ class Permissions:
         return other_term > term and pair.completion.node != other.completion.node
 
     def superseded(self, pair: Pair) -> str | None:
-        """The permit, if another leader had followed the answering node by then."""
+        """Return `STALE_READ` if the answering node was no longer the leader when it answered."""
         done = pair.completion
         if STALE_READ not in self.permits or done is None or done.node is None:
             return None
@@ -54,23 +56,23 @@ class Permissions:
         return None if isinstance(term, int) and term >= led[-1].get("term", 0) else STALE_READ
 
     def lost(self, pair: Pair) -> str | None:
-        """The permit, if the power was cut after this operation was invoked.
+        """Return `LOST_AFTER_POWER_CUT` if the power was cut after `pair` was invoked.
 
-        An answer may still arrive after the power of its node was cut.
+        The cut may come before the answer, since an answer may still arrive after the power cut.
         """
         asked = pair.invoke.index
         return LOST_AFTER_POWER_CUT if any(op.index > asked for op in self._cuts) else None
 
     def lost_before(self, index: float) -> str | None:
-        """The permit, if the power was cut before the op with this index."""
+        """Return `LOST_AFTER_POWER_CUT` if the power was cut before the op with `index`."""
         return LOST_AFTER_POWER_CUT if any(op.index < index for op in self._cuts) else None
 
     def lost_by(self, time_ns: float) -> str | None:
-        """The permit, if the power was cut before this time."""
+        """Return `LOST_AFTER_POWER_CUT` if the power was cut at or before `time_ns`."""
         return LOST_AFTER_POWER_CUT if any(op.time <= time_ns for op in self._cuts) else None
 
     def dirty(self, pair: Pair, name: str) -> str | None:
-        """The permit, if a create still under way may have made the shown table, and may fail."""
+        """Return `DIRTY_CREATE` if a create of `name` was under way during `pair`."""
         done = pair.completion
         if done is None:
             return None
@@ -79,13 +81,13 @@ class Permissions:
         return DIRTY_CREATE if under_way else None
 
     def twice(self, pair: Pair) -> str | None:
-        """The permit, if the change was sent more than once."""
+        """Return `DDL_TWICE` if the change was sent more than once."""
         sent = 0 if pair.completion is None else len(pair.completion.attempts)
         return DDL_TWICE if DDL_TWICE in self.permits and sent > MUTATION_ATTEMPTS else None
 
 
 class CatalogFindings(Findings):
-    """Findings about a catalog; `may` has the permits of the history."""
+    """The findings of a checker of the catalog; `may` decides which permits apply."""
 
     def __init__(self, checker: str, history: History) -> None:
         self.may = Permissions(history)

@@ -1,10 +1,10 @@
-"""Refusals: which error is legal in which state, by the codes of Kudu's masters.
+"""Rules for refusals: when each error code of Kudu's masters is legal.
 
 The linearizability checker judges the answers "exists" and "not found". This module judges all
-other refusals; a refusal that the history does not explain is a violation. A code that is not in
-the table is not judged and counts as exempt.
+other refusals; a refusal that the history does not explain is a violation. An error code that is
+not in the following table is not judged and counts as exempt.
 
-| code                                 | legal where                                               |
+| code                                 | legal                                                     |
 |--------------------------------------|-----------------------------------------------------------|
 | NOT_THE_LEADER, CATALOG_MANAGER_...  | at any time: another master leads, or none                |
 | INVALID_SCHEMA                       | the request is invalid, or a step of an alter may fail    |
@@ -13,13 +13,13 @@ the table is not judged and counts as exempt.
 | REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader (but not |
 |                                      | if only other masters were stopped), or if the request    |
 |                                      | has more replicas than there are servers                  |
-| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: the request has such a replication factor    |
+| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: the requested factor is even or not allowed  |
 | TABLET_NOT_RUNNING                   | locate only, until an answer shows that the table is done |
 | HIVE_METASTORE_ERROR                 | create, rename, delete: after the first disturbance       |
 | UNKNOWN_ERROR, invalid argument      | never                                                     |
 
-Which requests are invalid depends on the target's limits. If they differ from Kudu's limits, the
-last snapshot declares them under the key `"accepts"`, where every field is optional:
+Which requests are invalid depends on the target's limits. If a target's limits differ from Kudu's
+limits, its last snapshot declares them under the key `"accepts"`. Every field is optional:
 
     name_bytes    the maximum length of a name
     columns       the maximum number of columns of a table
@@ -46,7 +46,7 @@ CODE: Final = re.compile(r"([A-Z_]+)/([A-Z_]+)\b")
 KEY_COLUMN: Final = "key"
 NAME_BYTES_MAX: Final = 256
 COLUMNS_MAX: Final = 290
-"""A table with more columns than this may refuse an additional column for that reason."""
+"""A table with this number of columns may refuse an additional column."""
 PARTITIONS_MAX: Final = 60
 REPLICAS: Final = (1, 7)
 """The smallest and the largest replication factor; even numbers are always refused."""
@@ -54,7 +54,7 @@ REPLICAS: Final = (1, 7)
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """The target's own limits; a limit that the target did not declare is Kudu's, or infinite."""
+    """The limits of the target. A limit that the target does not declare is Kudu's or infinite."""
 
     name_bytes: float = NAME_BYTES_MAX
     columns: float = math.inf
@@ -63,7 +63,7 @@ class _Limits:
 
     @classmethod
     def declared(cls, history: History) -> Self:
-        """The limits in the last snapshot; unknown names from newer targets are ignored."""
+        """Return the limits that the last snapshot declares; unknown limits are ignored."""
         snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
         accepted = snapshots[-1].get("accepts") if snapshots else None
         if not isinstance(accepted, Mapping):
@@ -72,7 +72,7 @@ class _Limits:
 
 
 def check_refusals(history: History, findings: CatalogFindings) -> None:
-    """Check every `fail` without a result, and every "invalid", against the table above."""
+    """Check every refusal against the table of this module."""
     context = _Context(history)
     for pair in history.pairs:
         done = pair.completion
@@ -80,7 +80,7 @@ def check_refusals(history: History, findings: CatalogFindings) -> None:
             continue
         code = CODE.match(done.error)
         if code is None or code[1] == "RPC":
-            continue  # the client made this refusal itself; no node was involved
+            continue  # the client reports this error itself; no node refused the request
         if (code[1], code[2]) in OBSERVATIONS:
             continue
         rule = _rule_of(code)
@@ -99,7 +99,7 @@ def check_refusals(history: History, findings: CatalogFindings) -> None:
 
 
 def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
-    """The kinds of operations refused since then because of the target's declared limits."""
+    """Return the kinds of operations refused since `since_ns` due to the target's own limits."""
     limits = _Limits.declared(history)
     if limits == _Limits():
         return frozenset()
@@ -114,8 +114,7 @@ def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
         code = CODE.match(done.error or "")
         rule = code and _rule_of(code)
         if rule is _unplaceable:
-            # Faults may explain these refusals, too; a refusal that the limits demand needs no
-            # other explanation.
+            # Faults may explain these refusals, too, so the limits alone must explain them here.
             is_demanded = pair.invoke.f == "create" and _too_many_replicas(pair, limits)
         else:
             is_demanded = bool(rule and not rule(context, pair) and rule(usual, pair))
@@ -132,11 +131,11 @@ class _Context:
     """The facts of a history that may explain a refusal."""
 
     def __init__(self, history: History) -> None:
-        # name -> the spans of operations that may take this name
+        # name -> the spans of creates and renames that may give a table this name
         self.takers: dict[str, list[tuple[int, float]]] = {}
-        # name -> the spans of operations that may give this name another table
+        # name -> the spans of operations after which another table, or none, may have this name
         self.changes: dict[str, list[tuple[int, float]]] = {}
-        # name -> (call, return) of operations that prove the table done
+        # name -> (call, return) of operations that prove that the table's tablets run
         self.running: dict[str, list[tuple[int, int]]] = {}
         self.disturbed = first_disturbance(history)
         self.disturbed_ns = next((o.time for o in history if o.index == self.disturbed), math.inf)
@@ -149,9 +148,8 @@ class _Context:
         self.version_max = 0
         self.lost = 0
         self.limits = _Limits.declared(history)
-        # the largest number of columns of a new table; below, the most that one alter adds
-        self._widest = 1
-        self._adds_most = 0
+        self._widest = 1  # the largest number of columns of a new table
+        self._adds_most = 0  # the largest number of columns that one alter adds
         for pair in history.pairs:
             self._take(pair)
 
@@ -193,10 +191,10 @@ class _Context:
             self.drops.setdefault(names[0], []).append(index)
 
     def may_lack_servers(self, pair: Pair) -> bool:
-        """Whether the answering master may not have heard of all tablet servers yet.
+        """Whether the master that answered may not have heard from all tablet servers yet.
 
-        All tablet servers heartbeat to all masters, so a master that no fault touched knows all
-        servers, no matter which master led before (KUDU-1358).
+        All tablet servers heartbeat to all masters. So a master that no fault disturbed knows all
+        tablet servers, no matter which master led before (KUDU-1358).
         """
         assert pair.completion is not None
         if self.disturbed >= _end(pair):
@@ -204,10 +202,10 @@ class _Context:
         return self.unheard.get(pair.completion.node or "", -1) < _end(pair)
 
     def may_be_full(self, more: int) -> bool:
-        """Whether some table may have no room for this number of additional columns.
+        """Whether some table may have no room for `more` additional columns.
 
         Every version of a table may have added as many columns as the largest alter. Dropped
-        columns are not subtracted, so this check is generous in long runs.
+        columns are not subtracted, so in long runs this method is often true without need.
         """
         versions = self.version_max + self.lost
         columns = self._widest + versions * self._adds_most
@@ -224,7 +222,10 @@ class _Context:
     def _possible(
         self, column: str, changes: Mapping[str, list[int]], pair: Pair, *, has: bool
     ) -> bool:
-        """Whether a create with (or without) the column, or another alter, preceded the answer."""
+        """Whether a create or another alter before the answer may have made such a table.
+
+        If `has` is true, the table has the column; otherwise it lacks the column.
+        """
         first = self._first.get((column, has))
         if first is None:
             fitting = (index for index, columns in self._creates if (column in columns) is has)
@@ -285,7 +286,7 @@ def _schema(context: _Context, pair: Pair) -> str | None:
 
 
 def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
-    """Whether some step may meet a table that it does not apply to, given the steps before it."""
+    """Whether some table can exist to which one of the steps of an alter does not apply."""
     changed: dict[str, bool] = {}  # column -> whether it exists after the steps so far
 
     def may_have(column: str) -> bool:
@@ -314,7 +315,7 @@ def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair
 
 
 def _others_at(name: object, context: _Context, pair: Pair) -> bool:
-    """Whether another operation may be giving that name to a table."""
+    """Whether another operation that may give `name` to a table was under way during `pair`."""
     return any(
         begin != pair.invoke.index and begin < _end(pair) and end > pair.invoke.index
         for begin, end in context.takers.get(str(name), ())
@@ -346,7 +347,7 @@ def _unplaceable(context: _Context, pair: Pair) -> str | None:
 
 
 def _too_many_replicas(pair: Pair, limits: _Limits) -> bool:
-    """Each limit has its own refusal code."""
+    """Whether the create exceeds the limit of replicas that its refusal code is about."""
     assert pair.completion is not None
     replicas = pair.invoke.value.get("replicas", 1)
     if str(pair.completion.error).startswith("TOO_MANY_TABLETS"):
@@ -364,7 +365,11 @@ def _replicas(context: _Context, pair: Pair) -> str | None:
 
 
 def _tablets(context: _Context, pair: Pair) -> str | None:
-    """A tablet that ran keeps running: the table was done, and the name still means this table."""
+    """Return why TABLET_NOT_RUNNING is illegal, or `None` if it is legal.
+
+    A tablet that ran keeps running. So the refusal is illegal if an earlier answer proves that the
+    table's tablets ran, and no other operation can have given the name to another table since.
+    """
     if pair.invoke.f != "locate":
         return "it asks for no tablet"
     name = str(pair.invoke.value.get("name"))
@@ -379,13 +384,13 @@ def _metastore(context: _Context, pair: Pair) -> str | None:
     if pair.invoke.f not in {"create", "rename", "delete"}:
         return "it asks nothing of the metastore"
     assert pair.completion is not None
-    # a fault takes effect before the harness records it
+    # a fault takes effect up to a second before the harness records it
     early = pair.completion.time < context.disturbed_ns - 1e9
     return "nothing had disturbed the metastore" if early else None
 
 
 TIMELESS: Final = (_never, _replicas)
-"""These codes depend on the request alone: no earlier state explains such a refusal."""
+"""The rules that depend on the request alone, so that stale state cannot excuse a violation."""
 OBSERVATIONS: Final = {
     ("TABLE_NOT_FOUND", "NOT_FOUND"),
     ("TABLE_ALREADY_PRESENT", "ALREADY_PRESENT"),

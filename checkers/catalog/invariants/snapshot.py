@@ -2,9 +2,8 @@
 
 The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`; the dump of a node that did
 not answer is `None`. The rows of the ready leader count as the catalog, and the dumps of the other
-nodes are compared with them. Missing pieces are gaps, which make the verdict `unknown`; they are
-never silently passed over. A follower may lack the newest entries, which is no violation: logs are
-compared only where they overlap.
+nodes are compared with these rows. Each missing part is reported as a gap, which makes the verdict
+`unknown`. A follower may lack the newest entries, so logs are compared only at common indices.
 
 From the bug catalogue's list of invariants: I1 one leader per term, I2 log matching, I5 names and
 ids, I6 coverage, I7 everything settled after healing.
@@ -31,10 +30,10 @@ Json = dict[str, Any]
 
 
 class Snapshot:
-    """The dumps, and the rows of the ready leader."""
+    """The dumps of all nodes, and the rows of the ready leading master."""
 
     def __init__(self, masters: dict[str, Json], tservers: dict[str, Json], leader: str) -> None:
-        """`leader` is the name of the master whose rows count."""
+        """Create a snapshot in which the rows of the master `leader` count as the catalog."""
         self.masters = masters
         self.tservers = tservers
         self.leader = leader
@@ -57,7 +56,7 @@ class Snapshot:
         return sorted(live, key=lambda table: (table["name"], table["id"]))
 
     def live_tablets(self, table_id: str) -> list[Json]:
-        """The tablets of a table that are not deleted or replaced, sorted by their start key."""
+        """Return the tablets of a table that are not deleted or replaced, by their start keys."""
         live = [
             tablet
             for tablet in self.tablets.values()
@@ -69,10 +68,11 @@ class Snapshot:
 def read_snapshot(
     value: Any, findings: Findings, gone: Mapping[str, tuple[str, Op]]
 ) -> Snapshot | None:
-    """The snapshot, if it is complete enough to judge; otherwise `gaps` name the missing parts.
+    """Return the snapshot, or `None` if it is too incomplete to judge; report gaps.
 
-    Without a ready leader the catalog cannot be judged at all. A silent node leaves a gap, unless
-    it is in `gone`: there, the node ended as the permit allows, reported by the given op.
+    Without a ready leader the catalog cannot be judged at all. A node that did not answer is a gap,
+    unless it is in `gone`, which maps a node that ended to the permit that allows this and to the
+    op that reports the end.
     """
     if not isinstance(value, Mapping) or not value.get("masters"):
         findings.gap("the snapshot has no masters")
@@ -99,7 +99,7 @@ def read_snapshot(
     term, leader = max(leaders)
     followed = sum(dump.get("term", 0) <= term for dump in masters.values())
     if followed <= len(value["masters"]) // 2:
-        # A later leader needs a majority in its term; its rows alone may hold acknowledged changes.
+        # The other masters may have a later leader, whose rows alone have all acknowledged changes.
         findings.gap(
             f"master {leader} leads in term {term}, but no majority is known to follow it: its "
             "rows may be old"
@@ -121,10 +121,10 @@ def _answered(
 
 
 def check_snapshot(snapshot: Snapshot, findings: Findings, *, settled: bool) -> None:
-    """Check all invariants on a snapshot.
+    """Check the invariants on a snapshot.
 
-    If not `settled`, the target did not come to rest in time, which the liveness checker judges.
-    Then this function leaves out the checks that hold only at rest.
+    If `settled` is false, the target did not come to rest in time, which the liveness checker
+    judges. Then this function leaves out the invariants that hold only at rest.
     """
     _one_leader(snapshot, findings)
     _logs_agree(snapshot, findings)
@@ -162,7 +162,7 @@ def _one_leader(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _compare_logs(group: str, rafts: Mapping[str, Json], findings: Findings, name: str) -> None:
-    """Two logs agree at every common index: in entries and in digests of applied entries."""
+    """Check that logs agree at every common index: in entries and in digests of applied entries."""
     digests: dict[int, tuple[str, str]] = {}
     entries: dict[int, tuple[tuple[int, int], str]] = {}
     reported = False
@@ -296,9 +296,8 @@ def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:
                     f"tablet to {snapshot.words(row['table_id'])}.",
                 )
             elif row["state"] in DEAD_TABLETS and replica.get("data_state") != "TOMBSTONED":
-                # A tombstone holds no rows. Kudu's tombstone also stays until the next full report,
-                # since the replica had left the configuration when the replicas of the
-                # configuration were deleted.
+                # A tombstone is allowed, because it holds no rows. In Kudu, the tombstone of a
+                # replica that had left the configuration stays until the next full report.
                 findings.violate("orphans", f"{words}, which the catalog has as {row['state']}.")
 
 

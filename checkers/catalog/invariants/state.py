@@ -1,13 +1,13 @@
-"""Compare the states of nodes, not only their logs.
+"""Compare the states of nodes with each other.
 
-* Masters with the same applied index hold equal rows, in any role.
-* A replica holds the columns (with ids), the name and the key range that the catalog has for the
-  replica's schema version. Replicas of one tablet at one version hold the same.
+* Masters with the same applied index have equal rows, in any role.
+* A replica has the columns (with ids) and the name that the catalog has for the replica's schema
+  version. Replicas of one table at the same version have the same columns and name.
 * Column ids are unique in a table and below its `next_column_id`. The id of a dropped column never
   comes back (KUDU-461), neither in answers along the history nor in the rows. An id always belongs
-  to the same column: renames that clients requested connect all names that the id shows.
-* Replicas that were at the same index of a group, at any time of the run, had applied the same
-  entries and held the same state. The harness has compared them (`harness.run.divergence`).
+  to the same column: renames that clients requested connect all names of the id.
+* Two replicas that reached the same index of a group, at any time of the run, had applied the same
+  entries and had the same state. The harness compares replicas (`harness.run.divergence`).
 * All nodes that name a leader of a tablet in the same term name the same leader (I1).
 """
 
@@ -29,14 +29,14 @@ SHOWN_MAX: Final = 120
 
 
 def check_state(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Compare dumps by the rules that hold at any moment, at rest or not."""
+    """Compare dumps by the rules that also hold when the target is not at rest."""
     _rows_agree(snapshot, findings)
     _replicas_agree(snapshot, findings)
     _one_leader_named(snapshot, findings)
 
 
 def _rows_agree(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Masters with the same applied index have the same rows."""
+    """Check that masters with the same applied index have the same rows."""
     first: dict[int, str] = {}
     for name in [snapshot.leader, *sorted(set(snapshot.masters) - {snapshot.leader})]:
         dump = snapshot.masters[name]
@@ -81,7 +81,7 @@ def _short(value: object) -> str:
 
 
 def _columns(columns: list[Any]) -> list[tuple[int, str]]:
-    """(id, name) of each column, from a row of a master or from the pairs of a replica."""
+    """Return (id, name) for each column of a master's row or of a replica's dump."""
     return [
         (column["id"], column["name"]) if isinstance(column, Mapping) else (column[0], column[1])
         for column in columns
@@ -143,9 +143,10 @@ def _compare_replica(
 
 
 def _one_leader_named(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """(tablet, term) -> the leader that the masters' rows and the replicas name.
+    """Check that masters' rows and replicas name one leader for each tablet and term.
 
-    A tablet that a power cut destroyed completely is created again, and its terms start over.
+    If a power cut destroys a tablet completely, it is created again with terms from the start. So a
+    permit for power cuts may excuse a second leader.
     """
     named: dict[tuple[str, int], tuple[str, str]] = {}
     for tablet_id, term, leader, witness in _leaders_named(snapshot):
@@ -174,10 +175,10 @@ def _leaders_named(snapshot: Snapshot) -> Iterator[tuple[str, int, str, str]]:
 
 
 def check_checkpoints(history: History, findings: CatalogFindings) -> None:
-    """Compare replicas by their checkpoints along the run; some targets announce none.
+    """Report the divergences between replicas that the harness found by comparing checkpoints.
 
-    The harness counts its comparisons when a run ends; a divergence is a violation even without
-    this count.
+    Some targets announce no checkpoints. The number of comparisons is recorded at the end of a run;
+    a divergence is a violation even if the run has no such record.
     """
     for op in history.facts("checkpoints"):
         findings.look("checkpoints", op.value.get("compared", 0))
@@ -211,10 +212,10 @@ _DIVERGED: Final = {"log": "had applied different entries", "state": "held diffe
 
 
 class _Sight(NamedTuple):
-    """The column ids of a table at one schema version, by an answer or by the final rows.
+    """The column ids of a table at one schema version, from an answer or from the final rows.
 
-    `invoke` is -1 for the final rows. `answered` is the index of the answer, and infinite for the
-    final rows.
+    `invoke` and `answered` are the indices of the invocation and of the answer: -1 and infinity
+    for the final rows.
     """
 
     version: int
@@ -228,9 +229,10 @@ class _Sight(NamedTuple):
 def check_column_ids(
     history: History, snapshot: Snapshot | None, findings: CatalogFindings
 ) -> None:
-    """Column ids are unique, below the next id, and never reused for another column.
+    """Check that column ids are unique, below the next id, and never reused for another column.
 
-    Where the profile permits it, a table that is shown before it is created has no columns yet.
+    If the profile permits an answer to show a table before its create took effect, the table may
+    have no columns yet.
     """
     sights: dict[str, list[_Sight]] = {}
     for pair in history.pairs:
@@ -275,7 +277,7 @@ def check_column_ids(
 
 
 def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> None:
-    """Ids of dropped columns must not come back; `seen` is sorted by version."""
+    """Check that ids of dropped columns do not come back; `seen` is sorted by version."""
     gone: dict[int, _Sight] = {}
     present: tuple[int, ...] = ()
     for sight in seen:
@@ -308,7 +310,7 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
 
 
 class _Renames:
-    """The names that one column may have had: renames, completed or not, connect them."""
+    """Sets of column names that requested renames connect, so that one column may have had them."""
 
     def __init__(self, history: History) -> None:
         self._parent: dict[str, str] = {}
@@ -319,7 +321,7 @@ class _Renames:
                     self._parent[self._root(step[1])] = self._root(step[2])
 
     def link(self, one: str, two: str) -> bool:
-        """Whether both names may belong to one column."""
+        """Whether one column may have had both names."""
         return self._root(one) == self._root(two)
 
     def _root(self, name: str) -> str:
@@ -332,7 +334,10 @@ class _Renames:
 def _one_column_each(
     ident: str, seen: list[_Sight], renames: _Renames, findings: CatalogFindings
 ) -> None:
-    """An id of one table never shows two columns; `seen` has the answers about that table."""
+    """Check that a column id of the table `ident` never belongs to two columns.
+
+    `seen` has the answers about this table.
+    """
     first: dict[int, tuple[str, _Sight]] = {}
     for sight in seen:
         for number, name in zip(sight.ids, sight.names, strict=False):

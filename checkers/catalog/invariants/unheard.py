@@ -1,8 +1,8 @@
-"""The moment from which masters may not know all tablet servers, so that they refuse placements.
+"""Find the moment from which a master may not know all tablet servers and may refuse a create.
 
-All tablet servers heartbeat to all masters. A master that no fault touched knows all servers, no
-matter which master led before. If the masters cannot be told apart, any fault and any second leader
-may explain a refusal.
+All tablet servers heartbeat to all masters. A master that no fault disturbed knows all tablet
+servers, no matter which master led before. If the masters are not known by name, any fault and any
+second leader may explain a refusal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _DISTURBING: Final = frozenset({"heartbeat-gap", "starvation", "infrastructure",
 
 
 def first_disturbance(history: History) -> float:
-    """The index of the first fault, gap or second leader: from then on servers may be unknown."""
+    """Return the index of the first fault, gap or second leader.
+
+    From this index on, masters may not know all tablet servers.
+    """
     leaders = 0
     for op in history:
         if op.process == "nemesis" or op.f in _DISTURBING:
@@ -32,16 +35,16 @@ def first_disturbance(history: History) -> float:
 
 
 _STOPS_NODES: Final = frozenset({KILL, POWER_CUT, RESTART, PAUSE, OPERATION})
-"""The kinds of faults that affect nothing but their targets."""
+"""The kinds of faults that affect only their targets."""
 ALL: Final = ("all",)
-"""A placeholder for "no master"."""
+"""Targets that are no known master, so that the disturbance counts for all masters."""
 
 
 def first_that_hides_servers(history: History) -> dict[str, float]:
-    """Master -> the index from which on it may not have heard from a tablet server.
+    """Map each master to the index from which it may not have heard from all tablet servers.
 
-    This is the index of the first disturbance, not counting faults that only stopped other masters.
-    The names of the masters come from the last snapshot; without a snapshot the result is empty.
+    The index is that of the first disturbance, without faults that only stopped other masters. The
+    names of the masters come from the last snapshot; without a snapshot the result is empty.
     """
     snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
     masters = snapshots[-1].get("masters") if snapshots else None

@@ -1,18 +1,19 @@
-"""The whole catalog as one object: names, tables, versions and the columns of every version.
+"""The model of the whole catalog: names, tables, versions and the columns of every version.
 
-A state maps names to tables. A table is identified by its *key*: the nonce of the create that made
-it. Answers show table ids. `bindings` maps an id to its key; it is computed beforehand from all
-answers that show both. The only tables without such a binding are those whose create was lost and
-whose nonce no answer showed. Such creates are interchangeable: all with the same name and columns
-share a key. When an answer first shows the id of such a table, the state binds the id to the table;
-the id is never bound again, even after the table is removed.
+A state maps names to tables. The model identifies a table by its *key*: the nonce of the create
+that made the table. Answers show table ids. `bindings` maps an id to its key; it is computed in
+advance from all answers that show an id and a nonce. A table has no binding only if the answer to
+its create was lost and no other answer showed its nonce. Lost creates with the same name and
+columns are interchangeable, so they share a key. When an answer first shows the id of a table
+without a binding, the state binds the id to the table. An id is never bound again, even after its
+table is removed.
 
-`Rules` adapts the model to the catalog of the supplied tables (`TABLES`): there every id is its own
-key, versions count from 1, and a rename makes no new version.
+`Rules` adapts the model to the catalog of the supplied tables (`TABLES`). In that catalog every id
+is its own key, versions count from 1, and a rename makes no new version.
 
-States are tuples of small numbers: one per name, and one for the set of ids bound so far. Tables
-and version chains are hash-consed, so states are cheap to copy, hash and compare. Their numbers
-depend only on the order of steps.
+States are tuples of small numbers: one number per name, and one for the set of ids bound so far.
+Equal tables and version chains share a number, so states are cheap to copy, hash and compare. The
+numbers depend only on the order of steps.
 
 `rename` has two special rules, as in Kudu's masters: a rename of an absent name answers "not-found"
 even if the new name is taken, and a rename onto the same name answers "exists".
@@ -48,9 +49,7 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. `late_id` is an id bound in the state; `chain` is its version chain's
-    number.
-    """
+    """A live table. `late_id` is the id that a state bound to it, and `chain` its version chain."""
 
     key: str
     late_id: str | None
@@ -67,10 +66,10 @@ ABSENT: Final = 0
 
 
 class _Numbered(Generic[T]):
-    """Numbers distinct values in the order of their first occurrence."""
+    """A numbering of distinct values in the order of their first occurrence."""
 
     def __init__(self, *things: T) -> None:
-        self.things = [*things]  # by number
+        self.things = [*things]  # the index of a value is its number
         self._numbers = {thing: number for number, thing in enumerate(things)}
 
     def number(self, thing: T) -> int:
@@ -82,7 +81,7 @@ class _Numbered(Generic[T]):
 
 
 class Catalog(Model[State, CatalogInput, Answer]):
-    """The catalog over the names that occur in `operations`, initially empty."""
+    """The model of a catalog with the names that occur in `operations`; it is empty at first."""
 
     def __init__(
         self,
@@ -92,8 +91,10 @@ class Catalog(Model[State, CatalogInput, Answer]):
         once: bool = True,
         rules: Rules = DDL,
     ) -> None:
-        """`bindings` maps table ids to keys. `once`: each version of a table is made only once,
-        so that an answer about the version stays true for ever.
+        """Create the model, with facts from all answers of `operations`.
+
+        `bindings` maps table ids to keys. If `once` is false, a version of a table may be made
+        several times, so an answer about the version proves nothing about later times.
         """
         operations = tuple(operations)
         self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
@@ -133,7 +134,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._step_change(state, input_, output)
 
     def _name_taken(self, state: State, input_: CatalogInput) -> bool:
-        """Whether "exists" can be the answer, given that the first name is present."""
+        """Whether "exists" is legal, because a table has the name that the operation would give."""
         if isinstance(input_, Rename):
             return state[self._index[input_.new_name]] != ABSENT
         return isinstance(input_, Create)
@@ -191,7 +192,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
             and not self._facts.alter_matters(ident, version)
         ):
             return True, state
-        # No request returns the payload of an older version.
+        # No request returns the payload of an older version, so the chain can forget it.
         previous = -1 if self._rules.payload else table.chain
         chain = self._links.number(_Link(previous, version, columns))
         after = list(state)
@@ -238,7 +239,10 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def _match(
         self, state: State, index: int, table_id: str | None, version: int | None
     ) -> tuple[bool, State]:
-        """Whether the table can have this id and version; an id seen first here gets bound."""
+        """Return whether the table at `index` can have this id and version, and the next state.
+
+        In the next state, an id that no answer showed before is bound to the table.
+        """
         table = self._tables.things[state[index]]
         assert table is not None
         if version is not None and self._links.things[table.chain].version != version:
@@ -258,7 +262,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return True, (*state[:index], number, *state[index + 1 : -1], late)
 
     def read_only(self, input_: CatalogInput, output: Answer | Unknown, /) -> bool:
-        """Reads that bind no new id, and answers that nothing was done."""
+        """Whether the operation is a read that binds no new id, or its answer is a refusal."""
         if output is UNKNOWN:
             return isinstance(input_, Get | Look | ListTables)
         if output.result != "ok":
@@ -277,13 +281,13 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return frozenset((input_.name,))
 
     def for_operations(self, operations: Sequence[Operation[CatalogInput, Answer]], /) -> Catalog:
-        """The same catalog, which knows only the facts that `operations` show."""
+        """Return the same model with facts from `operations` only."""
         return Catalog(operations, self._bindings, once=self._once, rules=self._rules)
 
     def projections(
         self, operations: Sequence[Operation[CatalogInput, Answer]], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Each name separately; for supplied tables also the views of `models.tables`."""
+        """Return a projection for each name, and for supplied tables those in `models.tables`."""
         names = name_projections(self.names, operations, self._bindings, self._rules)
         return table_projections(names, operations) if self._rules.payload else names
 
@@ -293,7 +297,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._tables.things[state[self._index[name]]]
 
     def under(self, state: State, name: str) -> tuple[str | None, int, Columns] | None:
-        """The id, the version and the newest columns of the table under `name` in `state`."""
+        """Return the id, version and newest columns of the table that has `name` in `state`."""
         table = self.table(state, name)
         return table and (self.table_id(table), self.version(table), self.columns(table))
 
@@ -304,7 +308,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._links.things[table.chain].columns
 
     def table_id(self, table: Table) -> str | None:
-        """The id of `table`, if any answer ever showed it."""
+        """Return the id of `table`, or `None` if no answer showed it."""
         return table.late_id or self._bound_keys.get(table.key)
 
     def describe_operation(self, input_: CatalogInput, output: Answer | Unknown, /) -> str:

@@ -1,35 +1,36 @@
-"""Facts about tables that all answers of a history establish: bounds on the unknown operations.
+"""Facts about tables that the answers of a history prove, to limit unknown operations.
 
-Every change of a table (alter, rename) makes one new version, so a table has exactly one name and
-one list of columns at each version, and each version was made by exactly one operation. Answers
-that show an id with a version therefore say, for every order of operations that explains them all:
+An unknown operation is an operation of unknown outcome. Every change of a table (alter, rename)
+makes one new version. So a table has exactly one name and one list of columns at each version, and
+exactly one operation made each version. Answers that show an id with a version prove facts that
+hold in every order of operations that explains all answers:
 
-* the table's name and columns at that version;
-* which versions were made by operations that are known, hence not by one of unknown outcome;
-* that the table lived until the highest version that was seen, hence was not deleted before;
-* the operation that deleted it, hence no other one did.
+* the table's name and columns at this version;
+* which versions were made by known operations, so that no unknown operation can have made them;
+* the highest version that answers show, so that the table was not deleted at a lower version;
+* the operation that deleted the table, so that no other operation can have deleted it.
 
-A step of an unknown operation that contradicts these facts is useless: some answer could not be
-given afterwards. Pruning such steps loses no order that explains all answers. Without the pruning,
-a history with a hundred lost answers has far too many possible continuations.
+If a step of an unknown operation contradicts these facts, no order after this step explains all
+answers. So leaving out such steps loses no order. Without these facts, a history with a hundred
+lost answers has far too many possible orders.
 
 Two kinds of unknown operations can be left out because no answer could show them (`alter_matters`,
 `create_matters`). An order with these operations stays legal without them:
 
-* An unknown alter that makes a version higher than any that an answer shows for its table. It can
-  be left out, together with all unknown alters of the table after it: a later answer about the
-  table would show an even higher version. So no known change of the table comes after it, and the
-  effects of unknown renames and deletes do not depend on versions or columns. This requires that
-  every answer that depends on a version shows the version.
+* An unknown alter that makes a version higher than all versions of its table in answers. The alter
+  can be left out, together with all later unknown alters of the table: a later answer about the
+  table would show an even higher version. So no known change of the table comes after the alter,
+  and the effects of unknown renames and deletes do not depend on versions or columns. This rule
+  requires that every answer that depends on a version shows the version.
 * An unknown create whose table no answer shows, if no answer says "exists" about its name, or about
   a name that unknown renames could give to the table. While the table exists, the only possible
   known answer about its name is "exists", and no list is possible. So the create can be left out,
-  together with the unknown operations that changed its table or failed because of it: no other
-  operation sees a difference. This requires that every answer shows the id of its table, and that
-  all shown ids are bound.
+  together with the unknown operations that changed its table or failed because of its table: no
+  other operation sees a difference. This rule requires that every answer shows the id of its table,
+  and that all shown ids are bound.
 
-Both rules say which operations may be left out, not which are impossible. A model that only replays
-an order, without any known answers, has none of these facts and must not use the rules.
+Both rules say which operations may be left out, not which operations are impossible. A model that
+only replays an order, without any known answers, has no facts and must not use the rules.
 """
 
 from __future__ import annotations
@@ -55,20 +56,18 @@ Version = tuple[str, int]  # table id, version
 
 
 class TableFacts:
-    """Facts from the known answers among `operations`."""
+    """The facts about tables that the known answers among `operations` prove."""
 
     def __init__(self, operations: Iterable[Operation[CatalogInput, Answer]]) -> None:
-        """Collect the facts in one pass, then derive columns along changes whose effect is
-        known.
-        """
+        """Collect the facts in one pass, then derive columns from known changes."""
         self._names: dict[Version, str] = {}
         self._columns: dict[Version, Columns] = {}
         self._changes: dict[Version, Alter | Rename] = {}
         self._last: dict[str, int] = {}
         self._deleted: dict[str, int | None] = {}
-        # ids in answers that depend on versions but do not show them
+        # the ids in answers that depend on a version but do not show it; `None` if an id is missing
         self._vague: set[str | None] = set()
-        self._taken: set[str] = set()  # names about which some answer was "exists"
+        self._taken: set[str] = set()  # the names about which an answer was "exists"
         self._shown: set[str] = set()
         self._is_empty = True
         renames: list[Rename] = []
@@ -130,7 +129,7 @@ class TableFacts:
             self._last[ident] = max(self._last.get(ident, version), version)
 
     def _carry_back(self, renames: Sequence[Rename]) -> None:
-        """Names that unknown renames can turn into taken names count as taken, too."""
+        """Add to `_taken` the names that unknown renames may have changed to taken names."""
         origins: dict[str, list[str]] = {}
         for rename in renames:
             origins.setdefault(rename.new_name, []).append(rename.name)
@@ -146,22 +145,28 @@ class TableFacts:
         return None not in self._vague and all(ident in bindings for ident in self._shown)
 
     def alter_matters(self, ident: str | None, version: int) -> bool:
-        """Whether an answer could show that an unknown alter made this version.
+        """Whether an answer could show that an unknown alter made `version` of the table.
 
-        `ident` is `None` for a table that no answer can be about.
+        `ident` is `None` for a table that no answer shows.
         """
         if self._is_empty or None in self._vague or ident in self._vague:
             return True
         return ident is not None and version <= self._last.get(ident, -1)
 
     def create_matters(self, name: str) -> bool:
-        """Whether an answer could show that an unknown create made a table that is never shown."""
+        """Whether an answer could show that an unknown create of `name` took effect.
+
+        No answer shows the id of the created table.
+        """
         return self._is_empty or name in self._taken
 
     def allow_change(
         self, ident: str | None, version: int, name: str, columns: Columns, *, unknown: bool
     ) -> bool:
-        """Whether an operation can have made this version, with this name and these columns."""
+        """Whether a change can have made `version` with this name and these columns.
+
+        `unknown` is true for a change of unknown outcome.
+        """
         if ident is None:
             return True
         key = (ident, version)
@@ -172,7 +177,7 @@ class TableFacts:
         return self._names.get(key, name) == name and self._columns.get(key, columns) == columns
 
     def allow_unknown_delete(self, ident: str | None, version: int) -> bool:
-        """Whether an operation of unknown outcome can have deleted the table at this version."""
+        """Whether a delete of unknown outcome can have removed the table at `version`."""
         return ident is None or (ident not in self._deleted and version >= self._last.get(ident, 0))
 
 

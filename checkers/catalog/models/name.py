@@ -1,17 +1,16 @@
-"""One name of the catalog by itself: a necessary condition that is cheap to refute.
+"""Models of one name of the catalog, which are cheap to refute.
 
-Every order of the whole catalog is, for each name, also one of the operations that touch it,
-each reduced to what it says about that name:
+If the whole catalog has a legal order, each name also has one. The model of a name has the
+operations that touch the name, each reduced to its statement about the name:
 
-* a rename away or a delete takes the table away; a rename here or a create puts one there;
-* a list shows the table under the name, or that there is none;
-* "not-found" and "exists" say whether something is there.
+* a rename from the name or a delete removes a table; a rename to the name or a create adds a table;
+* a list shows the table with the name, or that no table has the name;
+* "not-found" and "exists" say whether a table has the name.
 
-State: nothing, a table (id, version), or *some* table that an operation of unknown outcome put
-there. Every answer about such a table is accepted. Columns are left to the whole model. Unknown
-operations on other names do not appear at all. That is why this model decides in moments what a
-search over the whole catalog cannot: with 20 names and 50 lost answers, the whole catalog has too
-many states to explore.
+The state of the model is nothing, a table (id, version), or *some* table that an operation of
+unknown outcome added. Every answer about *some* table is legal. The model ignores columns, and
+operations of unknown outcome on other names. So it can refute histories that a search over the
+whole catalog cannot: with 20 names and 50 lost answers, the whole catalog has too many states.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ SOME: Final[Slot] = (None, None, None)
 
 
 class CatalogName(NameView):
-    """State: nothing, a table (id and version, no payload), or `SOME`."""
+    """The model of one name. Its state is `None`, a table (id, version, no payload), or `SOME`."""
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
-        """Step as `NameView` does; a table with an unknown id or version becomes `SOME`."""
+        """Take the step of `NameView`; a table with an unknown id or version becomes `SOME`."""
         legal, after = super().step(state, input_, output)
         return legal, after if after is None or None not in after[:2] else SOME
 
@@ -61,7 +60,7 @@ def name_projections(
     bindings: Mapping[str, str],
     rules: Rules,
 ) -> list[Projection[Slot, Said, bool]]:
-    """One projection for each name, in the order of `names`."""
+    """Return a projection for each name, in the order of `names`."""
     translate = _Translation(bindings, rules)
     sayings: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
     for operation in operations:
@@ -72,7 +71,7 @@ def name_projections(
 
 
 class _Translation:
-    """Translates an operation into statements about names."""
+    """The translation of operations into statements about names."""
 
     def __init__(self, bindings: Mapping[str, str], rules: Rules) -> None:
         self._bindings = bindings
@@ -82,7 +81,7 @@ class _Translation:
     def sayings(
         self, operation: Operation[CatalogInput, Answer], names: Sequence[str]
     ) -> Iterator[tuple[str, Said]]:
-        """Each name in `names` that the operation makes a statement about, with the statement."""
+        """Yield each name about which the operation makes a statement, with the statement."""
         request, answer = operation.input, operation.said
         if answer is UNKNOWN:
             yield from self._unknown(request)
@@ -91,7 +90,7 @@ class _Translation:
         else:
             listed = {name: (ident, version) for name, ident, version in answer.listing}
             if len(listed) != len(answer.listing):
-                yield answer.listing[0][0], Said("never")  # a name twice
+                yield answer.listing[0][0], Said("never")  # the list has a name twice
                 return
             for name in names:
                 if name in listed:
@@ -100,7 +99,10 @@ class _Translation:
                     yield name, Said("absent")
 
     def _comparable(self, ident: str | None, version: int | None) -> tuple[str | None, int | None]:
-        """The id, or `None` if no create is known to have made it, since it then proves nothing."""
+        """Return the id and the version; an id that is not bound to a create becomes `None`.
+
+        An id that is not bound proves nothing about the name.
+        """
         return (ident if ident in self._bindings else None), version
 
     def _payload(self, columns: Columns | None) -> Columns | None:
@@ -119,7 +121,7 @@ class _Translation:
                 yield name, Said("take")
                 yield new_name, Said("put")
             case _:
-                pass  # reads of unknown outcome, and renames that cannot have an effect
+                pass  # reads and renames to the same name have no effect
 
     def _answered(
         self, given: Create | Alter | Rename | Delete | Get | Look, answer: Answer
@@ -145,8 +147,8 @@ class _Translation:
                 before = version
                 if version is not None and self._rules.rename_makes_version:
                     before = version - 1
-                # A rename onto itself cannot succeed; "take" then leaves no table that would allow
-                # it.
+                # A rename to the same name cannot succeed. An answer that shows such a rename
+                # leaves the name without a table.
                 yield name, Said("take", ident, before)
                 if new_name != name:
                     yield new_name, Said("put", ident, version)

@@ -1,13 +1,13 @@
-"""More views of the catalog in the supplied tables, which keep its counterexamples small.
+"""Projections of the catalog of the supplied tables, which keep counterexamples small.
 
-Every order of the whole catalog is also one of each view. The models are in `models.views`:
+If the whole catalog has a legal order, each projection also has one. The projections are:
 
 * **a name for a short time** (`NameWindow`): the operations on a name within a window of time.
 * **the tenants of a name** (`Tenancy`): if only one operation can have given the name to an id, the
-  id holds the name for one interval without a break.
-* **an id** (`IdView`): renames, which take an id out of a name's sight, do not disturb it. An id
-  that several creates make has several lives and therefore no view. An id that no create can have
-  made must not be shown at all.
+  id has the name for one interval without a break.
+* **an id** (`IdView`): the operations on a table under all of its names. An id that several creates
+  make has no projection, since it has several lifetimes. An id that no create can have made must
+  not be in any answer.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ TableOperation = Operation[CatalogInput, Answer]
 NameProjection = Projection[Slot, Said, bool]
 
 STRIDE: Final = 32
-"""The number of operations between the starts of two windows; windows are twice as long."""
+"""The number of operations between the starts of two windows; a window has twice this number."""
 
 WINDOWS_MAX: Final = 200
 """The maximum number of windows of one name; longer histories get wider windows."""
 
 ANYTHING: Final[Slot] = (None, -1, None)
-"""The state before a window; no table has this version."""
+"""The state at the start of a window, in which any table may have the name."""
 
 
 def table_projections(
     names: Sequence[NameProjection], operations: Sequence[TableOperation]
 ) -> list[Projection[Any, Any, Any]]:
-    """The windows of each of `names`, the names themselves, their tenants, and every shown id."""
+    """Return the projections: windows of names, names, tenants of names, and ids."""
     windows = (window for name in names for window in _windows(name))
     return [*windows, *names, *map(_tenants, names), *_ids(operations)]
 
@@ -66,24 +66,24 @@ def table_projections(
 
 
 class NameWindow(NameView):
-    """A name within a window of time: a counterexample in a long history needs no more.
+    """The model of one name within a window of time.
 
-    Over a whole history a name has had many tables, and a core which proves that the name is free
-    now must show for each of them that it left. So the view starts at some moment without knowledge
-    of the table before it, and the first change defines the state. The view ends at a later moment.
-    Operations that are open at either moment may have taken effect in the window or not. The same
-    is true of operations that returned at the very end, since others that were called then may have
-    come first.
+    In a long history a name has many tables, and a core that proves that the name is free must show
+    for each of them that it left. So the model starts at some moment, at which any table may have
+    the name, and the first change determines the state. The model ends at a later moment.
+    Operations that are open at one of the moments may take effect in the window or not. The same
+    holds for operations that return at the end, since operations that were called at the end may
+    take effect first.
 
-    This is a necessary condition for any two moments: take an order of the whole catalog, and leave
-    out what took effect before the first moment or after the second.
+    The model is a projection for any two moments: in an order of the whole catalog, leave out the
+    operations that took effect before the first moment or after the second moment.
     """
 
     def init(self) -> Slot:
         return ANYTHING
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
-        """Reads are accepted until an operation determines the state."""
+        """Take the step of `NameView`; in the state `ANYTHING`, accept every read and change."""
         if state != ANYTHING or input_.f == "never":
             return super().step(state, input_, output)
         if self.read_only(input_, output):
@@ -97,7 +97,7 @@ class NameWindow(NameView):
 
 
 def _windows(whole: NameProjection) -> Iterator[NameProjection]:
-    """The windows of one name, if it has more operations than fit into one window."""
+    """Yield the windows of one name, if its operations do not fit into one window."""
     sayings = sorted(whole.operations, key=lambda operation: (operation.call, operation.id))
     stride = max(STRIDE, -(-len(sayings) // WINDOWS_MAX))
     if len(sayings) <= 2 * stride:
@@ -119,7 +119,11 @@ def _windows(whole: NameProjection) -> Iterator[NameProjection]:
 def _seen_from(
     begin: float, end: float, operation: Operation[Said, bool]
 ) -> Operation[Said, bool] | None:
-    """The operation if it took effect in the window, as unknown if it may have; else `None`."""
+    """Return the operation as part of the window from `begin` to `end`.
+
+    An operation that may have taken effect in the window or not gets an unknown outcome. Returns
+    `None` if the operation took effect outside the window.
+    """
     returned = operation.return_time
     if returned is not None and returned < begin:
         return None
@@ -134,7 +138,7 @@ def _seen_from(
 
 
 def _tenants(whole: NameProjection) -> Projection[Any, Any, Any]:
-    """One name, in terms of the ids to which only one operation can have given the name."""
+    """Make the projection of a name's tenants: ids to which one operation can give the name."""
     arrivals = Counter(o.input.ident for o in whole.operations if o.input.f == "put")
     any_id = arrivals.pop(None, 0) > 0
     changes = {"put": "enter", "take": "leave"}
@@ -194,7 +198,7 @@ def _ids(operations: Sequence[TableOperation]) -> Iterator[Projection[Any, Any, 
             continue
         begin = min(o.return_time for o in statements if o.return_time is not None)
         last = max(o.call for o in statements)
-        # A list without the id is evidence only if the id had the name before and after.
+        # A list without the id can be a contradiction only between answers that show the id.
         for listing, listed in lists[bisect_right(calls, begin) :]:
             if listing.call >= last:
                 break

@@ -11,25 +11,25 @@ Columns = tuple[str, ...]
 
 
 class Rules(NamedTuple):
-    """The rules that differ between catalogs."""
+    """The rules of the model that differ between our catalog and the supplied tables."""
 
     first: int = 0
     """The version number of a newly created table."""
     rename_makes_version: bool = True
     payload: bool = False
     """Whether a table has a single column, its payload. Every alter sets the payload, and every
-    get shows the newest."""
+    get shows the newest payload."""
 
 
 DDL: Final = Rules()
-"""Our own DDL."""
+"""The rules of the vocabulary "ddl"."""
 
 TABLES: Final = Rules(first=1, rename_makes_version=False, payload=True)
-"""The catalog of the supplied tables: names with ids, versions and payloads."""
+"""The rules of the supplied tables, which have names, ids, versions and payloads."""
 
 
 class Create(NamedTuple):
-    """Make a table. `key` is the nonce, or stands for a class of creates that no answer showed."""
+    """Create a table. `key` is the nonce, or a text that equal creates without answers share."""
 
     name: str
     key: str
@@ -38,7 +38,7 @@ class Create(NamedTuple):
 
 
 class Alter(NamedTuple):
-    """Change columns by steps (see `apply_steps`); this makes a new version."""
+    """Change the columns of a table by steps (see `apply_steps`); this makes a new version."""
 
     name: str
     steps: tuple[tuple[str, ...], ...]
@@ -46,7 +46,7 @@ class Alter(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """Rename a table; this makes a new version if the rules say so."""
+    """Rename a table; with `Rules.rename_makes_version`, this makes a new version."""
 
     name: str
     new_name: str
@@ -54,7 +54,7 @@ class Rename(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a table for ever."""
+    """Delete a table for ever."""
 
     name: str
     f: str = "delete"
@@ -68,14 +68,14 @@ class Get(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Any other read of one table by name that shows its id, and possibly its version."""
+    """Read one table by name in another way; the answer shows its id, and possibly its version."""
 
     name: str
     f: str = "look"
 
 
 class ListTables(NamedTuple):
-    """Read all names at once."""
+    """List the names of all tables, with ids and possibly versions."""
 
     f: str = "list"
 
@@ -84,9 +84,10 @@ CatalogInput = Create | Alter | Rename | Delete | Get | Look | ListTables
 
 
 class Answer(NamedTuple):
-    """An answer. `result` is "ok", "exists" or "not-found"; `None` means "not shown".
+    """The answer of an operation. `result` is "ok", "exists" or "not-found".
 
-    `listing` is for `ListTables`: (name, id, version) for each table.
+    A field is `None` if the answer does not show it. `listing` has (name, id, version) for each
+    table in the answer to `ListTables`.
     """
 
     result: str
@@ -102,10 +103,10 @@ CatalogOperation = Operation[CatalogInput, Answer]
 
 
 def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | None:
-    """The columns after the steps of an alter, or `None` if a step does not apply.
+    """Return the columns after the steps of an alter, or `None` if a step does not apply.
 
-    Steps are ("add", c), ("drop", c), ("rename", old, new), and ("set", c), which does not change
-    `c`.
+    The steps are ("add", column), ("drop", column), ("rename", old, new), and ("set", column),
+    which replaces all columns.
     """
     current = list(columns)
     for step in steps:
@@ -132,12 +133,12 @@ def is_plain_list(answer: Answer) -> bool:
 
 
 def answer_of(operation: CatalogOperation) -> Answer | None:
-    """The answer of an operation; `None` if its outcome is unknown."""
+    """Return the answer of an operation; `None` if its outcome is unknown."""
     return None if operation.said is UNKNOWN else operation.said
 
 
 def shown_by(operation: CatalogOperation) -> tuple[str, ...]:
-    """The ids of the tables that a known operation shows."""
+    """Return the ids of the tables that the answer of an operation shows."""
     answer = answer_of(operation)
     if answer is None or answer.result != "ok":
         return ()

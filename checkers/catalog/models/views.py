@@ -4,13 +4,14 @@
 these models.
 
 * `NameView`: the table that has a name, with its version and payload. Every answer about an unknown
-  part is accepted.
-* `Tenancy`: a name holds one tenant at a time, and each only once, without a break.
-* `IdView`: a table's versions only grow, each is made once and has one payload; deletion is for
-  ever.
+  part of the state is legal.
+* `Tenancy`: a name has one tenant at a time, and each tenant has the name only once, without a
+  break.
+* `IdView`: a table's versions only grow, each version is made once and has one payload, and a
+  deleted table does not come back.
 
-In `Tenancy` and `IdView`, unreported changes may happen at any time: a state moves to the state
-that the next operation requires. So operations of unknown outcome are left out there.
+In `Tenancy` and `IdView`, changes that no answer reports may happen at any time: the state becomes
+the state that the next operation requires. So these models need no operations of unknown outcome.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ I = TypeVar("I")  # noqa: E741 - input, as in `Model`
 
 
 class Said(NamedTuple):
-    """An operation's statement about a name or a table; `None` marks a part that it leaves open.
+    """An operation's statement about a name or a table.
 
-    About a name (an id of `None` is not shown, or cannot be compared):
+    A field is `None` if the answer does not show it, or if it cannot be compared. The statements
+    about a name are:
 
-    | f         | legal in                 | afterwards                                           |
+    | f         | legal in the state       | next state                                           |
     |-----------|--------------------------|------------------------------------------------------|
     | put       | nothing                  | table (id, version, payload)                         |
     | bump      | table (id, version - 1)  | table (id, version, payload)                         |
@@ -39,7 +41,8 @@ class Said(NamedTuple):
     | absent    | nothing                  | the same                                             |
     | never     | no state                 |                                                      |
 
-    About a table: make, change, see, die, alive, missing, never.
+    The statements about a table are make, change and see (with a version), die (a delete), alive
+    (without a version), missing (a list without the table), and never (legal in no state).
     """
 
     f: str
@@ -49,13 +52,13 @@ class Said(NamedTuple):
 
     @property
     def may_be_any_table(self) -> bool:
-        """Whether the statement is about a table without saying which."""
+        """Whether the statement is about a table, but does not show its id."""
         unnamed = self.ident is None and self.f not in {"absent", "never"}
         return self.f == "present" or unnamed
 
 
 def saying(operation: Operation[Any, Any], said: I) -> Operation[I, bool]:
-    """The operation, reduced to its statement."""
+    """Make an operation whose input is the statement of `operation`, and whose output is `True`."""
     return Operation(
         operation.client_id,
         said,
@@ -73,7 +76,10 @@ Slot = Entry | None
 
 
 class NameView(Model[Slot, Said, bool]):
-    """State: nothing, or (id, version, payload) as far as they are known."""
+    """The model of one name. Its state is `None` (no table), or (id, version, payload).
+
+    A part of the state is `None` if it is not known.
+    """
 
     def init(self) -> Slot:
         return None
@@ -105,11 +111,11 @@ class NameView(Model[Slot, Said, bool]):
     def blurred(
         self, core: Sequence[Operation[Said, bool]], others: Sequence[Operation[Said, bool]], /
     ) -> Sequence[Operation[Said, bool]]:
-        """Remove tables that come and go without any effect on the core.
+        """Leave out the changes of tables that the core is not about.
 
-        While a table with another id has the name, the core's operations are illegal, except those
-        about any table at all. So leaving out the stay of such a table keeps all operations before
-        and after it legal. An operation without an id may be about a table that the core needs.
+        While a table with another id has the name, all operations of the core are illegal, unless
+        they are about any table. So leaving out all changes of such a table keeps the operations
+        before and after them legal. A change without an id may be about a table of the core.
         """
         changes = [other for other in others if not self.read_only(other.input, True)]
         if any(operation.input.may_be_any_table for operation in core):
@@ -135,12 +141,12 @@ def _fits(state: Entry, said: Said) -> bool:
 
 
 class _FreeView(Model[S, I, bool]):
-    """The state moves to the state that the next operation requires."""
+    """The base class of models whose state becomes the state that the next operation requires."""
 
     def blurred(
         self, core: Sequence[Operation[I, bool]], others: Sequence[Operation[I, bool]], /
     ) -> Sequence[Operation[I, bool]]:
-        """No unknown operations are needed: their effects may happen at any time anyway."""
+        """Leave out all operations of unknown outcome: the model allows their effects anyway."""
         del core, others
         return ()
 
@@ -149,9 +155,10 @@ class _FreeView(Model[S, I, bool]):
 
 
 class TenancyInput(NamedTuple):
-    """A statement about a name: at, enter, leave (one tenant), alter (two tenants), absent.
+    """A statement about the tenant of a name; a tenant is a table, or one version of a table.
 
-    A tenant is a table, or one version of it.
+    `f` is "at", "enter" or "leave" with the tenant, "alter" with the tenants before and after the
+    operation, or "absent" if the name has no tenant.
     """
 
     f: str
@@ -163,7 +170,10 @@ TenancyState = tuple[Hashable | None, frozenset[Hashable | None]]
 
 
 class Tenancy(_FreeView[TenancyState, TenancyInput]):
-    """State: the tenant of the name, and the past tenants, which never return."""
+    """The model of a name's tenants. Its state is the tenant, and the past tenants.
+
+    A past tenant never has the name again.
+    """
 
     def init(self) -> TenancyState:
         return None, frozenset((None,))
@@ -171,7 +181,7 @@ class Tenancy(_FreeView[TenancyState, TenancyInput]):
     def step(
         self, state: TenancyState, input_: TenancyInput, output: bool | Unknown, /
     ) -> tuple[bool, TenancyState]:
-        """Tenants come and go at any time, each only once."""
+        """Accept the statement unless a past tenant would have the name again."""
         del output
         now, over = state
         f, tenant, following = input_
@@ -199,13 +209,14 @@ GONE: Final[Life] = (-2, None)
 
 
 class IdView(_FreeView[Life, Said]):
-    """State: (version, payload); the version before the first one means "not created yet".
+    """The model of one table. Its state is (version, payload), or `GONE` after a delete.
 
-    Versions that no operation made may appear without one.
+    The version before the first version means that the table is not created yet. The model allows
+    versions for which the history has no operation.
     """
 
     def __init__(self, *, first: int = 1) -> None:
-        """`first` is the version number of a new table, 0 or 1."""
+        """Create the model of a table whose first version is `first`, 0 or 1."""
         self._unborn: Life = (first - 1, None)
 
     def init(self) -> Life:

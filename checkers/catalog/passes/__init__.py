@@ -1,17 +1,16 @@
 """Passes over a catalog history that find a contradiction without a search, in near-linear time.
 
-Catalog answers carry ids and versions, so most violations show in two or three of them: a version
-that went back, a table that came back, a list that leaves out a table that was there before and
-after. Each pass looks at one kind of *view*: the statements of operations about one table or one
-name, as a tiny model in which everything that no answer shows may happen freely. Every
-view is a projection, that is, linearizable whenever the history is; and operations may be left out
-of it. So the operations that a pass names are a counterexample by themselves, which the verifier
-confirms by enumeration.
+Catalog answers contain ids and versions, so two or three answers show most violations: a version
+that decreased, a table that came back, a list without a table that answers show before and after
+the list. Each pass checks the statements of operations about one table or one name against a small
+model (a *view*). A view allows every change that no answer shows. Every view is a projection: it is
+linearizable if the history is, even if operations are left out. So the operations that a pass names
+are a counterexample by themselves, which the verifier confirms by enumeration.
 
-`refute` runs all passes and answers with the contradiction that was complete first, or `None`: then
-nothing is proven, and the history is the search's. `replay` is the one pass that proves the
-opposite: in the order of revisions, where answers carry them. `narrowed` proves neither: it tells
-a search when operations can have taken effect.
+`refute` runs all passes and returns the contradiction whose last operation returned first. If it
+returns `None`, nothing is proven, and the search decides. `replay` is the only pass that proves a
+history valid: by the order of the revisions in its answers. `narrowed` proves neither, but gives a
+search shorter intervals in which operations can have taken effect.
 """
 
 from checkers.catalog.passes.contradiction import Contradiction

@@ -1,4 +1,4 @@
-"""A contradiction among a few operations, made of their statements to one view."""
+"""A contradiction among the statements of a few operations about one table or name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from checkers.catalog.models.views import saying
 from checkers.linearizability import Model, Operation, Projection
 
 Listing = tuple[CatalogOperation, Answer]
-"""A list that names every table by an id. Passes get the lists in the order of their calls."""
+"""A list operation and its answer, which shows an id for every table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Operations that cannot all have answered as they did; the first is the one to blame.
+    """Operations whose answers cannot all be right; the first operation of `core` is to blame.
 
-    `part` is the view in which the operations contradict each other, and contains only these.
-    `rule` says in one sentence which rule they break.
+    `part` has only these operations, as statements to the model in which they contradict each
+    other. `rule` is a sentence that says which rule they break.
     """
 
     core: tuple[int, ...]
@@ -33,7 +33,10 @@ class Contradiction:
 def contradiction_of(
     view: str, model: Model[Any, Any, Any], about: Sequence[tuple[CatalogOperation, Any]], rule: str
 ) -> Contradiction:
-    """A contradiction that blames the first operation; the others are sorted by their returns."""
+    """Make a contradiction that blames the first operation of `about`.
+
+    `about` has operations with their statements. The other operations are sorted by their returns.
+    """
     first, *others = about
     others.sort(key=lambda pair: (end_of(pair[0]), pair[0].id))
     part = tuple(
@@ -43,6 +46,6 @@ def contradiction_of(
 
 
 def end_of(operation: Operation[Any, Any]) -> float:
-    """The return of an operation that returned."""
+    """Return the return time of an operation that returned."""
     assert operation.return_time is not None, "unknown operations say nothing here"
     return operation.return_time

@@ -1,9 +1,9 @@
-"""The passes over the lifetimes of tables: their versions, and the lists that leave them out.
+"""Passes that find contradictions about the versions of tables, and about lists without a table.
 
-Versions: an operation that shows a higher version, or the deletion, came before one that shows a
-lower version; two operations made the same version; or a version is higher than the deleted one.
-Lists: a list leaves out a table that answers showed before it and after it. The view `IdView`
-confirms both: a table's versions only grow, each is made once, deletion is for ever.
+`broken_lifetimes` finds an operation that shows a lower version after an operation that showed a
+higher version or deleted the table, two operations that made the same version, and a version that
+is higher than the version at the deletion. `torn_lists` finds lists that leave out a table that
+answers showed before the list and after it. The model `IdView` confirms these contradictions.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from checkers.catalog.passes.contradiction import (
     end_of,
 )
 
-# the maximum number of torn lists to examine: each takes a scan of all related operations
+# the maximum number of torn lists to report; each takes a scan of all operations on its table
 LISTS_MAX = 3
 
 
 class _Sight(NamedTuple):
-    """An operation that shows a table, and the rank in its life: 2v, or 2v - 1 if it made v."""
+    """An operation that shows version v of a table; its rank is 2v, or 2v - 1 if it made v."""
 
     rank: int
     operation: CatalogOperation
 
 
 class _Span(NamedTuple):
-    """The span in which a table surely exists, and the operations that show it."""
+    """The span in which a table surely exists, between two operations that show the table."""
 
     begin: float
     end: float
@@ -52,7 +52,7 @@ class _Span(NamedTuple):
 
 
 def versions_of(table: str, operation: CatalogOperation) -> Said | None:
-    """The statement of `operation` about the versions of `table`, if it makes one."""
+    """Return the statement of `operation` about the versions of `table`, or `None`."""
     call, answer = operation.input, answer_of(operation)
     if answer is None or answer.result != "ok":
         return None
@@ -75,7 +75,7 @@ def versions_of(table: str, operation: CatalogOperation) -> Said | None:
 
 
 def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
-    """The contradictions among the operations that show `table`, by versions and deletions."""
+    """Yield contradictions about versions and deletions among operations that show `table`."""
     sights: list[_Sight] = []
     deletes: list[CatalogOperation] = []
     for operation in shown:
@@ -87,7 +87,7 @@ def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[
             sights.append(_Sight(2 * about.version - (about.f == "make"), operation))
     sights.sort(key=lambda sight: (-sight.rank, sight.operation.id))
     yield from _deletions(table, sights, deletes)
-    # the first to return of the answers that show a higher rank
+    # of the operations with a higher rank, the first to return
     earliest: CatalogOperation | None = None
     for rank, group in groupby(sights, key=lambda sight: sight.rank):
         level = [sight.operation for sight in group]
@@ -98,7 +98,7 @@ def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[
         late = _soonest(level, after=earliest)
         if earliest is not None and late is not None:
             version = next((sight.rank + 1) // 2 for sight in sights if sight.operation is earliest)
-            if rank % 2:  # the change came late, so blame the operation that saw its effect
+            if rank % 2:  # the change came too late, so blame the operation that saw its effect
                 what = "it was created" if rank < 0 else f"the change to version {rank // 2 + 1}"
                 rule = f"table {table} was at version {version} before {what}"
                 yield _about(table, (earliest, late), rule)
@@ -138,7 +138,7 @@ def _deletions(
 def _soonest(
     operations: Iterable[CatalogOperation], *, after: CatalogOperation | None
 ) -> CatalogOperation | None:
-    """The first to return of the operations that were called after `after` had returned."""
+    """Of the operations called after `after` had returned, return the first one to return."""
     if after is None:
         return None
     late = [operation for operation in operations if operation.call > end_of(after)]
@@ -148,7 +148,10 @@ def _soonest(
 def torn_lists(
     listings: Iterable[Listing], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
-    """Sweep over time with the tables that surely exist; each list must show all of them."""
+    """Yield lists that leave out a table that surely existed during the list.
+
+    `tables` has the operations that show each table.
+    """
     spans: list[_Span] = []
     for table, listed in tables.items():
         first = min(listed, key=lambda o: (end_of(o), o.id))

@@ -1,19 +1,20 @@
-"""The interval in which an operation can have taken effect, often narrower than call to return.
+"""Shorten the intervals in which operations can have taken effect, without losing a legal order.
 
-Answers that show versions of one table order the operations that gave them: an answer that shows a
-version came after the change that made it, and before the next change; all of them came after the
-create and before the delete. A list came after all operations that show a table which it leaves
-out, or before all of them, and often only one is possible. If an operation must come before
-another, it took effect before the other one returned, so its return may be moved to that return;
-likewise for calls. This shortens the intervals of lists, which mention every table. Lists are the
-main obstacle for a search with lost answers: it finds out late that a list no longer fits anywhere.
+Answers that show versions of a table order its operations. An operation that shows a version comes
+after the change that made this version, and before the next change. All operations that show a
+table come after its create and before its delete. A list without a table comes after all operations
+that show the table, or before all of them, and often only one of these is possible. If an operation
+must come before another operation, it took effect before the other operation returned. So its
+return may be moved back to the other return; calls may be moved forward in the same way. These
+moves shorten the intervals of lists, which show every table. Lists are the main obstacle for a
+search with lost answers, because a search finds out late that a list no longer fits anywhere.
 
-Proof that nothing is lost: take a legal order of the operations. If a comes before b in it, then a
-took effect no later than b's return, so the order also respects real time with a's return moved to
-b's, and with b's call moved to a's. `narrowed` makes only such moves, one after another. And as
-intervals only shrink, an order that respects the narrowed ones respects the original ones. So both
-have the same legal orders. A verdict does not depend on this proof: an order that was found is
-verified with the original intervals, and after "no order" the original intervals are searched.
+Proof that no legal order is lost: if a comes before b in a legal order, a took effect no later than
+b's return. So the order also respects real time if a's return is moved to b's return, or b's call
+is moved to a's call. `narrowed` makes only such moves, one after another. Intervals only shrink, so
+an order that respects the narrowed intervals respects the original intervals. A verdict does not
+depend on this proof: an order is verified with the original intervals, and if a search finds no
+order, another search uses the original intervals.
 """
 
 from __future__ import annotations
@@ -34,17 +35,18 @@ from checkers.catalog.models.types import (
 from checkers.catalog.passes.lifetimes import versions_of
 
 ROUNDS_MAX: Final = 4
-"""The number of rounds over all tables and lists; one bound leads to another."""
+"""The maximum number of rounds; a new bound of one operation may give bounds for others."""
 PAIRS_MAX: Final = 4_000_000
-"""The maximum number of (list, table) pairs per round; beyond it, lists are not narrowed."""
+"""The maximum number of (list, table) pairs; if there are more, lists are not narrowed."""
 
 END: Final = 1 << 60  # the rank of a delete
 
 
 class _Life(NamedTuple):
-    """The operations that show one table: (rank, position) by rank, and positions without a rank.
+    """The positions of the operations that show one table.
 
-    An operation of rank 2v shows version v; the operation of rank 2v - 1 made it.
+    `ranked` has (rank, position) by rank, `vague` the positions without a rank, and `members` all
+    positions. An operation of rank 2v shows version v; the operation of rank 2v - 1 made it.
     """
 
     ranked: tuple[tuple[int, int], ...]
@@ -55,9 +57,10 @@ class _Life(NamedTuple):
 def narrowed(
     operations: Sequence[CatalogOperation], *, is_over: Callable[[], bool] = lambda: False
 ) -> list[CatalogOperation] | None:
-    """The operations with shorter intervals and the same legal orders; `None` if there are none.
+    """Return the operations with shorter intervals and the same legal orders.
 
-    Returns the intervals so far as soon as `is_over` is true.
+    Returns `None` if the history has no legal order. If `is_over` becomes true, the intervals
+    are returned as they are then.
     """
     lives = _lives(operations)
     listings: list[tuple[int, frozenset[str]]] = []
@@ -88,7 +91,7 @@ def narrowed(
 
 
 def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
-    """The operations of each table, in the order of the tables' first appearance."""
+    """Return the operations that show each table, by table id in the order of first appearance."""
     ranked: dict[str, list[tuple[int, int]]] = {}
     vague: dict[str, list[int]] = {}
     for position, operation in enumerate(operations):
@@ -119,7 +122,7 @@ def _rank(table: str, operation: CatalogOperation) -> int | None:
 
 
 class _Bounds:
-    """The current calls and returns, by position; unknown operations keep theirs."""
+    """The calls and returns of all operations, by position, which move as intervals shrink."""
 
     def __init__(self, operations: Sequence[CatalogOperation]) -> None:
         infinity = float("inf")
@@ -141,11 +144,12 @@ class _Bounds:
             self.changed = True
 
     def order(self, life: _Life) -> None:
-        """An operation with a lower rank comes before an operation with a higher rank."""
+        """Shrink intervals, because operations with lower ranks come before higher ranks."""
         ranked = life.ranked
         if not ranked:
             return
-        latest = pending = -float("inf")  # the calls of lower ranks, and of this rank
+        # the latest call of lower ranks, and the latest call up to this rank
+        latest = pending = -float("inf")
         rank_now = ranked[0][0]
         for rank, position in ranked:
             if rank != rank_now:
@@ -171,16 +175,16 @@ class _Bounds:
     def leave_out(
         self, listings: Sequence[tuple[int, frozenset[str]]], lives: dict[str, _Life]
     ) -> None:
-        """A list without a table comes before all of the table's life, or after all of it.
+        """Shrink intervals: a list lacks a table only before its create or after its delete.
 
-        A list that was over before all calls of the life, or called after all its returns, cannot
-        change any interval, so only the lists in between are looked at. Intervals only shrink, so
-        the choice may use the intervals as they were at first.
+        A list that returned before all calls of the table's operations, or was called after all
+        their returns, cannot change any interval, so only other lists are examined. Intervals only
+        shrink, so this selection may use the intervals before the first change.
         """
         calls, ends = self.calls, self.ends
         by_end = sorted(listings, key=lambda listing: ends[listing[0]])
         list_ends = [ends[listing] for listing, _ in by_end]
-        # the first call of each list and of all lists that end later
+        # for each list in `by_end`, the first call of this list and of all lists that end later
         list_calls = [*accumulate([calls[listing] for listing, _ in reversed(by_end)], min)][::-1]
         for table, life in lives.items():
             member_calls = [calls[position] for position in life.members]
@@ -191,11 +195,11 @@ class _Bounds:
             for listing, listed in by_end[first : bisect_left(list_calls, max(member_ends))]:
                 if table in listed:
                     continue
-                # the table had existed before the list, so it was gone
+                # the table was shown before the list, so it was deleted before the list
                 if earliest < calls[listing]:
                     self._not_before(listing, latest)
                     over = min(over, ends[listing])
-                # the table still existed later, so it was not created yet
+                # the table was shown after the list, so it was created after the list
                 elif ends[listing] < latest:
                     self._not_after(listing, earliest)
                     begin = max(begin, calls[listing])

@@ -1,14 +1,14 @@
 """Refute a history in near-linear time, by two to four operations that contradict each other.
 
-Time is that of calls and returns: "before" means that one operation had returned before the other
-was called. Every pass (`lifetimes`, `shape`, `tenancy`) is sound for "invalid", but no pass is
-complete.
+"Before" means that one operation had returned before another operation was called. Every pass
+(`lifetimes`, `shape`, `tenancy`) is sound: a history that it refutes is invalid. No pass is
+complete: it may miss contradictions.
 
-A pass turns operations into statements about one table or one name, in terms of a small model. Each
-model is a projection of the whole catalog: it accepts every order that linearizes the history,
-since it forbids only what no order can show. Everything else may happen freely: a state moves to
-the state that the next operation requires. So operations of unknown outcome are left out, and a
-part of a view's operations is a projection as well.
+A pass turns operations into statements about one table or one name, for a small model. Each model
+is a projection of the whole catalog: if the history is linearizable, its statements have a legal
+order in the model. Changes that no statement mentions may happen at any time: the state becomes the
+state that the next statement requires. So operations of unknown outcome are left out, and every
+subset of the statements is a projection as well.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ from checkers.linearizability import (
 
 
 class Pairing(Model[frozenset[tuple[str, str]], tuple[tuple[str, str], ...], bool]):
-    """State: the (table id, nonce) pairs seen so far. Ids and nonces match one to one."""
+    """The model that table ids and nonces match one to one.
+
+    The state is the set of the (table id, nonce) pairs that answers have shown.
+    """
 
     def init(self) -> frozenset[tuple[str, str]]:
         return frozenset()
@@ -58,7 +61,10 @@ class Pairing(Model[frozenset[tuple[str, str]], tuple[tuple[str, str], ...], boo
 
 
 def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
-    """The contradiction that was complete first, minimized; `None` proves nothing."""
+    """Return the contradiction whose last operation returned first, minimized.
+
+    Returns `None` if no pass finds a contradiction, which does not prove the history valid.
+    """
     earliest = min(
         contradictions(operations),
         key=lambda c: (max(map(end_of, c.part.operations)), len(c.core)),
@@ -68,7 +74,7 @@ def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
 
 
 def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
-    """The contradictions of each pass, at most a few for each table and name."""
+    """Yield the contradictions that each pass finds: at most a few for each table and name."""
     answered: list[CatalogOperation] = []
     listings: list[Listing] = []
     tables: dict[str, list[CatalogOperation]] = {}
@@ -90,7 +96,10 @@ def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradic
 
 
 def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contradiction:
-    """Operations (by id) whose (table id, nonce) pairs contradict a one-to-one mapping."""
+    """Make a contradiction between answers whose table ids and nonces do not match one to one.
+
+    `pairs` has operation ids with the (table id, nonce) that the answer shows.
+    """
     about = tuple(Operation(0, (pair,), 0, True, 0, number) for number, pair in pairs)
     return Contradiction(
         tuple(number for number, _ in pairs), rule, Projection("ids and nonces", Pairing(), about)
@@ -98,7 +107,7 @@ def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contrad
 
 
 def _minimal(contradiction: Contradiction) -> Contradiction:
-    """Remove operations that the contradiction does not need: large parts, then single ones."""
+    """Remove operations that the contradiction does not need, in smaller and smaller parts."""
     kept = list(contradiction.part.operations)
     size = max(1, len(kept) // 2)
     while True:

@@ -1,13 +1,13 @@
-"""Replay in the order of revisions: a proof of "linearizable" in near-linear time.
+"""Prove a history linearizable in near-linear time, by a replay in the order of revisions.
 
-If every answer shows the catalog's revision, no search is needed: sort the operations by revision,
-changes before reads of the same revision, and replay them once through the model. Operations whose
-answers were lost have no revision. A lost operation is inserted where the next answer cannot be
-explained without it, if it is about the same names. One such operation is tried first, then two.
+If every answer shows the catalog's revision, no search is needed: the operations are sorted by
+revision, changes before reads of the same revision, and replayed once through the model. Operations
+whose answers were lost have no revision. If the next answer is illegal, `replay` inserts one lost
+operation about the same names before it, or else two lost operations.
 
-The order is a proof no matter how it was guessed, and `certify` verifies it like any other.
-`replay` may also return `None`, which proves nothing: a revision was wrong, a lost operation was
-needed earlier, or answers had no revisions. Then the search decides.
+The order is a proof no matter how `replay` guessed it, and `certify` verifies it like every order.
+If `replay` returns `None`, nothing is proven: a revision was wrong, a lost operation was needed
+earlier, or answers had no revisions. Then the search decides.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from harness.vocabularies import fields_of
 
 CHANGES: Final = (Create, Alter, Rename, Delete)
 TRIALS_MAX: Final = 20_000
-"""The maximum number of model steps spent on guessing lost operations."""
+"""The maximum number of model steps in trials of lost operations."""
 CANDIDATES_MAX: Final = 40
-"""The maximum number of lost operations to consider at a time, the earliest calls first."""
+"""The maximum number of lost operations to try before one answer, the earliest calls first."""
 
 
 def replayed(
@@ -42,7 +42,10 @@ def replayed(
     operations: Sequence[CatalogOperation],
     pairs: Mapping[int, Pair],
 ) -> CheckOutcome | None:
-    """The order of the revisions in the answers of `pairs`, if that order is legal."""
+    """Return a valid outcome if a replay finds a legal order; otherwise `None`.
+
+    The replay uses the revisions in the answers of `pairs`.
+    """
     revisions: dict[int, int] = {}
     for index, pair in pairs.items():
         revision = fields_of(pair.completion).get("revision")
@@ -69,10 +72,10 @@ def replay(
     operations: Sequence[CatalogOperation],
     revisions: Mapping[int, int],
 ) -> tuple[int, ...] | None:
-    """The ids in a legal order that respects real time, or `None`.
+    """Return the operation ids in a legal order that respects real time; `None` if none is found.
 
     `revisions` maps ids of operations to the revisions in their answers. A known operation without
-    a revision may be placed anywhere, like a lost one, but must be placed.
+    a revision may come anywhere in the order, like a lost operation, but cannot be left out.
     """
     dated: list[tuple[int, bool, float, int, CatalogOperation]] = []
     lost: list[CatalogOperation] = []
@@ -98,7 +101,7 @@ def replay(
 
 
 class _Walk:
-    """A state, the operations that led to it, and the lost operations still available."""
+    """A replay in progress: the state, the order so far, and the lost operations not yet used."""
 
     def __init__(
         self, model: Model[Any, CatalogInput, Answer], lost: list[CatalogOperation]
@@ -111,7 +114,10 @@ class _Walk:
         self._trials = 0
 
     def take(self, operation: CatalogOperation) -> bool:
-        """Step over `operation`, with lost operations before it if it needs them."""
+        """Add `operation` to the order, after lost operations if it is illegal without them.
+
+        Returns `False` if the operation stays illegal.
+        """
         for before in self._attempts(operation):
             state, latest, legal = self._state, self._latest_call, True
             for each in (*before, operation):
@@ -127,7 +133,10 @@ class _Walk:
         return False
 
     def order_with_leftovers(self) -> tuple[int, ...] | None:
-        """The order, if every operation that returned has its place."""
+        """Return the order after adding all operations that returned but have no revision.
+
+        Returns `None` if one of these operations is illegal.
+        """
         for operation in [each for each in self._lost if not each.is_unknown]:
             legal, state, latest = self._step(operation, self._state, self._latest_call)
             if not legal:
@@ -137,7 +146,7 @@ class _Walk:
         return tuple(self._order)
 
     def _attempts(self, operation: CatalogOperation) -> Iterator[tuple[CatalogOperation, ...]]:
-        """Possible predecessors of the operation: none, or one or two lost operations."""
+        """Yield the lost operations to try before `operation`: none, then one, then two."""
         yield ()
         names = self._model.footprint(operation.input)
         assert operation.return_time is not None, "what has a revision returned"
@@ -158,7 +167,7 @@ class _Walk:
     def _step(
         self, operation: CatalogOperation, state: Any, latest_call: float
     ) -> tuple[bool, Any, float]:
-        """Whether `operation` can come next, the state after it, and the latest call so far."""
+        """Return whether `operation` can come next, the state after it, and the latest call."""
         latest_call = max(latest_call, operation.call)
         if operation.return_time is not None and operation.return_time < latest_call:
             return False, state, latest_call

@@ -1,7 +1,7 @@
-"""The pass over the shapes of tables: their names and columns at each version.
+"""The pass that finds contradictions about the names and columns of tables at each version.
 
-One version has two names or two lists of columns, or columns that the steps of an alter do not
-produce. The view `Shape` confirms this.
+The pass finds versions with two names or two lists of columns, and columns that the steps of an
+alter do not produce. The model `Shape` confirms these contradictions.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from checkers.catalog.models.types import (
 from checkers.catalog.passes.contradiction import Contradiction, contradiction_of
 from checkers.linearizability import Model, Unknown
 
-# facts: ("name", v, name), ("columns", v, columns), ("steps", v, steps)
+# a fact about version v: ("name", v, name), ("columns", v, columns), or ("steps", v, steps)
 ShapeFact = tuple[str, int, Any]
 ShapeInput = tuple[ShapeFact, ...]
 
 
 class Shape(Model[frozenset[ShapeFact], ShapeInput, bool]):
-    """State: all facts so far. Known steps derive the columns of the next version."""
+    """The model of the names and columns of one table. Its state is the set of all facts so far.
+
+    If the columns before an alter are known, its steps determine the columns after it.
+    """
 
     def init(self) -> frozenset[ShapeFact]:
         return frozenset()
@@ -54,7 +57,7 @@ class Shape(Model[frozenset[ShapeFact], ShapeInput, bool]):
 
 
 def shape_of(table: str, operation: CatalogOperation) -> ShapeInput:
-    """The statement of `operation` about the name and the columns of `table`."""
+    """Return the facts that `operation` shows about the name and the columns of `table`."""
     call, answer = operation.input, answer_of(operation)
     if answer is None or answer.result != "ok":
         return ()
@@ -93,7 +96,7 @@ def _columns_of(answer: Answer, version: int) -> tuple[ShapeFact, ...]:
 
 
 def broken_shapes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
-    """The first contradiction among the operations that show `table`, by its names and columns."""
+    """Yield contradictions about names and columns among the operations that show `table`."""
     names: dict[int, tuple[str, CatalogOperation]] = {}
     columns: dict[int, tuple[Columns, tuple[CatalogOperation, ...]]] = {}
     steps: dict[int, tuple[Any, CatalogOperation]] = {}

@@ -1,9 +1,10 @@
-"""The pass over the tenants of names, confirmed by the view `Tenancy`.
+"""The pass that finds contradictions about the tenants of names; the model `Tenancy` confirms them.
 
-A name holds one (table, version) at a time, and each only once, without a break. A name belonged to
-one table from some answer until a later call (an alter in between does not end this, a rename
-does), and in that time the name was free or belonged to another table. These intervals are the
-zones of Gibbons and Korach (1997): no zone may lie within another, and no two may overlap.
+A tenant of a name is a (table, version). A name has one tenant at a time, and each tenant has the
+name only once, without a break. If two answers show the same tenant, the tenant has the name from
+the return of the first to the call of the second; alters do not end this interval, but renames do.
+The pass finds answers within such an interval that show another tenant, or none. The intervals are
+the zones of Gibbons and Korach (1997): no zone may lie within another zone or overlap with it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Tenant = tuple[str, int]  # table id, version
 
 
 def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:
-    """(name, statement about the name), without the names that a list leaves out."""
+    """Yield (name, statement about the name), without the names that a list leaves out."""
     call, answer = operation.input, answer_of(operation)
     if answer is None:
         return
@@ -54,7 +55,8 @@ def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]
         return
     version = 0 if isinstance(call, Create) else answer.version
     if answer.table_id is None or version is None:
-        # No table has the name before a create and after a delete.
+        # Without an id and a version, the answer shows only that the name was free: before a create
+        # or at the new name of a rename, and after a delete or at the old name of a rename.
         if isinstance(call, Create | Delete | Rename):
             yield call.name, TenancyInput("absent")
         if isinstance(call, Rename):
@@ -76,7 +78,7 @@ def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]
 
 
 def tenancy_of(name: str, operation: CatalogOperation) -> TenancyInput | None:
-    """The statement of `operation` about `name`, if it makes one."""
+    """Return the statement of `operation` about `name`, or `None`."""
     for about, input_ in tenancies(operation):
         if about == name:
             return input_
@@ -89,7 +91,7 @@ def tenancy_of(name: str, operation: CatalogOperation) -> TenancyInput | None:
 
 @dataclass(slots=True)
 class _Zone:
-    """A tenant of a name, from the answers that show it there; alters carry the tenant along."""
+    """The interval in which a table surely had a name; alters of the table do not end it."""
 
     first: CatalogOperation
     last: CatalogOperation
@@ -114,7 +116,7 @@ Saying = tuple[CatalogOperation, TenancyInput]
 def broken_tenancies(
     known: Sequence[CatalogOperation], listings: Sequence[Listing]
 ) -> Iterator[Contradiction]:
-    """The contradictions among tenants, at most two per name."""
+    """Yield contradictions about the tenants of names: at most two for each name."""
     sayings: dict[str, list[Saying]] = {}
     for operation in known:
         for name, about in tenancies(operation):
@@ -137,7 +139,7 @@ def broken_tenancies(
 
 
 def _roots(alters: dict[Tenant, CatalogOperation]) -> dict[Tenant, Tenant]:
-    """Tenant -> first of the sequence of versions that known alters under this name connect."""
+    """Map each tenant to the first tenant from which known alters under this name lead to it."""
     roots: dict[Tenant, Tenant] = {}
     for table, version in sorted(alters):
         before = (table, version - 1)
@@ -153,7 +155,7 @@ def _tenants(about: TenancyInput) -> Iterator[Tenant]:
 
 
 def _zones(sayings: Iterable[Saying], roots: dict[Tenant, Tenant]) -> list[_Zone]:
-    """The forward zones, sorted by their start."""
+    """Return the zones in which a table surely had the name, sorted by their start."""
     zones: dict[Tenant, _Zone] = {}
     for operation, about in sayings:
         for tenant in _tenants(about):
@@ -166,7 +168,7 @@ def _zones(sayings: Iterable[Saying], roots: dict[Tenant, Tenant]) -> list[_Zone
                 zone.first, zone.from_version = operation, tenant[1]
             if operation.call > zone.end:
                 zone.last, zone.to_version = operation, tenant[1]
-    # A tenant that goes back to an earlier version is no zone; the first pass already reports it.
+    # A table that goes back to an earlier version has no zone here: `broken_lifetimes` reports it.
     forward = [
         zone
         for zone in zones.values()
@@ -182,7 +184,7 @@ def _clash(
     others: Iterable[CatalogOperation],
     rule: str,
 ) -> Contradiction:
-    """The operations that show the zones, the alters within the zones, and `others`."""
+    """Make a contradiction from the operations that prove the zones, and `others`."""
     chosen = list(others)
     for zone in zones:
         chosen += [zone.first, zone.last]
@@ -214,7 +216,7 @@ def _intruders(
     roots: dict[Tenant, Tenant],
     others: Iterable[Saying],
 ) -> Iterator[Contradiction]:
-    """Operations wholly inside a zone that show another tenant, or no tenant."""
+    """Yield an operation wholly inside a zone that shows another tenant, or no tenant."""
     if any(a.end > b.begin for a, b in pairwise(zones)):
         return  # zones overlap, which is already a contradiction
     begins = [zone.begin for zone in zones]

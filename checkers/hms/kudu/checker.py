@@ -1,16 +1,16 @@
-"""Invariant I10: where Kudu's catalog and the metastore must agree.
+"""The checker of invariant I10: Kudu's catalog and the metastore agree.
 
-| rule          | what it says                                                                 |
+| rule          | promise                                                                      |
 |---------------|------------------------------------------------------------------------------|
 | no-entry      | at rest each live table in Kudu has an entry with its name and id            |
 | no-table      | at rest each entry belongs to a live table with that name                    |
 | ids           | at rest no two entries have the same table id                                |
 | addresses     | at rest each entry names exactly the voting masters                          |
-| events        | masters stored each id of a metastore event once, in rising order            |
+| events        | masters stored the ids of metastore events once each, in rising order        |
 | caught-up     | at rest the leader has stored the newest event                               |
 
-The harness records whether the target was at rest at the last snapshot (`converged`, `pending`). A
-run without this fact is `unknown`, unless another rule is violated.
+The harness records whether the target was at rest at the last snapshot (`converged`, `pending`). If
+a run has no such record, the verdict is `unknown`, unless another rule is violated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ LIVE: Final = frozenset({"RUNNING", "ALTERING"})
 
 
 class KuduHmsChecker(Checker):
-    """Tables and entries match one to one; masters' addresses and the log of events are right."""
+    """The checker that Kudu's tables and the metastore's entries match one to one.
+
+    The checker also judges the masters' addresses in entries, and the order of stored events.
+    """
 
     api_version = 1
     name = "kudu-hms"
@@ -62,7 +65,7 @@ class KuduHmsChecker(Checker):
 
 
 def _gap(history: History, snapshot: Mapping[str, Any]) -> str:
-    """Why the state at rest cannot be judged; empty if it can be judged."""
+    """Return the reason why the state at rest cannot be judged; empty if it can be judged."""
     if not snapshot:
         return "the run ended before its final snapshot"
     settled = fields_of(next(iter([*history.facts("converged")][::-1]), None))

@@ -1,4 +1,4 @@
-"""The answer of a direct method."""
+"""The verdict of a direct method, and the insertion of operations into a legal order."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 class Decision:
     """A verdict on one part of a history: a legal `order`, or a `core` that contradicts itself.
 
-    Both hold operation ids. If `elements` are given, the core already contradicts itself in the
-    smaller problem that `Model.restricted` makes from these elements.
+    `order` and `core` hold operation ids. If `elements` is not empty, the core already contradicts
+    itself in the smaller problem that `Model.restricted` makes from these elements.
     """
 
     method: str
@@ -34,18 +34,21 @@ class Insertion:
         self._ids = ids
         by_end = sorted(range(len(ends)), key=ends.__getitem__)
         self._ends = [ends[at] for at in by_end]
-        # the last position of all operations that had returned by then
+        # for each return in `_ends`, the last position of the operations that had returned by then
         self._lasts = list(itertools.accumulate(by_end, max))
         by_call = sorted(range(len(calls)), key=calls.__getitem__)
         self._calls = [calls[at] for at in by_call]
-        # The first position among the operations that are called later.
+        # for each call in `_calls`, the first position of the operations called at or after it
         self._firsts = list(itertools.accumulate(reversed(by_call), min))[::-1]
         self._inserted: dict[int, list[int]] = {}
-        # of inserted operations: (end, the last gap used by then)
+        # for each inserted operation: (its end, the last gap used by that end)
         self._returned: list[tuple[float, int]] = []
 
     def low(self, call: float) -> int:
-        """The first allowed gap for an operation called then; gap n comes after n of the `ids`."""
+        """Return the first gap allowed for an operation called at `call`.
+
+        Gap n comes after the first n of the `ids`.
+        """
         before = bisect.bisect_left(self._ends, call)
         inserted = bisect.bisect_left(self._returned, (call, -1))
         return max(
@@ -54,7 +57,10 @@ class Insertion:
         )
 
     def put(self, ident: int, end: float, gap: int) -> bool:
-        """Insert an operation into `gap` (at least `low`); `False` if it returned before that."""
+        """Insert an operation into `gap`, which is at least `low`.
+
+        Returns `False` if the operation had to come before this gap because of its `end`.
+        """
         after = bisect.bisect_right(self._calls, end)
         if after < len(self._firsts) and gap > self._firsts[after]:
             return False

@@ -1,4 +1,6 @@
-"""Queues and bags whose elements are unique, by Henzinger, Sezgin and Vafeiadis (CONCUR 2013).
+"""Decide histories of queues and bags, after Henzinger, Sezgin and Vafeiadis (CONCUR 2013).
+
+Most of the method requires that elements are unique: at most one operation puts an element in.
 
 A history of a first-in-first-out queue has a legal order unless it has one of these violations,
 each of which involves few operations:
@@ -6,18 +8,18 @@ each of which involves few operations:
 * an element is taken out before any operation can have put it in, or more often than it was put in;
 * two elements leave in the wrong order: the element that was put in later leaves first, or leaves
   although the earlier element never does;
-* a dequeue finds nothing, although at each moment of it some element was surely in the queue: put
-  in, and not yet requested by the dequeue that took it.
+* a dequeue finds nothing, although at each moment of this dequeue some element was surely in the
+  queue: the element had been put in, and the dequeue that took it had not been called yet.
 
 In a bag the order of elements does not matter. Without dequeues that find nothing, the elements of
-a bag are independent. Then counting is enough, however often an element was put in: by the return
-of its n-th dequeue, at least n operations that put it in must have been called.
+a bag are independent. Then counting is enough, even if an element was put in several times: before
+its n-th dequeue returns, at least n operations that put it in must have been called.
 
 An addition of unknown outcome happened if its element was taken out. A dequeue of unknown outcome
 may have taken an element that had to leave. If the elements that had to leave a queue are sorted by
-their latest possible moment, the n-th element needs n such dequeues called by that moment. If other
-dequeues found nothing, one assignment of elements to unknown dequeues is tried, and the other
-assignments are left to the search.
+the latest moment at which they could leave, the n-th element needs n dequeues of unknown outcome
+that were called by that moment. If other dequeues found nothing, the method tries one assignment of
+elements to dequeues of unknown outcome, and leaves the other assignments to the search.
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ class Move(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """All operations: additions, removals, "empty" answers, and unanswered dequeues."""
+    """All operations of a history, by kind.
+
+    `puts` are enqueues, `takes` are dequeues that got an element, `empties` are dequeues that found
+    nothing, and `lost` are dequeues without an answer.
+    """
 
     puts: list[Move]
     takes: list[Move]
@@ -64,12 +70,16 @@ class _Item:
     put_end: float
     take_call: float
     take_end: float
-    begins: float = 0  # the chosen moments at which the element is put in and taken out
+    # the moments at which the constructed order puts the element in and takes it out
+    begins: float = 0
     ends: float = 0
 
 
 def decide_fifo(moves: Moves) -> Decision | None:
-    """The verdict on a queue that is empty at first; `None` if only a search can tell."""
+    """Return the verdict on a first-in-first-out queue; `None` if only a search can decide.
+
+    The queue is empty at first.
+    """
     counted = _miscounted(moves)
     if counted is not None:
         return counted
@@ -87,7 +97,7 @@ def decide_fifo(moves: Moves) -> Decision | None:
 
 
 def decide_bag(moves: Moves) -> Decision | None:
-    """The verdict on a bag that is empty at first; `None` if only a search can tell."""
+    """Return the verdict on a bag that is empty at first; `None` if only a search can decide."""
     counted = _miscounted(moves)
     if counted is not None:
         return counted
@@ -99,13 +109,14 @@ def decide_bag(moves: Moves) -> Decision | None:
     core = _never_empty(items, moves)
     if core is not None:
         return core
-    # Unknown dequeues take the first elements first, which is one of the possible assignments.
+    # Of the possible assignments, this one gives the elements put in first to the unanswered
+    # dequeues called first.
     staying = sorted((i for i in items if i.take is None), key=lambda item: item.put_end)
     for item, lost in zip(staying, sorted(moves.lost, key=lambda move: move.call), strict=False):
         item.take, item.take_call = lost, max(item.put_call, lost.call)
     for item in items:
         item.begins, item.ends = item.put_end, item.take_call
-        if item.begins >= item.ends:  # an element that comes may leave at the same moment
+        if item.begins >= item.ends:  # an element may come and leave at the same moment
             item.begins = item.ends = max(item.put_call, item.take_call)
     return _merged(items, moves.empties)
 
@@ -116,7 +127,7 @@ def _illegal(moves: Iterable[Move], elements: Iterable[Hashable]) -> Decision:
 
 
 def _miscounted(moves: Moves) -> Decision | None:
-    """An element that was taken out more often than it can have been put in by then."""
+    """Find an element that was taken out more often than operations can have put it in before."""
     calls: dict[Hashable, list[float]] = {}
     for put in sorted(moves.puts, key=lambda put: put.call):
         calls.setdefault(put.element, []).append(put.call)
@@ -136,7 +147,7 @@ def _unique(moves: Moves) -> bool:
 
 
 def _items(moves: Moves) -> list[_Item]:
-    """All elements that were surely put in."""
+    """Return all elements that were surely put in."""
     takes = {take.element: take for take in moves.takes}
     items: list[_Item] = []
     for put in moves.puts:
@@ -150,10 +161,11 @@ def _items(moves: Moves) -> list[_Item]:
 
 
 def _overtaken(items: Sequence[_Item]) -> Decision | None:
-    """Two elements that left in the wrong order."""
+    """Find two elements that left a first-in-first-out queue in the wrong order."""
     taken = [item for item in items if item.take is not None]
     waiting = sorted(taken, key=lambda item: -item.put_end)
-    latest: _Item | None = None  # of the elements put in earlier, the last one to be requested
+    # of the elements put in before `item`, the one whose dequeue was called last
+    latest: _Item | None = None
     for item in sorted(taken, key=lambda item: item.put_call):
         while waiting and waiting[-1].put_end < item.put_call:
             before = waiting.pop()
@@ -176,13 +188,13 @@ def _last_to_leave(one: _Item, other: _Item) -> _Item:
 
 
 def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | None:
-    """Elements that had to leave before others, but never left and cannot have been lost.
+    """Find elements that had to leave before others, but that no dequeue can have taken out.
 
-    Assigns the unanswered dequeues to the elements that need them.
+    Assigns the unanswered dequeues to the elements that had to leave.
     """
     taken = sorted((i for i in items if i.take is not None), key=lambda item: item.put_call)
     calls = [item.put_call for item in taken]
-    # Of the elements put in from here on, the first one that left.
+    # for each position in `taken`: of the elements from this position on, the first that left
     firsts = list(itertools.accumulate(reversed(taken), _first_to_leave))[::-1]
     needy: list[tuple[_Item, _Item]] = []
     for item in items:
@@ -205,10 +217,11 @@ def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | Non
 
 
 def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
-    """A dequeue that found nothing although the queue or bag had an element.
+    """Find a dequeue that found nothing although the queue or bag had an element.
 
-    Either, at each moment, an element was there that no unanswered dequeue took. Or more elements
-    were there since before the dequeue began than unanswered dequeues can have taken by its end.
+    There are two cases. At each moment of the dequeue, the queue had an element that no unanswered
+    dequeue took. Or, when the dequeue began, the queue had more elements than unanswered dequeues
+    can have taken before the dequeue ended.
     """
     lost = {move.id for move in moves.lost}
     leaving = [i for i in items if i.take is not None and i.take.id not in lost]
@@ -230,7 +243,7 @@ def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
 
 
 def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None:
-    """A dequeue that found nothing although one of `items` was there at each of its moments."""
+    """Find a dequeue that found nothing although the queue had some of `items` all the time."""
     sure = sorted(
         (item for item in items if item.put_end < item.take_call), key=lambda item: item.put_end
     )
@@ -242,7 +255,7 @@ def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None
         while until <= empty.end:
             at = bisect.bisect_left(starts, until) - 1
             if at < 0 or longest[at].take_call <= until:
-                break  # at this moment, no element was surely there
+                break  # the queue may have been empty at the moment `until`
             chain.append(longest[at])
             until = longest[at].take_call
         else:
@@ -253,11 +266,11 @@ def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None
 
 
 def _in_order(items: Sequence[_Item]) -> list[_Item] | None:
-    """The order in which the elements pass through the queue, or `None` if there is none.
+    """Return an order in which the elements can pass through the queue; `None` if none exists.
 
-    An element must come before another if it was put in, or taken out, before the request for the
-    other. Elements that leave come before elements that stay. Of the possible next elements, the
-    one whose enqueue returned first comes first.
+    Element A must come before element B if A's enqueue returned before B's enqueue was called, or
+    if A's dequeue returned before B's dequeue was called. Elements that leave come before elements
+    that stay. Of the possible next elements, the element whose enqueue returned first comes first.
     """
     leaving = _passing([item for item in items if item.take is not None])
     staying = _passing([item for item in items if item.take is None])
@@ -265,7 +278,7 @@ def _in_order(items: Sequence[_Item]) -> list[_Item] | None:
 
 
 def _passing(items: Sequence[_Item]) -> list[_Item] | None:
-    """The order as in `_in_order`, for elements that all leave or all stay."""
+    """Return the order of `_in_order` for elements that all leave or all stay."""
     by_put = sorted(range(len(items)), key=lambda n: items[n].put_call)
     put_ends = sorted(range(len(items)), key=lambda n: items[n].put_end)
     take_ends = sorted(range(len(items)), key=lambda n: items[n].take_end)
@@ -297,7 +310,7 @@ def _passing(items: Sequence[_Item]) -> list[_Item] | None:
 
 
 def _schedule(ordered: Sequence[_Item]) -> None:
-    """Put each element in as late, and take it out as early, as its neighbours allow."""
+    """Choose when each element is put in (as late as possible) and taken out (as early)."""
     begins: float = math.inf
     for item in reversed(ordered):
         begins = item.begins = min(begins, item.put_end)
@@ -307,10 +320,11 @@ def _schedule(ordered: Sequence[_Item]) -> None:
 
 
 def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
-    """All operations, by the chosen moments of `items`; `None` if no empty moment is left.
+    """Order all operations by the moments chosen for `items`.
 
-    At the same moment, elements that leave come first, then dequeues that find nothing, then
-    elements that come (and perhaps leave again).
+    Returns `None` if the queue is not empty at any moment of a dequeue that found nothing. At the
+    same moment, elements that leave come first, then dequeues that find nothing, then elements that
+    come (and perhaps leave again).
     """
     events: list[tuple[float, int, int, int, int]] = []
     for number, item in enumerate(items):
@@ -336,7 +350,7 @@ def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
 
 
 def _counted_order(moves: Moves) -> Decision:
-    """All operations that returned, and the unknown ones that a dequeue needs, by time."""
+    """Order all operations that returned by time, with the unanswered puts that a dequeue needs."""
     events = [(put.call, 0, number) for number, put in enumerate(moves.puts)]
     events += [(take.end, 1, number) for number, take in enumerate(moves.takes)]
     held = Counter[Hashable]()

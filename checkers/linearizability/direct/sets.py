@@ -1,11 +1,11 @@
-"""Sets that only grow, by the chain of their reads.
+"""Decide histories of sets that only grow, by the chain of their reads.
 
-Nothing leaves such a set, so the results of reads must be nested: sorted by size they form a chain.
-The level of an element is the first read in the chain that shows it. Then every operation has a
-rank: the additions of the elements of level 1, the reads of that level, the additions of level 2,
-and so on, and last the additions of elements that no read shows. A legal order exists exactly if
-nothing was called after something of a higher rank had returned. That takes a few sorts and one
-pass over the elements that each read shows.
+Nothing leaves a set that only grows, so the results of reads must be nested: sorted by size, the
+results form a chain. The level of an element is the position of the first result that shows it.
+Every operation has a rank: first come the additions of elements of level 1, then the reads with the
+first result, then the additions of level 2, and so on. Last come the additions of elements that no
+read shows. A legal order exists exactly if no operation was called after an operation of a higher
+rank had returned. This test takes a few sorts and one pass over the elements that each read shows.
 
 If an element was added more than once, the addition that reported it as new came first; without
 such a report, the addition that was called first can come first. The other additions may come
@@ -35,7 +35,7 @@ class Addition(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A read of all elements: the elements shown, or a tuple if they are not a set."""
+    """A read of all elements. `shown` is a tuple if the read showed an element twice."""
 
     id: int
     call: float
@@ -44,7 +44,7 @@ class Look(NamedTuple):
 
 
 class _Ranked(NamedTuple):
-    """An operation with its rank; a `late` operation may also come after higher ranks."""
+    """An operation with its rank; a `late` operation may also follow operations of higher ranks."""
 
     rank: int
     operation: Addition | Look
@@ -52,8 +52,11 @@ class _Ranked(NamedTuple):
 
 
 def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Decision | None:
-    """The verdict on a set that is empty at first, given all of its operations."""
-    chain: list[Look] = []  # one for each distinct set that a read showed
+    """Return the verdict on a set that is empty at first; `None` if only a search can decide.
+
+    `additions` and `looks` are all operations on the set.
+    """
+    chain: list[Look] = []  # one read for each distinct result
     for look in sorted(looks, key=lambda look: len(look.shown)):
         if not isinstance(look.shown, frozenset):
             return _illegal([look], look.shown[:1])
@@ -80,7 +83,10 @@ def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Deci
 
 
 def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decision | None:
-    """A read of an element that no operation can have added by then, ignoring removals."""
+    """Find a read that shows an element whose additions were all called after the read returned.
+
+    Removals are ignored.
+    """
     called: dict[Hashable, float] = {}
     for addition in additions:
         called[addition.element] = min(addition.call, called.get(addition.element, math.inf))
@@ -92,7 +98,7 @@ def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decis
 
 
 def _level_of(look: Look, chain: Sequence[Look]) -> int:
-    """The position of the read in the chain, by size, starting at 1."""
+    """Return the position (from 1) in `chain` of the result of `look`, found by its size."""
     low, high = 0, len(chain)
     while low < high:
         middle = (low + high) // 2
@@ -109,18 +115,21 @@ def _illegal(operations: Iterable[Addition | Look], elements: Iterable[Hashable]
 
 
 def _apart(one: Look, other: Look) -> Decision:
-    """The contradiction of two reads, each of which shows an element that the other lacks."""
+    """Return the contradiction between two reads that each show an element the other lacks."""
     first, second = frozenset(one.shown), frozenset(other.shown)
     return _illegal([one, other], [_first(first - second), _first(second - first)])
 
 
 def _first(elements: Iterable[Hashable]) -> Hashable:
-    """One element, the same under any hash seed."""
+    """Return one of the elements; the choice does not depend on the hash seed."""
     return min(elements, key=repr)
 
 
 def _ranked(additions: list[Addition], level: int, last: int) -> list[_Ranked] | Decision:
-    """The additions of one element that happened; or a contradiction of two "new" answers."""
+    """Rank the additions of one element that happened.
+
+    Returns a contradiction if two additions report the element as new.
+    """
     if not level:
         additions = [addition for addition in additions if addition.end < math.inf]
     if not additions:
@@ -137,7 +146,7 @@ def _ranked(additions: list[Addition], level: int, last: int) -> list[_Ranked] |
 def _violation(
     ranked: Iterable[_Ranked], chain: Sequence[Look], level: dict[Hashable, int]
 ) -> Decision | None:
-    """A contradiction: an operation was called after one of a higher rank had returned."""
+    """Find an operation that was called after an operation of a higher rank had returned."""
     first_end, first, pending = math.inf, None, list[_Ranked]()
     rank_before = -1
     for each in sorted(ranked, key=lambda each: -each.rank):
@@ -156,18 +165,18 @@ def _violation(
                 return _illegal([early, first], [first.element])
             more = frozenset(first.shown) - frozenset(early.shown)
             return _illegal([early, first], [_first(more)])
-        # Of several additions, this one answered that the element was new.
+        # If `early` reported its element as new, no other addition of it can have come before.
         core = [early, first] if early.is_new else [first]
         if isinstance(first, Look):
             return _illegal(core, [early.element])
-        # A read of the earlier level shows the first element, and lacks the other.
+        # The read at the level of `early` shows its element, and lacks the element of `first`.
         core.append(chain[level[early.element] - 1])
         return _illegal(core, [early.element, first.element])
     return None
 
 
 def _ordered(ranked: Iterable[_Ranked]) -> Decision | None:
-    """A legal order, or `None` if the late additions do not fit."""
+    """Return a legal order, or `None` if the late additions do not fit."""
     fixed = sorted(
         (each for each in ranked if not each.late),
         key=lambda each: (each.rank, each.operation.call),
@@ -177,7 +186,7 @@ def _ordered(ranked: Iterable[_Ranked]) -> Decision | None:
         [each.operation.call for each in fixed],
         [each.operation.end for each in fixed],
     )
-    # After the first addition of an element, no operation can tell where another one comes.
+    # An addition of an element that the set already contains is legal anywhere after the first.
     placed = {
         each.operation.element: at
         for at, each in enumerate(fixed, 1)

@@ -1,26 +1,26 @@
-"""Registers whose values are unique, by zones (Gibbons and Korach 1997).
+"""Decide histories of registers whose values are unique, by zones (Gibbons and Korach 1997).
 
-A value that only one operation can have written was in the register for a single interval, from
-that operation to the last one that observed the value. A successful compare-and-set ends the
-interval of one value and begins that of the next. So values that compare-and-sets connect form a
-*block*, which also occupies a single interval. Its operations are ranked (write, reads,
-compare-and-set, reads, ...). Block A must come before block B if one of A's operations returned
-before one of B's was called. So
+A value that only one operation can have written was in the register for a single interval: from
+this operation to the last operation that observed the value. A successful compare-and-set ends the
+interval of one value and begins the interval of the next. So values that compare-and-sets connect
+form a *block*, which also occupies a single interval. The operations of a block are ranked (write,
+reads, compare-and-set, reads, ...). Block A must come before block B if an operation of A returned
+before an operation of B was called. So
 
-* within a block, no operation may be called after one of a higher rank returned;
-* two blocks may not each have to come before the other. Any longer cycle contains two such blocks:
-  the block with the latest call, and the next block in the cycle, which must both follow and
-  precede it.
+* within a block, no operation may be called after an operation of a higher rank returned;
+* block A must not have to come before block B if B also has to come before A. Any longer cycle of
+  blocks contains such a pair: the block with the latest call, and the next block in the cycle.
 
-That is sufficient, too: blocks sorted by the earlier of their first return and last call respect
-real time. In Gibbons and Korach's words: no two forward zones overlap, and no backward zone lies
-within a forward one. The method takes a few sorts.
+These conditions are also sufficient: blocks sorted by the earlier of their first return and last
+call respect real time. In Gibbons and Korach's words: no two forward zones overlap, and no backward
+zone lies within a forward zone. The method takes a few sorts.
 
-An operation of unknown outcome took effect if some operation observed a value that only it can have
-written; otherwise it is left out. Only failed compare-and-sets could notice that it is missing.
-They are inserted into an order that was found without them; if this fails, the search decides. If
-an observed value may have been written twice, contradictions among the other values still count,
-but the method cannot prove the history valid.
+An operation of unknown outcome took effect if some operation observed a value that no other
+operation can have written; otherwise the method leaves the operation out. Only failed
+compare-and-sets could notice that an operation is missing. The method inserts failed
+compare-and-sets into an order that it found without them; if it cannot, the search decides. If an
+observed value may have been written twice, contradictions among the other values still count, but
+the method cannot prove the history valid.
 """
 
 from __future__ import annotations
@@ -36,20 +36,24 @@ from checkers.linearizability.direct.decision import Decision, Insertion
 
 METHOD: Final = "the zones of unique values"
 LINKS_MAX: Final = 16
-"""The number of compare-and-sets between two core operations that a proof finds by itself."""
+"""How many compare-and-sets between two operations of a core may be missing from the core.
+
+The verifier can still find these compare-and-sets among the optional operations."""
 
 
 class _Nothing:
-    """The type of `NOTHING`, which means "no value"; `None` is a value."""
+    """The type of `NOTHING`, which means "no value" because a register may hold `None`."""
 
 
 NOTHING: Final = _Nothing()
 
 
 class Access(NamedTuple):
-    """One operation: the value it observed, the value it wrote, and the value it did not find.
+    """One operation on a register.
 
-    `end` is infinite if the operation never returned; then it may have had no effect.
+    The operation observed the value `needs`, wrote the value `makes`, and found that the register
+    did not hold the value `excludes`. `end` is infinite if the operation never returned; then the
+    operation may have had no effect.
     """
 
     id: int
@@ -62,9 +66,10 @@ class Access(NamedTuple):
 
 @dataclass(slots=True)
 class _Block:
-    """Values that followed each other, and their operations by rank.
+    """The operations on values that compare-and-sets connect, each with its rank.
 
-    `first_end` is minus infinity for the initial value, which was there before any call.
+    `first_end` is minus infinity if the block contains the initial value, which the register held
+    before any call.
     """
 
     entries: list[tuple[int, Access]] = field(default_factory=list)
@@ -83,12 +88,15 @@ class _Block:
 
     @property
     def is_forward(self) -> bool:
-        """Whether the block surely filled the interval from its first return to its last call."""
+        """Whether the register surely held values of the block from `first_end` to `last_call`.
+
+        Gibbons and Korach call the interval of such a block "forward zone".
+        """
         return self.first_end < self.last_call
 
 
 class _ContradictionError(Exception):
-    """Operations that contradict each other."""
+    """Some operations contradict each other; `core` has their ids."""
 
     def __init__(self, accesses: Iterable[Access]) -> None:
         super().__init__("no legal order")
@@ -96,7 +104,10 @@ class _ContradictionError(Exception):
 
 
 def decide_register(initial: Hashable, accesses: Sequence[Access]) -> Decision | None:
-    """The verdict on a register with the value `initial` at first; `None` if a search must tell."""
+    """Return the verdict on a register that holds `initial` at first.
+
+    Returns `None` if only a search can decide.
+    """
     try:
         history = _History(initial, accesses)
         blocks = history.blocks()
@@ -118,7 +129,7 @@ def decide_register(initial: Hashable, accesses: Sequence[Access]) -> Decision |
 
 
 class _History:
-    """The operations that write and that observe each value."""
+    """The operations on a register, indexed by the values that they write and observe."""
 
     def __init__(self, initial: Hashable, accesses: Sequence[Access]) -> None:
         self._initial = initial
@@ -128,7 +139,8 @@ class _History:
                 self._makers.setdefault(access.makes, []).append(access)
         self._known = [a for a in accesses if a.end < math.inf and a.excludes is NOTHING]
         self._witness: dict[Hashable, Access] = {}
-        """For each value, the first operation to return that proves that the register held it."""
+        """For each value, the first operation to return that proves that the register held the
+        value."""
         self._kept = [*self._known, *self._observe()]
         self.is_exact = all(map(self._is_unique, self._witness))
 
@@ -137,7 +149,10 @@ class _History:
         return len(self._makers.get(value, ())) + (value == self._initial) == 1
 
     def _observe(self) -> list[Access]:
-        """Find the proofs for values; returns the unknown operations that took effect."""
+        """Find the first operation that proves each value, and store it in `_witness`.
+
+        Returns the operations of unknown outcome that must have taken effect.
+        """
         forced: list[Access] = []
         for access in sorted(self._known, key=lambda access: access.end):
             value = access.needs
@@ -155,11 +170,11 @@ class _History:
         return forced
 
     def _shown(self, access: Access) -> Access:
-        """`access`, or if its answer was lost, an operation that observed its effect."""
+        """Return `access`, or an operation that observed its effect if its answer was lost."""
         return access if access.end < math.inf else self._witness[access.makes]
 
     def blocks(self) -> list[_Block]:
-        """The blocks of all operations on unique values, and a block for every other write."""
+        """Group the operations on unique values into blocks; every other write is its own block."""
         readers: dict[Hashable, list[Access]] = {}
         following: dict[Hashable, Access] = {}
         loose: list[Access] = []
@@ -188,7 +203,7 @@ class _History:
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether a block begins with this operation: the overwritten value is not unique."""
+        """Whether `access` begins a block: it writes a unique value, and replaces no unique one."""
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)
@@ -200,14 +215,17 @@ class _History:
         readers: dict[Hashable, list[Access]],
         following: dict[Hashable, Access],
     ) -> _Block:
-        """The block that begins with `value`; removes its compare-and-sets from `following`."""
+        """Build the block that begins with `value`.
+
+        Removes the compare-and-sets of the block from `following`.
+        """
         block = _Block(initial=maker is None)
         rank = 0
         while True:
             if maker is not None:
                 block.add(rank, maker)
             if not self._is_unique(value):
-                break  # the block ends with the compare-and-set
+                break  # a block ends at a value that is not unique
             for reader in readers.get(value, ()):
                 block.add(rank + 1, reader)
             maker = following.pop(value, None)
@@ -219,7 +237,10 @@ class _History:
         return block
 
     def check_ranks(self, block: _Block) -> None:
-        """Require that no operation was called after one of a higher rank in the block returned."""
+        """Raise `_ContradictionError` if two operations of the block contradict their ranks.
+
+        No operation may be called after an operation of a higher rank returned.
+        """
         entries = sorted(block.entries, key=lambda entry: -entry[0])
         first_end, first = math.inf, None
         pending: list[Access] = []
@@ -233,21 +254,23 @@ class _History:
             if access.call > first_end:
                 assert first is not None, "only an operation has an end that is finite"
                 links = self._links(block, [first, access])
-                # If the later value was not written in time, it is a contradiction by itself.
+                # The later value was observed before the write of `access` was called, so the
+                # operation that observed it is a contradiction by itself.
                 is_maker = access.makes is not NOTHING and not links
                 core = [first] if is_maker else [first, self._shown(access)]
                 raise _ContradictionError([*core, *links])
             pending.append(access)
 
     def check_pairs(self, blocks: Iterable[_Block]) -> None:
-        """Require that no two blocks each have to come before the other."""
+        """Raise `_ContradictionError` if two blocks each have to come before the other."""
         forward = sorted((b for b in blocks if b.is_forward), key=lambda block: block.first_end)
         for before, after in itertools.pairwise(forward):
             if after.first_end < before.last_call:
                 raise self._clash(before, after)
         starts = [block.first_end for block in forward]
         for block in blocks:
-            # Forward zones are disjoint now: only the last to begin earlier can contain this one.
+            # Forward zones are disjoint here, so only the last zone that begins before the block's
+            # last call can contain the block.
             at = bisect.bisect_left(starts, block.last_call) - 1
             if not block.is_forward and at >= 0 and block.first_end < forward[at].last_call:
                 raise self._clash(forward[at], block)
@@ -260,7 +283,10 @@ class _History:
         return _ContradictionError(core)
 
     def _links(self, block: _Block, ends: Sequence[Access]) -> list[Access]:
-        """The known compare-and-sets between two operations of a block, if there are many."""
+        """Return the compare-and-sets that a core needs between two operations of a block.
+
+        Returns none if there are few, because the verifier finds a few by itself.
+        """
         ids = {access.id for access in ends}
         ranks = [rank for rank, access in block.entries if access.id in ids]
         if not ranks or max(ranks) - min(ranks) <= 2 * LINKS_MAX:
@@ -277,13 +303,18 @@ class _History:
 def _place(
     initial: Hashable, order: Sequence[Access], failed: Sequence[Access]
 ) -> tuple[int, ...] | None:
-    """The ids of `order`, with each failed compare-and-set in the first gap that allows it."""
+    """Insert each failed compare-and-set into the first gap of `order` that allows it.
+
+    Returns operation ids, or `None` if a failed compare-and-set fits nowhere.
+    """
     if not failed:
         return tuple([access.id for access in order])
-    held = [initial]  # in each gap
+    held = [initial]  # the value of the register in each gap
     for access in order:
         held.append(held[-1] if access.makes is NOTHING else access.makes)
-    following = [len(held)] * len(held)  # the next gap where the register holds another value
+    following = [len(held)] * len(
+        held
+    )  # for each gap, the next gap in which the register holds another value
     for at in range(len(held) - 2, -1, -1):
         following[at] = at + 1 if held[at] != held[at + 1] else following[at + 1]
     insertion = Insertion(

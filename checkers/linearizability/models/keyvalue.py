@@ -13,7 +13,7 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
 
 class KeyValueInput(NamedTuple):
-    """`f` is get, put or append; a get returns the string, which is empty at first."""
+    """One operation on the string that `key` holds; `f` is "get", "put" or "append"."""
 
     f: str
     key: Hashable
@@ -25,12 +25,17 @@ State = tuple[tuple[Hashable, str], ...]
 
 
 class KeyValue(Model[State, KeyValueInput, str | None]):
-    """`partitioned` checks every key separately: the specification is a product over the keys."""
+    """Porcupine's key-value model: keys hold strings that are put, appended to and read."""
 
     def __init__(
         self, initial: str | Mapping[Hashable, str] = "", *, partitioned: bool = True
     ) -> None:
-        """A map whose keys hold the values in `initial` at first; all other keys are empty."""
+        """Create a model in which keys hold the values in `initial` at first.
+
+        A string `initial` is the first value of every key. In a mapping, missing keys hold "". With
+        `partitioned`, each key is checked separately, since operations on different keys are
+        independent.
+        """
         self._initial = initial
         self._partitioned = partitioned
 
@@ -40,7 +45,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
     def step(
         self, state: State, input_: KeyValueInput, output: str | Unknown | None, /
     ) -> tuple[bool, State]:
-        """Put replaces, append concatenates, get returns the whole string."""
+        """Apply one operation: put replaces the string, append extends it, get returns it."""
         current = self._first(input_.key)
         for key, value in state:
             if key == input_.key:
@@ -78,7 +83,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
     def decide(
         self, operations: Sequence[Operation[KeyValueInput, str | None]], /
     ) -> Decision | None:
-        """Decide one key by zones, if no operation appends to it."""
+        """Decide the history of one key by zones, if no operation appends to the key."""
         accesses: list[Access] = []
         for operation in operations:
             input_, end = operation.input, operation.return_time
@@ -98,10 +103,10 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         others: Sequence[Operation[KeyValueInput, str | None]],
         /,
     ) -> Sequence[Operation[KeyValueInput, str | None]]:
-        """Make values equal that the core does not name, if no operation appends.
+        """Make all values equal that the core does not name, if no operation appends.
 
-        Of equal operations, the core needs at most one before each of its own, so the rest is
-        dropped.
+        The core needs at most one of several equal operations before each of its own operations. So
+        at most as many equal operations are kept as the core has operations.
         """
         seen = {o.output if o.input.f == "get" else o.input.value for o in core}
         if SOMETHING in seen or any(o.input.f == "append" for o in (*core, *others)):

@@ -25,7 +25,10 @@ MutexInput = Acquire | Release
 
 
 class Mutex(Model[str | None, MutexInput, bool]):
-    """State: the holder of the lock. Use an empty holder if anybody may release the lock."""
+    """The model of a lock; its state is the holder of the lock, or `None`.
+
+    Use an empty holder in all operations if every client may release the lock.
+    """
 
     def init(self) -> str | None:
         return None
@@ -33,7 +36,7 @@ class Mutex(Model[str | None, MutexInput, bool]):
     def step(
         self, state: str | None, input_: MutexInput, output: bool | Unknown, /
     ) -> tuple[bool, str | None]:
-        """A refused request changes nothing."""
+        """Grant or refuse the request; a refused request changes nothing."""
         takes = isinstance(input_, Acquire)
         granted = state is None if takes else state == input_.holder
         after = (input_.holder if takes else None) if granted else state

@@ -1,4 +1,4 @@
-"""Queues: one is first in, first out; the other may return its elements in any order."""
+"""Models of a first-in-first-out queue, and of a queue that returns elements in any order."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ QueueOperation = Operation[QueueInput, Element | None]
 
 
 class _Queue:
-    """The common part of queues, for any order in which elements leave."""
+    """The common part of both models of queues."""
 
     direct_first = True
 
     def restricted(
         self, operations: Sequence[QueueOperation], elements: Sequence[Hashable], /
     ) -> Sequence[QueueOperation]:
-        """Keep the operations on these elements; an "empty" answer says that none was there."""
+        """Keep operations on `elements`, dequeues that found nothing, and unanswered dequeues."""
         return [
             operation
             for operation in operations
@@ -69,7 +69,7 @@ class _Queue:
 
 
 def _moves(operations: Iterable[QueueOperation]) -> Moves:
-    """The operations by kind; of an unknown dequeue only the call is known."""
+    """Group the operations by kind."""
     moves = Moves([], [], [], [])
     for operation in operations:
         end = math.inf if operation.return_time is None else operation.return_time
@@ -86,7 +86,7 @@ def _moves(operations: Iterable[QueueOperation]) -> Moves:
 
 
 class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
-    """First in, first out; initially empty."""
+    """The model of a first-in-first-out queue that is empty at first."""
 
     def init(self) -> Elements:
         return ()
@@ -108,7 +108,10 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
 
 
 class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element | None]):
-    """Elements leave in any order; an unknown dequeue may have taken any element."""
+    """The model of a queue whose elements leave in any order; the queue is empty at first.
+
+    A dequeue of unknown outcome may have taken any element.
+    """
 
     def init(self) -> Iterable[Elements]:
         return [()]
@@ -116,7 +119,10 @@ class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element
     def step(
         self, state: Elements, input_: QueueInput, output: Element | Unknown | None, /
     ) -> Iterable[Elements]:
-        """States are sorted by the text of elements, so that equal multisets are equal states."""
+        """Return all possible next states.
+
+        A state is sorted by the text of its elements, so that equal multisets are equal states.
+        """
         if isinstance(input_, Enqueue):
             return [tuple(sorted([*state, input_.element], key=repr))]
         if output is None:
@@ -130,13 +136,13 @@ class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element
         ]
 
     def decide(self, operations: Sequence[QueueOperation], /) -> Decision | None:
-        """Decide by counting; if a dequeue found nothing, only with unique elements."""
+        """Decide by counting; if a dequeue found nothing, only if elements are unique."""
         return decide_bag(_moves(operations))
 
     def partition(
         self, operations: Sequence[QueueOperation], /
     ) -> Sequence[Sequence[QueueOperation]]:
-        """One part for each element, if the element of every dequeue is known."""
+        """Make a part for each element, if the element of every dequeue is known."""
         parts: dict[Element, list[QueueOperation]] = {}
         for operation in operations:
             if isinstance(operation.input, Enqueue):

@@ -15,7 +15,7 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
 
 class Truth(enum.Enum):
-    """Stand-ins for true and false as values: in Python, `True` and `False` equal 1 and 0."""
+    """Replacements for `True` and `False` as values, because these equal 1 and 0 in Python."""
 
     TRUE = True
     FALSE = False
@@ -31,18 +31,18 @@ SOMETHING: Final = "(a value that no read shows)"
 
 
 def distinct(value: Scalar) -> Scalar:
-    """The value in a form that equals no different value."""
+    """Return `value`, or the `Truth` that replaces a boolean, which equals no number."""
     return Truth(value) if isinstance(value, bool) else value
 
 
 class Read(NamedTuple):
-    """Output: the value."""
+    """Read the register. Output: its value."""
 
     f: str = "read"
 
 
 class Write(NamedTuple):
-    """Output: `None`."""
+    """Write `value` to the register. Output: `None`."""
 
     value: Scalar
     f: str = "write"
@@ -60,7 +60,7 @@ RegisterInput = Read | Write | Cas
 
 
 class Register(Model[Scalar, RegisterInput, Scalar]):
-    """One register, initially `initial`."""
+    """The model of one register that holds `initial` at first."""
 
     def __init__(self, initial: Scalar = None) -> None:
         self._initial = initial
@@ -81,7 +81,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         return held is output, input_.new if held else state
 
     def read_only(self, input_: RegisterInput, output: Scalar | Unknown, /) -> bool:
-        """Reads, and compare-and-sets that found another value."""
+        """Whether the operation is a read, or a compare-and-set that found another value."""
         return isinstance(input_, Read) or (isinstance(input_, Cas) and output is False)
 
     def observes(self, input_: RegisterInput, output: Scalar | Unknown, /) -> bool:
@@ -89,7 +89,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         return not isinstance(input_, Write)
 
     def decide(self, operations: Sequence[Operation[RegisterInput, Scalar]], /) -> Decision | None:
-        """Decide by zones, if the observed values are unique."""
+        """Decide the history by zones, if the observed values are unique."""
         accesses: list[Access] = []
         for operation in operations:
             input_, answer, end = operation.input, operation.said, operation.return_time
@@ -118,11 +118,12 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         others: Sequence[Operation[RegisterInput, Scalar]],
         /,
     ) -> Sequence[Operation[RegisterInput, Scalar]]:
-        """Make values equal that the core cannot tell apart.
+        """Make all values equal that the core cannot tell apart.
 
-        Values stay distinct if the core names them, or if compare-and-sets make such values from
-        them. Of equal operations, the core needs at most one before each of its own, so the rest is
-        dropped.
+        Values stay distinct if the core names them, or if compare-and-sets can replace them by a
+        value that the core names. The core needs at most one of several equal operations before
+        each of its own operations. So at most as many equal operations are kept as the core has
+        operations.
         """
         seen = _told_apart(core, others)
         if SOMETHING in seen:
@@ -141,7 +142,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
                 new = input_.new if input_.new in seen else SOMETHING
                 if old == new:
                     continue
-                # If a compare-and-set makes a value from an indistinct one, any old value will do.
+                # Any indistinct value lets this compare-and-set succeed, so it acts as a write.
                 input_ = Write(new) if old == SOMETHING else Cas(old, new)
             if left.setdefault(input_, len(core)):
                 left[input_] -= 1
@@ -166,11 +167,11 @@ def _told_apart(
     core: Iterable[Operation[RegisterInput, Scalar]],
     others: Iterable[Operation[RegisterInput, Scalar]],
 ) -> set[Scalar]:
-    """The values that the core names, and the values from which compare-and-sets make them.
+    """Return the values that the core names, and values that compare-and-sets replace by them.
 
-    If there are more than `ORIGINS_MAX` of the latter, a compare-and-set may make its value from
-    anything. Then more is legal than before, so a refutation under these rules also holds without
-    them.
+    The result has at most `ORIGINS_MAX` replaced values. A compare-and-set of any further value
+    counts as a write, which makes more histories legal. So a refutation still holds for the
+    original operations.
     """
     seen: set[Scalar] = set()
     for operation in core:
@@ -196,7 +197,7 @@ def _told_apart(
 
 
 class Txn(NamedTuple):
-    """Micro-operations ("read" | "write", key, value), applied in order, atomically.
+    """A transaction: micro-operations ("read" | "write", key, value), applied atomically in order.
 
     Output: the same micro-operations with the values read; a read of `None` matches any value.
     """
@@ -205,12 +206,12 @@ class Txn(NamedTuple):
 
 
 def _sorted(values: dict[Key, Scalar]) -> tuple[tuple[Key, Scalar], ...]:
-    """The registers, sorted by a key that works for several types."""
+    """Sort the registers by the text of their keys, because keys may have several types."""
     return tuple(sorted(values.items(), key=lambda item: repr(item[0])))
 
 
 class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
-    """Several registers that are read and written in transactions."""
+    """The model of several registers that transactions read and write."""
 
     def __init__(self, initial: dict[Key, Scalar]) -> None:
         self._initial = _sorted(initial)
@@ -221,7 +222,7 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
     def step(
         self, state: tuple[tuple[Key, Scalar], ...], input_: Txn, output: Txn | Unknown, /
     ) -> tuple[bool, tuple[tuple[Key, Scalar], ...]]:
-        """Apply the micro-operations in order."""
+        """Apply the micro-operations in order; a read of another value makes the step illegal."""
         txn = input_ if output is UNKNOWN else output
         values = dict(state)
         for f, key, value in txn.micro:
@@ -236,7 +237,7 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
         return all(f == "read" for f, _, _ in input_.micro)
 
     def observes(self, input_: Txn, output: Txn | Unknown, /) -> bool:
-        """Transactions with a read that does not match every value."""
+        """Whether the transaction has a read whose value is not `None`, which matches any value."""
         txn = input_ if output is UNKNOWN else output
         return any(f == "read" and value is not None for f, _, value in txn.micro)
 

@@ -1,4 +1,4 @@
-"""A set: add, remove, test for one element, or read all elements."""
+"""The model of a set: operations add, remove or test one element, or read all elements."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ SetOutput = bool | frozenset[Element] | tuple[Element, ...] | None
 
 
 class Add(NamedTuple):
-    """Output: whether the element was new, or `None` if the answer did not say."""
+    """Add `element`. Output: whether it was new, or `None` if the answer does not show that."""
 
     element: Element
     f: str = "add"
 
 
 class Remove(NamedTuple):
-    """Output: whether the element was in the set, or `None` if the answer did not say."""
+    """Remove `element`. Output: whether the set had it; `None` if the answer does not show that."""
 
     element: Element
     f: str = "remove"
 
 
 class Contains(NamedTuple):
-    """Output: whether the element is in the set."""
+    """Test for `element`. Output: whether it is in the set."""
 
     element: Element
     f: str = "contains"
 
 
 class ReadAll(NamedTuple):
-    """Output: a frozen set of all elements; a tuple for an answer that no set explains."""
+    """Read all elements. Output: a frozen set; a tuple if the answer has an element twice."""
 
     f: str = "read"
 
@@ -53,22 +53,24 @@ SetInput = Add | Remove | Contains | ReadAll
 SetOperation = Operation[SetInput, SetOutput]
 
 
-# the maximum number of operations in all projections; more would take too long
+# the maximum number of reads in all projections; more reads would take too long
 PROJECTED_MAX: Final = 200_000
 
 
 class Set(Model[int, SetInput, SetOutput]):
-    """Empty at first. A state has a bit for each element, numbered by first occurrence.
+    """The model of a set that is empty at first.
 
-    So a set of 20,000 elements takes 2.5 kB, and adding an element is fast.
+    A state is an integer with a bit for each element, numbered by first occurrence. So the state of
+    20,000 elements takes 2.5 kB, and adding an element is fast.
     """
 
     direct_first = True
 
     def __init__(self, shown: Sequence[frozenset[Element]] = ()) -> None:
-        """`shown` are hints: the results of reads, each contained in the next; nothing is removed.
+        """Create the model, with hints if the set only grows.
 
-        The set then grows through all of these results, so it is always contained in the next one.
+        `shown` has the results of all reads, each contained in the next result. A set that only
+        grows takes each of these values in turn, so the next value always contains the state.
         """
         self._numbers: dict[Element, int] = {}
         self._states: dict[frozenset[Element], int] = {}
@@ -107,10 +109,9 @@ class Set(Model[int, SetInput, SetOutput]):
         return legal and self._leads_on(after), after
 
     def _leads_on(self, state: int) -> bool:
-        """Whether the set can still grow to the result of the next read.
+        """Whether the set can grow from `state` to the result of the next read.
 
-        The set grows one element at a time, so a subset of the next result has passed all earlier
-        ones.
+        The next result is the smallest result with at least as many elements as `state`.
         """
         if not self._shown:
             return True
@@ -118,24 +119,24 @@ class Set(Model[int, SetInput, SetOutput]):
         return following == len(self._sizes) or not state & ~self._shown[following]
 
     def read_only(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
-        """Reads, and changes that had no effect according to their answers."""
+        """Whether the operation is a read or a test, or its answer shows that it had no effect."""
         return isinstance(input_, Contains | ReadAll) or output is False
 
     def observes(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
-        """Reads, and additions and removals that report whether the element was there."""
+        """Whether the answer shows anything about the set's elements."""
         del input_
         return output is not None
 
     def footprint(self, input_: SetInput, /) -> frozenset[str] | None:
-        """The element; a read of all elements touches everything."""
+        """Return the element of the operation; `None` for a read of all elements."""
         if isinstance(input_, ReadAll):
             return None
         element = input_.element
-        # In Python, `True` equals 1 as an element of a set, so it must be the same key here.
+        # Python's sets take `True` and 1 for the same element, so they share a footprint.
         return frozenset((repr(int(element) if isinstance(element, bool) else element),))
 
     def partition(self, operations: Sequence[SetOperation], /) -> Sequence[Sequence[SetOperation]]:
-        """One part for each element, unless some operation reads all elements."""
+        """Make a part for each element, unless some operation reads all elements."""
         parts: dict[Element, list[SetOperation]] = {}
         for operation in operations:
             if isinstance(operation.input, ReadAll):
@@ -144,7 +145,10 @@ class Set(Model[int, SetInput, SetOutput]):
         return list(parts.values())
 
     def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
-        """Decide by the chain of reads, if nothing is removed, or a read of an unknown element."""
+        """Decide by the chain of reads if operations only add elements and read all elements.
+
+        Otherwise the only possible verdict is "invalid", if a read shows an element never added.
+        """
         additions: list[Addition] = []
         looks: list[Look] = []
         is_exact = True
@@ -168,7 +172,7 @@ class Set(Model[int, SetInput, SetOutput]):
     def restricted(
         self, operations: Sequence[SetOperation], elements: Sequence[Hashable], /
     ) -> Sequence[SetOperation]:
-        """Keep operations on these elements, and reduce reads of all elements to these elements."""
+        """Keep the operations on `elements`, and reduce reads of all elements to `elements`."""
         kept: list[SetOperation] = []
         for operation in operations:
             if not isinstance(operation.input, ReadAll):
@@ -182,7 +186,10 @@ class Set(Model[int, SetInput, SetOutput]):
         return kept
 
     def for_operations(self, operations: Sequence[SetOperation], /) -> Set:
-        """Hints from all reads that returned, if no operation can remove an element."""
+        """Return a model with hints from all reads that returned.
+
+        The model has no hints if an operation can remove an element.
+        """
         seen: set[frozenset[Element]] = set()
         for operation in operations:
             if isinstance(operation.input, Remove):
@@ -193,13 +200,13 @@ class Set(Model[int, SetInput, SetOutput]):
                 seen.add(operation.output)
         chain = sorted(seen, key=len)
         if any(not less < more for less, more in itertools.pairwise(chain)):
-            return Set()  # no order explains these reads, and the search will report why
+            return Set()  # no order explains these reads, and the search reports why
         return Set(chain)
 
     def projections(
         self, operations: Sequence[SetOperation], /
     ) -> Sequence[Projection[int, SetInput, SetOutput]]:
-        """Each element separately: a read of all elements shows whether the element was there."""
+        """Make a projection for each element, in which reads of all elements test this element."""
         reads = [o for o in operations if isinstance(o.input, ReadAll) and not o.is_unknown]
         changes: dict[Element, list[SetOperation]] = {}
         for operation in operations:
