@@ -212,7 +212,7 @@ class BoundsChecker(Checker):
             measure = MEASURES.get(limit["measure"])
             if measure is not None:
                 measure(run, limit)
-            elif limit["measure"] != "outage":  # added below, kind by kind
+            elif limit["measure"] != "outage":  # `_outages` judges the limits of outages
                 reason = f"the limit {limit['name']!r} has the unknown measure"
                 findings.gap(f"{reason} {limit['measure']!r}")
         _outages(run, getattr(case, "concurrency", math.inf))

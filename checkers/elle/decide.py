@@ -140,7 +140,7 @@ class _Decision:
         first = self._check(tuple(named), self.wanted.anomalies)
         if first.verdict is Verdict.INVALID or "cycle-search-timeout" in first.present:
             return first
-        if not first.statistics:  # nothing can be inferred
+        if not first.statistics:  # nothing can be inferred from the history
             return first
         settled = []
         for model in named:

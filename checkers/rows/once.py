@@ -82,7 +82,7 @@ def _answers(read: RowsHistory, findings: RowFindings) -> None:
         for further in part.again:
             findings.look("answered-twice")
             if part.is_known and further != first:
-                if findings.cuts.during(part.pair):  # a power cut undid the first effect
+                if findings.cuts.during(part.pair):  # the cut may have undone the first effect
                     findings.take_back(part.pair.invoke.index)
                     continue
                 findings.violate(

@@ -216,7 +216,7 @@ class _Reader:
         ):
             raise _bad(done or call, f"rows must be {len(written)} of {', '.join(RESULTS)} or null")
         if pair.type is OpType.OK and None in results:
-            raise _bad(done or call, "it is ok, so every row must have a result")
+            raise _bad(done or call, "the write is ok, so every row must have a result")
         rows = [row._replace(result=results[row.position]) for row in written]
         tables = self._tables(call, value)
         left = set(range(len(rows)))
@@ -255,7 +255,7 @@ class _Reader:
         done = pair.completion or pair.invoke
         results = [row.result for row in rows if row.result is not None]
         if results and len(results) != len(rows):
-            raise _bad(done, "of the rows of one part all are known or none")
+            raise _bad(done, "the results of a part's rows must be known for all rows or for none")
         kept = tuple(row for row in rows if row.result not in _DID_NOTHING)
         again = tuple(
             (stamp, tuple(results)) for stamp, results in part.get("again", ()) if results
@@ -289,7 +289,7 @@ class _Reader:
         if call.f == "read":
             rows: dict[str, Row] = {}
             if "row" not in value or not isinstance(asked.get("key"), str):
-                raise _bad(done, "a read of a key is answered with a row, or null")
+                raise _bad(done, "the answer to a read of a key must contain a row or null")
             if value["row"] is not None:
                 rows[asked["key"]] = self._row(done, value["row"])
             stamp = _timestamp(done, value)

@@ -43,7 +43,8 @@ TIMED = frozenset({"heartbeat-gap", "starvation"})
 """The kinds of disturbances with a known start and end. Of an infrastructure failure, only the time
 of its discovery is known."""
 STARVED_SHARE_MIN = 0.1
-"""The share of a bound that nodes must at least have starved to be excused, as bounds are wide."""
+"""The share of a bound for which nodes must starve before starvation excuses a delay, since bounds
+are wide enough for less starvation."""
 
 HEALING = frozenset({"heal-core", "heal-all"})
 """The phases in which the harness restarts nodes that are down: nodes of the core, then all."""

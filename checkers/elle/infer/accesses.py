@@ -32,10 +32,10 @@ class Accesses:
     key: IntArray
     read: LongArray
     wrote: LongArray
-    version: LongArray  # per micro-operation, NOTHING for reads without an answer
+    version: LongArray  # per micro-operation: version written or read; NOTHING without answer
     nil: LongArray
     count: int  # of versions
-    value: IntArray  # for each version; NIL for the nil version
+    value: IntArray  # per version: its value; NIL for the nil version
     ok: npt.NDArray[np.bool_]
 
     @property

@@ -128,7 +128,7 @@ def _g1b(index: AppendIndex, last: IntArray) -> IntArray:
 
 
 def _duplicates(index: AppendIndex) -> IntArray:
-    """Return the reads that contain an element twice; all such reads are strays."""
+    """Return the reads that contain an element twice."""
     if not len(index.stray_row):
         return np.zeros(0, np.int32)
     order = np.lexsort((index.stray_value, index.stray_row))
@@ -268,7 +268,7 @@ class _Groups:
         ends = np.flatnonzero(last)
         writes_after[leads] = final_append[ends[self.group[leads]]] > leads
         rows = self.row[leads[writes_after[leads]]]
-        # As in upstream, reading nil and reading an empty list are different.
+        # As in the original Elle, reading nil and reading an empty list are different.
         nil = columns.value[index.reads[rows]] == NIL
         identity = 2 * index.version[rows] + nil
         lists: dict[tuple[int, bool, bytes], int] = {}

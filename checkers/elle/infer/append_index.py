@@ -31,7 +31,9 @@ class AppendIndex:
     contradicts: BoolArray  # per read: not a prefix of the longest read
     # per read: the version that it returned, -1 if its last element is not in the order
     version: LongArray
-    position: LongArray  # per micro-operation that appends: the version it made, -1 if unseen
+    position: (
+        LongArray  # per append (as micro-operation): the version it made, -1 if no read saw it
+    )
     stray_row: LongArray  # per element of a straying read: the position of the read in `reads`
     stray_value: IntArray
     stray_writer: IntArray

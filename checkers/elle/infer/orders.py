@@ -105,7 +105,7 @@ class _State:
 
 
 class _Search:
-    """The search for an order that satisfies `rule`."""
+    """The search for an order of versions that satisfies `rule`."""
 
     def __init__(
         self, columns: Columns, facts: Facts, rule: Rule, deadline_passed: Callable[[], bool]

@@ -42,7 +42,7 @@ from checkers.elle.search.graph import RW, RWP, WR, WRP, WW, GraphBuilder
 
 EDGES_MAX: Final = 2_000_000
 SELECTIONS_MAX: Final = 20_000_000
-"""The maximum number of versions to inspect for predicate reads of a history; more are refused."""
+"""The maximum number of versions to inspect for all predicate reads of a history."""
 
 CASES_MAX: Final = 16
 INITIAL: Final = -1
@@ -167,9 +167,9 @@ class _Index:
         return candidates
 
     def changed(self, predicate: Predicate | None, key: int) -> list[_Version]:
-        """Return the versions of `key` that change a read by `predicate` of the initial version.
+        """Return the versions of `key` that change the result of a read of the initial version.
 
-        For a read by key (`predicate` is `None`), every later version changes the read.
+        `predicate` is the read's predicate, or `None`: every later version changes a read by key.
         """
         versions = self._changed.get((predicate, key))
         if versions is None:
@@ -329,7 +329,7 @@ class _Reads:
         return True
 
     def _dirty(self, access: Access, key: int, version: _Version) -> None:
-        """Record a read of a failed transaction's version (G1a) or of an overwritten one (G1b)."""
+        """Record a read of a failed transaction's version (G1a) or an overwritten version (G1b)."""
         name, op = self.index.columns.render_key(key), self.index.op(version.txn)
         if self.index.failed(version):
             kind, how = "G1a", f"as op {op} left it ({version.told()}), which failed"

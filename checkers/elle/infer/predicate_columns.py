@@ -162,7 +162,7 @@ class _Reader:
             key = self.key(name, index, in_map=True)
             if value is None:
                 raise HistoryError(
-                    f"op {index}: {what} shows {_quoted(name)} with nil; absent keys are left out"
+                    f"op {index}: {what} shows {_quoted(name)} with nil; leave absent keys out"
                 )
             if key in values:
                 raise HistoryError(f"op {index}: {what} shows {_quoted(name)} twice")
@@ -246,8 +246,8 @@ def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]
                 )
             if done is None or done.type is not OpType.OK:
                 raise HistoryError(
-                    f"op {call.index} is an init that is not ok; without it nothing is known of "
-                    "the keys"
+                    f"op {call.index} is an init that is not ok; without an init that is ok, the "
+                    "keys are unknown"
                 )
             reader.initial = reader.map(done.value, call.index, "init")
             begun, ready = call.index, done.index

@@ -130,7 +130,7 @@ def nearest(
     limit = np.minimum(hide[low], key[sources] * stride + stride - 1)
     size = np.maximum(np.searchsorted(at, limit, side="right") - low, 0)
     source, target = np.repeat(sources, size), goals[expand(low, size)]
-    # A backward zone that ends inside a forward zone precedes it.
+    # A backward zone that ends inside a forward zone precedes the forward zone.
     zones = np.flatnonzero(forward & targets & usable)
     zones = zones[np.argsort(key[zones] * stride + time.exit[zones], kind="stable")]
     back = sources[~forward[sources]]

@@ -38,7 +38,7 @@ def walked_pairs(
     columns = accesses.columns
     runs = int(columns.start.max(initial=0)) + 1
     ok = np.flatnonzero(columns.end != NEVER)
-    # for run t: the first end among the transactions that began after t
+    # for run t: the first end among the transactions that began after run t
     hidden = np.full(runs + 1, NEVER, np.int64)
     late = ok[columns.start[ok] > 0]
     np.minimum.at(hidden, columns.start[late] - 1, columns.end[late])

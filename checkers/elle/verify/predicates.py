@@ -160,7 +160,7 @@ class PredicateVerifier:
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
         # A shown key changes with any later version. If the read does not show the key and the
-        # later version did not match either, the read would have had two versions to select from.
+        # later version did not match either, two versions were possible, so `selected` is empty.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
             for look in self.looks(source, reason.key, by_key=by_key)
@@ -230,7 +230,7 @@ def _dirty(
 
 
 def _garbage(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """Return whether a read shows a value never written, or no value of a key never absent."""
+    """Return whether a read shows a value never written, or misses a key that was never absent."""
     (reader,) = ops
     return any(
         not raw.candidates(reader, key, look)

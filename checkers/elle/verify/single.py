@@ -36,7 +36,9 @@ def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     values = {
         s for txn in raw.on[key] for (s,) in raw.reads(txn, key) if (key, s) not in raw.writer
     }
-    return len(values) > 1 or None  # a single value is the initial one, unless another was declared
+    return (
+        len(values) > 1 or None
+    )  # a single unwritten value is the initial value, if none was declared
 
 
 def _duplicate(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
