@@ -48,7 +48,7 @@ class Rule:
 
 
 IN_SESSIONS: Final = "causal-cerone in sessions"
-"""A model that Elle's tables do not contain. It implies all session guarantees in the tables."""
+"""A model that Elle's tables do not contain, but that implies all their session guarantees."""
 
 RULES: Final[Mapping[str, Rule]] = {
     "PL-1": Rule("writes"),

@@ -45,10 +45,10 @@ class Accesses:
 
     @property
     def found(self) -> LongArray:
-        """For each row, the version that the transaction found, or wrote without finding one.
+        """For each row, the version of the key that the transaction found.
 
-        A transaction that read nil and then wrote the key counts as having found its own version,
-        as in the original Elle. No order is lost, since nil precedes every other version anyway.
+        If the transaction wrote the key without reading another version than nil before, the row
+        has the written version, as in the original Elle. No order is lost: nil precedes all others.
         """
         nil_read = (self.read < 0) | (self.read == self.nil[self.key])
         return np.where(nil_read & (self.wrote >= 0), self.wrote, self.read)

@@ -70,11 +70,11 @@ class Transaction:
 class Columns:
     """A history as columns, with one array per property of transactions or micro-operations.
 
-    Both are in canonical order; `offset` has the first micro-operation of each transaction. `start`
-    and `end` are runs; `end` is `NEVER` unless the transaction is `ok`. `index` is the index of the
-    transaction's invocation in the history, the only number that users see. `value` is the value
-    that a micro-operation wrote or read from a register. `list_start` and `list_length` give the
-    slice of `pool` that a read of a list returned.
+    All arrays are in canonical order; `offset` has the first micro-operation of each transaction.
+    `start` and `end` are runs; `end` is `NEVER` unless the transaction is `ok`. `index` is the
+    index of the transaction's invocation in the history, the only number that users see. `value` is
+    the value that a micro-operation wrote or read from a register. `list_start` and `list_length`
+    give the slice of `pool` that a read of a list returned.
     """
 
     writes_are: str

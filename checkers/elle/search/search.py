@@ -168,7 +168,7 @@ class Search:
     def _members(self, model: str) -> int:
         """Return the number of transactions in the smallest component that refutes `model`, or 0.
 
-        These are components of the subgraph that must have no cycle for `model`.
+        Only components of the subgraph that must have no cycle under `model` count.
         """
         relations, _ = _REFUTED_BY[model]
         label = self._label(relations, extended=model in _SNAPSHOTS)

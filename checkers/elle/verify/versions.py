@@ -63,9 +63,10 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, Any]]:
     """Return the facts about a register from which its promised order follows.
 
-    These are the pairs (version read, version written) of one transaction; per version, the
-    earliest end of a transaction that left it behind; and the latest call of a transaction that
-    found it. Ends and calls are given per process, and under `ANYBODY` for all processes.
+    The first fact is the set of pairs (version read, version written) of one transaction. The next
+    fact is, per version, the earliest end of a transaction that left the version behind; the last
+    fact is the latest call of a transaction that found the version. Ends and calls are given per
+    process, and under `ANYBODY` for all processes.
     """
     over: set[Any] = set()
     left: dict[Any, Any] = {}
