@@ -322,7 +322,7 @@ class _Found:
             self.unshown.append((component, search, unshown))
 
     def show(self, models: frozenset[str], wanted: Request) -> None:
-        """Search for cycles that refute `models`, in components that are only known to hold one."""
+        """Search for cycles that refute `models`, if so far only their existence is known."""
         for component, search, unshown in self.unshown:
             for model in unshown:
                 if model in models:

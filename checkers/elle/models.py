@@ -38,7 +38,8 @@ CYCLE_TYPES: Final = frozenset(name + suffix for name in _CYCLES for suffix in S
 UNKNOWN_TYPES: Final = frozenset({"empty-transaction-graph", "cycle-search-timeout"})
 """Findings of an incomplete check; without any other finding, the verdict is unknown."""
 
-# The same implications hold between the variants with a suffix (`-process`, `-realtime`).
+# Implications between kinds of cycles. The same implications hold between the variants of these
+# kinds with a suffix (`-process`, `-realtime`).
 _IMPLIES_CYCLIC: Final[Mapping[str, tuple[str, ...]]] = {
     "G0": ("G1c",),
     "G1c": ("G1",),

@@ -101,7 +101,8 @@ def _future_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
 def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     """Return whether all of `ops` first read the same value of the key, and then wrote the key.
 
-    `None` if one of `ops` wrote the value of a register itself: only the original Elle counts this.
+    Returns `None` if one of `ops` wrote the value of the register itself, since only the original
+    Elle counts this case as a lost update.
     """
     met: set[Any] = set()
     for txn in ops:
