@@ -2,7 +2,7 @@
 
 The snapshot contains the limits (`"bounds"`), so that a stored history can be judged again:
 
-    limits    [{name, measure, of, limit, per, why}]; the limit grows by `per`: {unit: share}
+    limits    [{name, measure, of, limit, per, why}]; `per` is {unit: growth of the limit per unit}
     counters  {node: {name: number}} at the end of the run
     calls     {method: the number of calls that all nodes served}
     amounts   {unit: number}: further units for `per`
@@ -21,19 +21,19 @@ The snapshot contains the limits (`"bounds"`), so that a stored history can be j
 | diverged  | the log positions at which replicas differ (`harness.run.divergence`)             |
 | outage    | seconds without any answer during chaos; `of` is the kind of overlapping fault    |
 
-The units are operation, fault, second, and the target's amounts. For the measure `written`, the
-units of the same minute count. Operations of the minute before count too, since their writes may
-come late, and so do faults that last into the minute. A node that was not measured is not judged,
-and the result says so.
+The units are operation, fault, second, and the target's amounts. For the measure `written`, only
+the units of the same minute count, with two exceptions: operations of the minute before count,
+since their writes may come late, and faults that last into the minute count. A node that was not
+measured is not judged, and the result says so.
 
 The limit of an outage is the sum of the limits of all faults that overlap it, plus the time during
 which faults hit half of the quorum at once or the links of all clients. An outage that overlaps a
 disturbance (by the harness, its host or its engine) is not held against the target, unless the time
 of the disturbance is known and the outage exceeds the limit before or after it. For elections and
 calls, a disturbance counts as a fault, and so does each second in which nodes starved. If a limit
-grows by a unit whose amount the target did not declare, only its fixed part is known: a number
-below the fixed part is within the limit, and a larger number is `unknown`. A history without limits
-is `unknown`: targets that declare limits list this checker among their checkers.
+grows by a unit of which the target did not declare the amount, only the fixed part of the limit is
+known: a number below the fixed part is within the limit, and a larger number is `unknown`. The
+verdict on a history without limits is `unknown`, since only targets with limits list this checker.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 MIB: Final = 1024 * 1024
 MINUTE_NS: Final = 60 * NS_PER_S
 HELD: Final = {"memory": ("memory_bytes", "of memory"), "disk": ("disk_bytes", "on its disk")}
-"""For each measure, the numbers that a `usage` fact contains, and words for these numbers."""
+"""For each measure, the field of a `usage` fact that holds the bytes, and words for the bytes."""
 CALM: Final = "none"
-"""The kind of fault of an outage that overlaps no fault."""
+"""The kind of fault that a limit names (`of`) for outages that overlap no fault."""
 UNFINISHED: Final = "the run ended before its final snapshot, which holds the limits"
 SHOWN_MAX: Final = 10
 
@@ -76,7 +76,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The nodes that serve, and the clients that they serve."""
+    """The two ends of a connection: the nodes that serve, and their clients."""
 
     quorum: frozenset[str]  # the nodes of which a majority must be up, if the target declares them
     clients: float  # the number of concurrent clients
@@ -92,13 +92,13 @@ class _Outage:
 
     @property
     def length_s(self) -> float:
-        """The length of the interval in ns."""
+        """The length of the outage in seconds."""
         return (self.end - self.begin) / NS_PER_S
 
     def hindered_s(self, ends: _Ends) -> float:
-        """The time within the outage during which faults hit half of the quorum or all clients.
+        """Return the seconds of the outage in which faults hit half of the quorum or all clients.
 
-        If no quorum was declared, any fault may have hit it. A reset has no duration.
+        If the target declares no quorum, any fault may have hit it. A reset has no duration.
         """
         lasting = [fault for fault in self.faults if fault.kind != RESET]
         edges: set[float] = {self.begin, self.end}
@@ -120,7 +120,7 @@ class _Outage:
 
 @dataclass(slots=True)
 class _Run:
-    """A history, the limits that it declares, and the findings so far."""
+    """A history under judgement, with its target's limits and the findings so far."""
 
     history: History
     declared: Json
@@ -130,20 +130,20 @@ class _Run:
     findings: Findings
     at_rest: bool
     may_not_settle: bool
-    """The target did not promise to come to rest, so its counters are not judged."""
+    """Whether the profile lets the target never come to rest, so that counters are not judged."""
     missing_since_ns: float
-    """The time of the first permitted exit: that node stays down until everything is healed."""
+    """The time of the first permitted exit of a node; the node stays down until all is healed."""
     unmeasured: list[str] = field(default_factory=list)
     """The limits of amounts that were measured on no node, such as memory in a simulation."""
 
     def bound(self, limit: Json, more: Mapping[str, float] | None = None) -> float:
-        """The limit, including its growth by units."""
+        """Return the value of a limit, including its growth by the run's units and by `more`."""
         units = {**self.amounts, **(more or {})}
         per = (limit.get("per") or {}).items()
         return float(limit["limit"] + sum(share * units.get(unit, 0) for unit, share in per))
 
     def disturbed(self, limit: Json) -> float:
-        """The limit if each disturbance counts as a fault."""
+        """Return the value of a limit if each disturbance counts as a fault."""
         faults = len(self.faults) + weight(self.disturbances)
         return self.bound(limit, {"fault": faults})
 
@@ -161,7 +161,10 @@ class _Run:
             self.findings.violate(name, f"{above}: {limit.get('why', '')}", *ops)
 
     def not_measured(self, what: str, measured: frozenset[str], limit: Json) -> None:
-        """Exempt the nodes that were never measured; note if no node was measured."""
+        """Exempt the nodes that are not in `measured` from `limit`.
+
+        If no node was measured, list the limit as unmeasured.
+        """
         if not measured:
             self.unmeasured.append(limit["name"])
             return
@@ -171,7 +174,7 @@ class _Run:
 
 
 class BoundsChecker(Checker):
-    """Elections, calls, outages and the nodes' resource use stay within the target's limits."""
+    """Checks elections, calls, outages and the nodes' resource use against the target's limits."""
 
     api_version = 1
     name = "bounds"
@@ -209,7 +212,7 @@ class BoundsChecker(Checker):
             measure = MEASURES.get(limit["measure"])
             if measure is not None:
                 measure(run, limit)
-            elif limit["measure"] != "outage":  # added below, kind by kind
+            elif limit["measure"] != "outage":  # `_outages` judges the limits of outages
                 reason = f"the limit {limit['name']!r} has the unknown measure"
                 findings.gap(f"{reason} {limit['measure']!r}")
         _outages(run, getattr(case, "concurrency", math.inf))
@@ -230,7 +233,7 @@ def _result(run: _Run) -> CheckResult:
 
 
 def _declared(snapshot: object) -> Json:
-    """The target's declaration; empty if it has no limits."""
+    """Return the limits that the target declares in a snapshot, with their data; else empty."""
     bounds = snapshot.get("bounds") if isinstance(snapshot, Mapping) else None
     return bounds if isinstance(bounds, Mapping) and bounds.get("limits") else {}
 
@@ -240,7 +243,7 @@ def _end(fault: Fault) -> float:
 
 
 def _amounts(history: History, faults: Sequence[Fault], declared: Json) -> dict[str, float]:
-    """The amounts of the units that `per` may name."""
+    """Return the amount of each unit by which a limit may grow."""
     last = history[-1].time if len(history) else 0
     return {str(unit): number for unit, number in (declared.get("amounts") or {}).items()} | {
         "operation": len(history.pairs),
@@ -258,7 +261,8 @@ def _elections(run: _Run, limit: Json) -> None:
 def _leaders(run: _Run, limit: Json) -> None:
     terms: dict[int, dict[str, int]] = {}
     for op in run.history.facts("leader"):
-        # an answer may combine the node of one moment with the term of another
+        # Polled leaders do not count: an answer may combine the node of one moment with the term of
+        # another.
         if not op.value.get("asked"):
             terms.setdefault(op.value.get("term", 0), {})[op.value["node"]] = op.index
     for term, nodes in terms.items():
@@ -281,7 +285,10 @@ def _calls(run: _Run, limit: Json) -> None:
 
 
 def _memory(run: _Run, limit: Json) -> None:
-    """Compare the memory at the end; simulations do not measure it, so their nodes are exempt."""
+    """Judge the memory of each node at the end of the run, or at any time if the limit says so.
+
+    Simulations do not measure memory, so their nodes are exempt.
+    """
     if limit["of"]:
         _held(run, limit)
         return
@@ -298,7 +305,7 @@ def _memory(run: _Run, limit: Json) -> None:
 
 
 def _held(run: _Run, limit: Json) -> None:
-    """Judge the largest measurement of each node; exempt nodes that were never measured."""
+    """Judge each node's largest measurement of memory or disk; exempt nodes without any."""
     what, words = HELD[limit["measure"]]
     largest: dict[str, tuple[float, Op]] = {}
     for op in run.history.facts("usage"):
@@ -312,11 +319,11 @@ def _held(run: _Run, limit: Json) -> None:
 
 
 def _written(run: _Run, limit: Json) -> None:
-    """Judge what each node wrote between two measurements at most a minute apart.
+    """Judge the MiB that each node wrote between two measurements at most a minute apart.
 
-    If measurements are further apart, the limit applies to each of the minutes between them. What a
-    process wrote after its last measurement is not counted: a number that is lower than the one
-    before comes from a new process, which started at zero.
+    If two measurements are further apart, the limit applies to each minute between them. If a
+    number is lower than the number before, it comes from a new process, which started at zero. The
+    bytes that the old process wrote after its last measurement are not counted.
     """
     called = sorted(pair.invoke.time for pair in run.history.pairs)
     by_node: dict[str, list[tuple[Op, int]]] = {}
@@ -375,7 +382,7 @@ MEASURES: Final[Mapping[str, Callable[[_Run, Json], None]]] = {
 
 
 def _answers(history: History) -> Iterator[int]:
-    """The times of answers that need a working target: successes, and refusals with a result."""
+    """Yield the times of answers that only a working target gives: `ok`, and refusals."""
     for pair in history.pairs:
         done = pair.completion
         if done is None:
@@ -386,7 +393,7 @@ def _answers(history: History) -> Iterator[int]:
 
 
 def _outages(run: _Run, clients: float) -> None:
-    """Judge the intervals between answers, from the first answer to the end of chaos."""
+    """Judge every interval without any answer, from the first answer to the end of chaos."""
     declared = run.declared["limits"]
     limits = {str(each["of"]): each for each in declared if each["measure"] == "outage"}
     if not limits:
@@ -405,9 +412,10 @@ def _outages(run: _Run, clients: float) -> None:
 
 
 def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: _Run) -> None:
-    """Add the limits of all faults that overlap an outage, and the time without a working quorum.
+    """Judge the length of an outage.
 
-    The outage is compared with this sum only.
+    Its limit is the sum of the limits of all faults that overlap it, plus the time in which faults
+    hit half of the quorum or all clients.
     """
     kinds = [fault.kind for fault in outage.faults] or [CALM]
     if any(kind not in limits for kind in kinds):
@@ -422,7 +430,8 @@ def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: 
         if outage.end > run.missing_since_ns:
             run.findings.exempt("outages")
             return
-        # Only the discovery time of an infrastructure failure is known: it may concern any time.
+        # Of an infrastructure failure, only the time of discovery is known, so the failure may
+        # explain an outage at any time.
         untimed = [each for each in run.disturbances if each.kind not in TIMED]
         tolerated_s = min(STARVED_SHARE_MIN * min(promised), outage.length_s - bound)
         reasons = untimed or excuses(

@@ -1,10 +1,10 @@
-"""Node processes end only by the nemesis (invariant I9 of the bug catalogue).
+"""The checker `crash`: node processes end only by the nemesis (invariant I9 of the bug catalogue).
 
-Only an exit by the target itself is `invalid`. Such an exit is excused only if a fault of the
-node's disk or clock may have caused it. An exit whose log shows a sign that the run's profile
-permits (`Permit.signs`) is permitted, such as the exit after a catch-up of 30 s, which the profile
-`strict` does not permit. An exit by the host (its OOM killer, a signal that the harness did not
-send), by an unknown sender, or near a failure of the infrastructure is `unknown`.
+The verdict is `invalid` only if a node exited by itself. Such an exit is excused only if a fault of
+the node's disk or clock may have caused it. It is permitted if the node's log shows a sign that the
+run's profile permits (`Permit.signs`). An example is the exit after a catch-up of 30 s, which the
+profile `strict` does not permit. An exit by the host (its OOM killer, a signal that the harness did
+not send), by an unknown sender, or near a failure of the infrastructure is `unknown`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ EXITS_MAX: Final = 10
 LOG_LINES_MAX: Final = 10
 LINE_CHARACTERS_MAX: Final = 300
 RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): (?:check failed: )?(?=.)")
-"""The class of an error, at the start of the last line of a traceback."""
+"""Matches the name of an error's class at the start of a traceback's last line."""
 NEAR_NS: Final = 10 * NS_PER_S
-"""The longest delay with which a failed engine reports an exit, or its own failure."""
+"""The longest delay with which a failed engine reports the exit of a node, or its own failure."""
 
 
 class CrashChecker(Checker):
-    """The nemesis expected every exit that the harness saw."""
+    """Checks that the nemesis expected every exit of a node that the harness saw."""
 
     api_version = 1
     name = "crash"
@@ -60,7 +60,8 @@ class CrashChecker(Checker):
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
-            # Count every process that ended, and once that all were watched to the end.
+            # Every process that ended was judged. A run without an exit counts as one judgement:
+            # all processes were watched to the end.
             "looked": looked,
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }
@@ -101,7 +102,10 @@ class CrashChecker(Checker):
 
 
 class _Excuses:
-    """The intervals in which nodes may end: a fault that may end them is active, or just ended."""
+    """The intervals in which nodes may exit, because of faults that may end a node (`may_end`).
+
+    An interval lasts until `EXCUSED_AFTER_NS` after the end of the fault.
+    """
 
     def __init__(self, history: History) -> None:
         self.count = 0
@@ -125,7 +129,7 @@ class _Excuses:
             self._spans.setdefault(node, []).append((start_ns, end_ns))
 
     def covers(self, op: Op) -> bool:
-        """Whether this exit is excused; excused exits are counted."""
+        """Return whether the exit `op` is excused, and count it if it is."""
         spans = self._spans.get(str(op.value.get("node")), ())
         is_excused = any(start <= op.time <= end for start, end in spans)
         self.count += is_excused
@@ -133,7 +137,7 @@ class _Excuses:
 
 
 def _exit_words(op: Op) -> str:
-    """`m1 exited with code 1 at 8.803 s: leadership was lost`, without a full stop."""
+    """Describe an exit: `m1 exited with code 1 at 8.803 s: leadership was lost` (no full stop)."""
     code = op.value.get("code")
     with_code = "" if code is None else f" with code {code}"
     text = f"{op.value.get('node')} exited{with_code} at {seconds(op.time)} s"
@@ -146,7 +150,7 @@ def _exit_words(op: Op) -> str:
 
 
 def _log(op: Op) -> list[str]:
-    """The last lines of the node's log, without blank lines at the end."""
+    """Return the last lines of an exited node's log, without blank lines at the end."""
     lines = "\n".join(str(line) for line in op.value.get("log") or ()).rstrip().splitlines()
     return [line[:LINE_CHARACTERS_MAX] for line in lines[-LOG_LINES_MAX:]]
 
@@ -156,7 +160,7 @@ def _names(exits: Iterable[Op]) -> str:
 
 
 def _doubt(op: Op, failures: Iterable[Disturbance]) -> str | None:
-    """A clause that clears the target of this exit; `None` if nothing clears it."""
+    """Return a reason why the exit `op` may not be the target's doing; `None` without a reason."""
     by = op.value.get("by")
     if by in FOREIGN_EXITS:
         who = "its host did it" if by == "host" else "it is not known who did it"

@@ -1,15 +1,16 @@
 """Liveness: a healed quorum must serve again, and a fully healed target must settle.
 
-The harness records both facts, `live` and `converged`, with the bound and the missing parts, and
-this checker judges them. If the bound was exceeded, the verdict is never `valid`. It is `invalid`
-only if the harness checked again after the bound, at a node that had to serve, and no disturbance
-by the harness overlapped the time between (`checkers.verdict.disturbances`). Two things prove
-nothing: a run that ended before the facts were recorded, and a probe that the target refused
-because of its declared limits (`checkers.catalog.invariants.refusals`).
+The harness records whether the target served again (the fact `live`) and settled (`converged`),
+with the bound and the missing parts, and this checker judges both facts. If the bound was exceeded,
+the verdict is never `valid`. The verdict is `invalid` only if the harness checked again after the
+bound, at a node that had to serve, and no disturbance overlapped the time between
+(`checkers.verdict.disturbances`). It is `unknown` if the run ended before the facts were recorded,
+or if the target refused the probe because of its declared limits
+(`checkers.catalog.invariants.refusals`).
 
-The verdict is `permitted` if the only missing part is a node that ended as its profile permits, and
-no remaining fault would restart the node when it ends. The same is true of a core that lacks this
-node.
+The verdict is `permitted` if the target did not settle because of nodes that ended as the profile
+permits, and nothing else is missing. It is also `permitted` if the target did not serve and such a
+node is in the core, the nodes that have to serve.
 """
 
 from __future__ import annotations
@@ -39,11 +40,15 @@ WORDS_MAX = 20
 NAMES_MAX: Final = 6
 ID_CHARS: Final = 6
 _NAME: Final = re.compile(r"\b[0-9a-f]{32}\b|\b[a-z]+[0-9]+\b")
-"""Parts in which equal problems may differ: ids, and names of nodes and tables."""
+"""Matches the parts of a problem's text that are ids, or names of nodes and tables. Problems that
+differ only in these parts are shown together."""
 
 
 class _Promise(msgspec.Struct, frozen=True):
-    """One of the two facts, and the words for it."""
+    """A promise of the target: the fact that records it, and words for a kept or broken promise.
+
+    `open_field` is the field of the fact that lists the missing parts.
+    """
 
     fact: str
     open_field: str
@@ -72,7 +77,7 @@ def _list(words: object) -> str:
 
 
 def _grouped(problems: object) -> list[str]:
-    """The problems; problems that are equal except for names become a single text."""
+    """Return `problems` as texts; problems that differ only in names become a single text."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for problem in map(str, problems if isinstance(problems, list | tuple) else ()):
         groups.setdefault(tuple(_NAME.split(problem)), []).append(_NAME.findall(problem))
@@ -80,7 +85,7 @@ def _grouped(problems: object) -> list[str]:
 
 
 def _as_one(parts: Sequence[str], problems: Sequence[Sequence[str]]) -> str:
-    """Problems that differ only in names as a single text with their number.
+    """Combine problems that differ only in names to a single text, with the number of problems.
 
     `parts` are the texts between the names, and `problems` the names of each problem.
     """
@@ -101,7 +106,7 @@ def _number(value: object) -> float | None:
 
 
 class LivenessChecker(Checker):
-    """With a healed quorum every kind of operation succeeds; with all healed the target settles."""
+    """Checks that the target serves once a quorum is healed, and settles once all is healed."""
 
     api_version = 1
     name = "liveness"
@@ -160,7 +165,10 @@ class LivenessChecker(Checker):
 
 
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
-    """Judge one fact by the rule in `checkers.verdict.disturbances`."""
+    """Judge whether the target kept a promise, according to the fact `op`.
+
+    `checkers.verdict.disturbances` has the rule.
+    """
     value: Mapping[str, Any] = op.value
     if (vacuous := _vacuous(promise, value)) is not None:
         return _Finding(Verdict.UNKNOWN, vacuous)
@@ -193,7 +201,7 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
 
 
 def _vacuous(promise: _Promise, value: Mapping[str, Any]) -> str | None:
-    """A sentence about a probe that the target's limits refused; `None` for any other probe."""
+    """Return a sentence about a probe that tested nothing; `None` for any other probe."""
     if promise.fact != "live":
         return None
     if value.get("core") == []:
@@ -207,10 +215,10 @@ _SILENT: Final = " does not answer"
 
 
 def _needed(promise: _Promise, op: Op) -> set[str]:
-    """The nodes without which a promise cannot be kept.
+    """Return the nodes without which the target cannot keep a promise.
 
-    These are the core, which is a bare majority. If nothing but unanswering nodes is pending, they
-    are the nodes that do not answer.
+    For `live`, these are the nodes of the core, which is a bare majority. For `converged`, these
+    are the nodes that do not answer, if nothing else is pending.
     """
     names = op.value.get("core" if promise.fact == "live" else promise.open_field)
     lines = [str(line) for line in names] if isinstance(names, list | tuple) else []
@@ -221,7 +229,10 @@ def _needed(promise: _Promise, op: Op) -> set[str]:
 
 
 def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
-    """The first kind that did not succeed, if limits refused it: all later kinds depend on it."""
+    """Return the first kind of operation that did not succeed, if the target's limits refused it.
+
+    Later kinds of operations depend on the first kind.
+    """
     missing = op.value.get(promise.open_field)
     if promise.fact != "live" or not isinstance(missing, list | tuple) or not missing:
         return None
@@ -231,10 +242,11 @@ def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
 
 
 def _unasked(value: Mapping[str, Any]) -> str | None:
-    """A sentence about a failed probe that asked no node of the core after the bound.
+    """Return a sentence if a failed probe proves nothing, because it asked no node of the core.
 
-    Histories of older versions do not name the nodes that were asked; there the probe counts. If
-    the core contains all nodes, it does not matter which nodes were asked.
+    Returns `None` if the probe counts. Only questions after the bound matter. Histories of older
+    versions do not name the nodes that were asked; their probes count. If the core contains all
+    nodes, it does not matter which nodes were asked.
     """
     asked, core = value.get("asked_late"), value.get("core")
     breach = value.get("breach")

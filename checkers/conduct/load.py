@@ -1,9 +1,8 @@
 """The load that a run really put on its target: rates, and concurrent operations on one name.
 
-Clients that wait for a target in trouble send fewer requests, so the achieved rate falls under
-faults, as it must. The certificate doubts two kinds of runs: a run that did hardly
-anything, and a run that did not reach the requested rate even in its best seconds, so that its load
-was not the requested load.
+Clients that wait for a target in trouble send fewer requests, so the achieved rate must fall under
+faults. The certificate doubts two kinds of runs: a run with hardly any operations, and a run that
+did not reach the requested rate even in its best seconds.
 """
 
 from __future__ import annotations
@@ -18,22 +17,23 @@ from harness.case import Case
 from harness.ops import NS_PER_S, History, OpType, Pair
 
 RATE_SHARE_MIN: Final = 0.1
-"""The smallest accepted share of the requested rate, over the whole chaos. All nemeses of the
-catalog at once, which disturb the target most of the time, leave 0.15 to 0.27; two nemeses leave
-0.36 to 0.83."""
+"""The smallest accepted share of the requested rate, over the whole chaos phase. The share is 0.15
+to 0.27 under all nemeses of the catalog at once, which disturb the target most of the time, and
+0.36 to 0.83 under two nemeses."""
 PEAK_S: Final = 2.0
 PEAK_SHARE_MIN: Final = 0.5
 """The smallest accepted share of the requested rate, over the best `PEAK_S` of warm-up and
 chaos. The gaps between operations are random, so the rate in short stretches varies by a
 quarter."""
 STARVED_SHARE_MIN: Final = 0.1
-"""The share of the chaos in which processors were too scarce that explains a load not achieved."""
+"""If processors were scarce for more than this share of the chaos phase, this explains why the load
+stayed below the requested load."""
 OPERATIONS_MIN: Final = 100
-"""With fewer operations during chaos, it may be chance that none overlapped on one name."""
+"""With fewer operations during chaos, it may be chance that no two on one name overlapped."""
 
 
 class Load:
-    """The load of the chaos phase; empty for a history without that phase."""
+    """The load on the target during the chaos phase; empty for a history without that phase."""
 
     def __init__(self, history: History, case: Case) -> None:
         """Count the client operations that began during chaos."""
@@ -60,16 +60,16 @@ class Load:
 
     @property
     def achieved_rate(self) -> float:
-        """The operations per second that began during chaos."""
+        """The number of operations per second that began during chaos."""
         return self.operations / self._chaos_s if self._chaos_s > 0 else 0.0
 
     @property
     def peak_rate(self) -> float:
-        """The rate over the best `PEAK_S` of warm-up and chaos."""
+        """The operations per second in the best `PEAK_S` seconds of warm-up and chaos."""
         return self._peak / PEAK_S
 
     def certificate(self) -> dict[str, Any]:
-        """The numbers to print; empty for an imported history."""
+        """Return the lines about load for the run's certificate; empty for an imported history."""
         if not self.known:
             return {}
         asked = self.requested_rate
@@ -88,7 +88,7 @@ class Load:
         )
 
     def doubts(self) -> list[tuple[str, str]]:
-        """Rules and reasons why this load proves too little."""
+        """Return the reasons why this load proves too little, each as (rule, text)."""
         if not self.known:
             return []
         doubts = []
@@ -120,7 +120,7 @@ class Load:
 
 
 def _most_within(times: Sequence[int], window_ns: int) -> int:
-    """The largest number of `times` (ascending) in any window."""
+    """Return the largest number of `times` (ascending) within any `window_ns`."""
     most = first = 0
     for last, time in enumerate(times):
         while times[first] <= time - window_ns:
@@ -130,7 +130,7 @@ def _most_within(times: Sequence[int], window_ns: int) -> int:
 
 
 def _names(value: object) -> list[str]:
-    """The names that an operation of any vocabulary is about; empty if it is about everything."""
+    """Return the names in an operation's value, for any vocabulary; empty if it names nothing."""
     names: list[object] = []
     if isinstance(value, dict):
         names = [value[field] for field in ("name", "new_name", "key") if field in value]
@@ -142,15 +142,16 @@ def _names(value: object) -> list[str]:
 
 
 def _seconds(parts: object) -> list[object]:
-    """The keys of micro-operations, or of the rows of a write."""
+    """Return the second item of each part: the key of a micro-operation or of a written row."""
     whole = parts if isinstance(parts, list | tuple) else ()
     return [part[1] for part in whole if isinstance(part, list | tuple) and len(part) > 1]
 
 
 def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
-    """The number of operations that overlapped another on a name, and the maximum overlap.
+    """Count the operations that overlapped another operation on the same name.
 
-    If no operation names anything, there is a single object, and all operations are about it.
+    Also returns the maximum number of operations on one name at once. If no operation has a name,
+    all operations are about a single object.
     """
     names = [_names(pair.invoke.value) for pair in pairs]
     if not any(names):
@@ -168,7 +169,7 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
             while open_ and open_[0][0] <= begin:
                 heapq.heappop(open_)
             if open_:
-                # Operations that began before and are still open overlap this or an earlier one.
+                # All operations that began before and are still open overlap this operation.
                 met.update(dict.fromkeys([number, *(other for _, other in open_)]))
             heapq.heappush(open_, (end, number))
             most = max(most, len(open_))
@@ -176,7 +177,10 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
 
 
 def _longest_outage(history: History) -> dict[str, str]:
-    """The longest interval without a success, from the first success to the end of chaos."""
+    """Return the certificate's line about the longest interval without a successful operation.
+
+    The interval is between the first success and the end of chaos.
+    """
     phases = {op.value.get("phase"): op.time for op in history.facts("phase")}
     end = phases.get("heal-core")
     done = (pair.completion for pair in history.pairs if pair.type is OpType.OK)

@@ -11,9 +11,10 @@ is `unknown` if some evidence is missing:
 * the load was the requested load, and operations overlapped (`checkers.conduct.load`);
 * the run reached its final reads, completed all of them, and the target delivered a snapshot.
 
-It never says `invalid`. Counts, latencies, refusals, faults with the operations in flight at their
-edges, and changes of leader go into `details`; `details["certificate"]` is the short form to print,
-and `details["rule"]` names the first missing piece of evidence.
+The verdict is never `invalid`. The result's `details` contain counts, latencies, refusals, changes
+of leader, and faults with the operations in flight at their start and end.
+`details["certificate"]` is the short form to print, and `details["rule"]` names the first missing
+piece of evidence.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Doubt(NamedTuple):
 
 
 class _InFlight:
-    """Counts open operations; an operation that never completed stays open."""
+    """The number of operations in flight; an operation that never completed stays in flight."""
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
         self._begins: list[int] = []
@@ -64,7 +65,7 @@ class _InFlight:
         self._ends.sort()
 
     def at(self, time_ns: int) -> int:
-        """The number of operations that were invoked before this time and not completed."""
+        """Return the number of operations that were in flight at the time `time_ns`."""
         begun = bisect.bisect_right(self._begins, time_ns)
         return begun - bisect.bisect_left(self._ends, time_ns)
 
@@ -75,12 +76,12 @@ def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
 
 
 def _ranked(ordered: Sequence[float], q: float) -> float:
-    """The smallest value that at least the share `q` of the values does not exceed."""
+    """Return the quantile `q`: the smallest value that the share `q` of values does not exceed."""
     return ordered[max(0, -(-int(q * 1000) * len(ordered) // 1000) - 1)]
 
 
 class _Counts:
-    """All counts, collected in one pass over the pairs."""
+    """The counts and latencies of a history's operations, collected in one pass."""
 
     def __init__(self, history: History) -> None:
         phases = [(op.index, str(op.value.get("phase"))) for op in history.facts("phase")]
@@ -120,9 +121,9 @@ class _Counts:
 
     @property
     def refusals(self) -> dict[str, dict[str, float]]:
-        """For each kind: refusals with a result ("exists"), failures with an error, and shares.
+        """For each kind of operation: refusals with a result ("exists"), and failures by an error.
 
-        The shares are relative to all operations of the kind.
+        `share` is their share of all operations of the kind.
         """
         shares = {}
         for f, kinds in sorted(self.by_f.items()):
@@ -133,23 +134,23 @@ class _Counts:
 
     @property
     def ok_mutations(self) -> int:
-        """Acknowledged operations that changed something."""
+        """The number of acknowledged operations that changed the state of the target."""
         return sum(count for f, count in self.effective.items() if f not in READS)
 
 
 NO_SNAPSHOT: Final = "the target's snapshot() returned nothing, so no node's state was looked at"
-UNREAD: Final = "unread"  # rule: final reads were given up; a permit may give up this rule
+UNREAD: Final = "unread"  # rule: no final read was given up; a permit may lift this rule
 
 
 class StatsChecker(Checker):
-    """Counts and latencies, and whether the run proved anything."""
+    """Reports counts and latencies, and checks that the run proved something."""
 
     api_version = 1
     name = "stats"
     doc = "statistics, and proof that operations succeeded and faults did bite"
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
-        """`valid`, `permitted`, or `unknown` with every reason."""
+        """Return `valid` or `permitted`, or `unknown` with all missing pieces of evidence."""
         del time_limit_s
         counts = _Counts(history)
         permits = permits_of(history)
@@ -264,7 +265,7 @@ class StatsChecker(Checker):
 
 
 def _leader_changes(leaders: Sequence[Mapping[str, Any]]) -> int | str:
-    """The number of changes of leader; a lower bound if the harness only polls for leaders."""
+    """Return the number of changes of leader, as a lower bound if leaders were only polled."""
     count = max(0, len(leaders) - 1)
     if leaders and not any(leader.get("asked") for leader in leaders):
         return count
@@ -289,7 +290,7 @@ def _summary(faults: Sequence[Fault]) -> str:
 
 
 def _at_events(faults: Sequence[Fault]) -> dict[str, str]:
-    """The delay between an event and the fault that waited for it, if any fault did."""
+    """Return the certificate's line about the delays of faults that waited for an event, if any."""
     after_ms = [fault.after_event_ms for fault in faults if fault.after_event_ms is not None]
     if not after_ms:
         return {}
@@ -320,7 +321,7 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
     if done < OK_MIN:
         text = f"only {counted(done, 'operation')} succeeded; fewer than {OK_MIN} prove nothing"
         doubts.append(_Doubt("few-operations", text))
-    # a run by this harness, not an imported history
+    # Only a run by this harness has phases; an imported history has none.
     if any(phase != "before" for phase in counts.by_phase):
         chaos = counts.by_phase.get("chaos", Counter())
         done = sum(count for kind, count in chaos.items() if kind.endswith(" ok"))
@@ -341,13 +342,16 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
 
 
 def _planned(case: Case) -> list[str]:
-    """The nemeses of the case and of its schedule, which users may have edited."""
+    """Return the nemeses of the case and of its schedule, which users may have edited."""
     named = [*case.nemeses, *(fault.nemesis for fault in case.faults or ())]
     return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """The faults that someone else ended before their time: their effect proves nothing."""
+    """Return the ids of faults that ended early from outside the harness.
+
+    The effect of such a fault proves nothing.
+    """
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id
@@ -362,7 +366,7 @@ def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
 def _doubts_about_faults(
     case: Case, faults: Sequence[Fault], undone: AbstractSet[str]
 ) -> list[_Doubt]:
-    """Each nemesis of the case must have had a measured effect at least once."""
+    """Return a doubt for each nemesis of the case that never had a measured effect."""
     doubts = []
     for nemesis in _planned(case):
         of_nemesis = [fault for fault in faults if fault.nemesis == nemesis]
@@ -393,7 +397,7 @@ def _doubts_about_faults(
 
 
 def _doubt_about_reads(unread: Op) -> _Doubt:
-    """A gap for final reads that were abandoned."""
+    """Return the doubt about a run in which final reads were given up."""
     value = unread.value if isinstance(unread.value, dict) else {}
     text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
     return _Doubt(UNREAD, text)

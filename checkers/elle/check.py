@@ -1,14 +1,15 @@
-"""The checks: infer dependencies, find cycles, judge.
+"""Checks of transactional isolation: infer dependencies, find cycles, give a verdict.
 
-A request names the consistency models (and perhaps single anomalies) that must hold. It decides
-which orders count (real time, or the order within processes, or neither) and which findings make a
-history invalid. The boundary (`not_`, `also_not`) follows from all anomalies. Rules of judging
-follow jepsen-io/elle, `txn.clj` at ccdee6f:
+A request names the consistency models that must hold, and perhaps single anomalies that must not
+occur. The request decides which orders of transactions count (real time, the order within
+processes, or neither) and which anomalies make a history invalid. The refuted models (`not_`,
+`also_not`) follow from all anomalies found. The verdict follows jepsen-io/elle, `txn.clj` at
+ccdee6f:
 
-* invalid: an anomaly was found that a requested model, or one it implies, forbids;
-* unknown: only `empty-transaction-graph` or `cycle-search-timeout` was found, or nothing can be
-  inferred from the history;
-* valid: otherwise; anomalies that the request does not forbid are not mentioned.
+* invalid: the history has an anomaly that a requested model, or a model that it implies, forbids;
+* unknown: the check found only `empty-transaction-graph` or `cycle-search-timeout`, or nothing can
+  be inferred from the history;
+* valid: all other histories; the result does not mention anomalies that the request allows.
 """
 
 from __future__ import annotations
@@ -48,15 +49,19 @@ from harness.errors import counted
 from harness.ops import History, Verdict
 
 CASES_MAX: Final = 16
-"""The maximum number of occurrences of an anomaly to describe; all are counted."""
+"""The maximum number of described occurrences per anomaly; further occurrences are only counted."""
 
 SEARCH_STEPS_MAX: Final = 4_000_000
 MEMBERS_SEARCHED_MAX: Final = 1_000_000
-"""In larger components only cycles of two transactions are looked for, which takes no search.
-The models that a component refutes are known without a search, too."""
+"""The maximum number of transactions in a component that is searched for cycles.
+
+In larger components, the check finds only cycles of two transactions, which takes no search. The
+models that a component refutes are known without a search, too."""
 
 COMPONENTS_COUNTED_MAX: Final = 1000
-"""The number of components after which only cycles of new kinds are searched for."""
+"""The number of components in which all kinds of cycles are searched for.
+
+In further components, the search skips the kinds of cycles that it found before."""
 
 _REALTIME: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-realtime"))
 _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-process"))
@@ -64,14 +69,14 @@ _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-proc
 
 @dataclass(frozen=True, slots=True)
 class ElleResult:
-    """The verdict on a history.
+    """The verdict on a history, and the anomalies behind it.
 
-    `anomalies` holds explained cases by type. `counts` has the number of occurrences of each type;
-    for cycles, this is the number of components (a lower bound above a thousand components). `not_`
-    are the weakest consistency models that are refuted, `also_not` the stronger models that fall
-    with them. `notes` are observations without influence on the verdict. `present` names every type
-    that was found, forbidden or not. `promised` lists the version orders of single registers that
-    the requested models were assumed to imply.
+    `anomalies` maps each type of anomaly to explained cases. `counts` has the number of occurrences
+    of each type. For cycles, the count is the number of components with such a cycle (a lower bound
+    above a thousand components). `not_` lists the weakest refuted consistency models, `also_not`
+    the stronger models that are refuted as a consequence. `notes` have no influence on the verdict.
+    `present` names every type of anomaly found, forbidden or not. `promised` lists the options of
+    `RegisterOptions` that the check assumed because a requested model implies them.
     """
 
     verdict: Verdict
@@ -88,7 +93,10 @@ class ElleResult:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, made by `request`. `forbidden` are the anomalies that make a history invalid."""
+    """The requested models and the limits of a check, made by `request`.
+
+    `forbidden` holds the anomalies that make a history invalid.
+    """
 
     models: tuple[str, ...]
     anomalies: tuple[str, ...]
@@ -104,7 +112,10 @@ def request(
     time_limit_s: float,
     search_steps: int = SEARCH_STEPS_MAX,
 ) -> Request:
-    """A request whose time limit starts now; raises `UsageError` for unknown names."""
+    """Make a request whose time limit starts now.
+
+    Raises `UsageError` for an unknown model or anomaly.
+    """
     check_names(models, anomalies)
     deadline = time.monotonic() + time_limit_s
     return Request(
@@ -124,11 +135,12 @@ def check_list_append(
     time_limit_s: float = 60.0,
     search_steps: int = SEARCH_STEPS_MAX,
 ) -> ElleResult:
-    """Check transactions of appends and reads over lists.
+    """Check a history of transactions that append to lists and read lists.
 
-    Raises `HistoryError` if the history has other transactions, and `UsageError` for unknown names.
-    The search for cycles ends after `time_limit_s`, or for one component after `search_steps`. Then
-    the refuted models are still right, but fewer cycles may be shown.
+    Raises `HistoryError` if the history has other transactions, and `UsageError` for an unknown
+    model or anomaly. The search for cycles ends after `time_limit_s`, and in one component after
+    `search_steps`. If the search ends early, the refuted models are still right, but the result may
+    show fewer cycles.
     """
     wanted = request(
         consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
@@ -150,16 +162,16 @@ def check_rw_register(
     time_limit_s: float = 60.0,
     search_steps: int = SEARCH_STEPS_MAX,
 ) -> ElleResult:
-    """Check transactions of writes and reads over registers.
+    """Check a history of transactions that write and read registers.
 
-    The order of a key's versions is not visible in reads. It is inferred from what the caller
-    states about single keys: that they are linearizable, or sequentially consistent, or that writes
-    follow reads in a transaction (`wfr_keys`), or from the order in which transactions were
+    Reads do not show the order of a key's versions. The check infers this order from what the
+    caller states about single keys (keys are linearizable, keys are sequentially consistent, or
+    writes follow reads in a transaction: `wfr_keys`), or from the order in which transactions were
     committed (`transaction_order`: index of the invocation -> number). `initial_values` declares
-    what keys hold before any write; reads of values never written are then a `garbage-read`, and
-    only noted otherwise. With `unknown_writes`, a write whose answer was lost counts like other
-    writes if some transaction read it; upstream never counts such writes. Limits and errors as in
-    `check_list_append`.
+    the values of keys before any write. With `initial_values`, a read of a value that was never
+    written is a `garbage-read`; without, it is only a note. With `unknown_writes`, a write without
+    an answer counts like other writes if some transaction read its value; the original Elle never
+    counts such writes. The limits and errors are the same as for `check_list_append`.
     """
     wanted = request(
         consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
@@ -188,10 +200,11 @@ def check_closed_predicate(
     time_limit_s: float = 60.0,
     search_steps: int = SEARCH_STEPS_MAX,
 ) -> ElleResult:
-    """Check transactions that insert, delete, write, and read by key or by predicate.
+    """Check a history of transactions that insert, delete, write, and read by key or by predicate.
 
-    A recorded history declares its keys and initial values by an `init` operation; for bare
-    transactions the caller passes `universe`. Limits and errors as in `check_list_append`.
+    A recorded history declares its keys and their initial values by an `init` operation. If
+    `source` is not a history, the caller declares them by `universe`. The limits and errors are the
+    same as for `check_list_append`.
     """
     wanted = request(
         consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
@@ -239,7 +252,7 @@ def check_columns(
 
 
 def _ordered_in_time(columns: Columns) -> bool:
-    """Whether any answered transaction was invoked after another's `ok` completion."""
+    """Return whether a completed transaction was invoked after another completed with `ok`."""
     ok = columns.end != NEVER
     answered = columns.start[columns.answered]
     return bool(ok.any() and len(answered) and answered.max() > columns.end[ok].min())
@@ -251,7 +264,7 @@ def _empty() -> Case:
 
 
 class _Found:
-    """Cases and counts by type, as the checks find them."""
+    """The anomalies found in a history so far: cases and counts, by type of anomaly."""
 
     def __init__(self, columns: Columns, inference: Inference) -> None:
         self.columns = columns
@@ -261,7 +274,7 @@ class _Found:
         self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
 
     def record(self, type_: str, tell: Callable[[], Case]) -> None:
-        """Count a case, and describe it if few cases of this type were described so far."""
+        """Count one anomaly of type `type_`; `tell` describes it unless there are enough cases."""
         self.counts[type_] = self.counts.get(type_, 0) + 1
         cases = self.cases.setdefault(type_, [])
         if len(cases) < CASES_MAX:
@@ -282,7 +295,7 @@ class _Found:
             self.record(
                 existence_type(model), partial(_exists, self.columns, component, model, members)
             )
-        # In large histories, more examples of known kinds add no information.
+        # In large histories, more cycles of a kind that was found before add no information.
         counted = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
         budget = Budget(wanted.search_steps, wanted.deadline_passed)
         cycles: list[Cycle] = []
@@ -309,7 +322,7 @@ class _Found:
             self.unshown.append((component, search, unshown))
 
     def show(self, models: frozenset[str], wanted: Request) -> None:
-        """Find cycles that refute `models` for which only the existence of a cycle is known."""
+        """Search for cycles that refute `models`, if so far only their existence is known."""
         for component, search, unshown in self.unshown:
             for model in unshown:
                 if model in models:
@@ -337,7 +350,10 @@ def _unfinished(kinds: list[str], members: int) -> Case:
 
 
 def _shown(found: _Found, wanted: Request) -> set[str]:
-    """The types to report: forbidden types, except types that other findings already cover."""
+    """Return the anomaly types to report: the forbidden types that were found.
+
+    The type "a cycle exists" is left out if a described anomaly refutes the same model.
+    """
     forbidden = wanted.forbidden
     names = {name for name in found.counts if name in forbidden or name in UNKNOWN_TYPES}
     concrete = {name for name in names if not name.endswith("-cycle-exists")}

@@ -1,17 +1,17 @@
-"""Verdicts that are `valid` only if the model was proven to hold.
+"""Verdicts that are `valid` only if the requested consistency model was proven to hold.
 
 `check` answers as the original Elle does: a model counts as valid if no anomaly refutes it. But
 eleven models have no anomaly that Elle looks for, and other models have violations without an
 anomaly. Also, if the order of versions is unknown, an anomaly may stay hidden. This module decides
 every requested model separately:
 
-1. what `check` refutes is invalid;
-2. for registers, the model may imply an order of versions (`promises_of`); a contradiction of that
-   order refutes this model, but no weaker one;
-3. a model with a `Rule` holds if the search for an order (`orders`) finds one, and is refuted if
-   none exists. If the search is too large, the verdict is `valid` with a note, provided that only
-   the order of versions was left open;
-4. any other model holds if a stronger model holds, and is `unknown` otherwise.
+1. a model that `check` refutes is invalid;
+2. for registers, a model may imply an order of versions (`promises_of`); a contradiction of that
+   order refutes this model, but no weaker model;
+3. a model with a `Rule` holds if the search in `orders` finds an order of versions that satisfies
+   the rule, and is refuted if no such order exists. If the search is too large, the verdict is
+   `valid` with a note, provided that only the order of versions was left open;
+4. a model without a rule holds if a stronger model holds; if not, the verdict is `unknown`.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ OPERATIONS_MAX: Final = 64
 CORE_SHOWN_MAX: Final = 12
 
 MALFORMED: Final = frozenset({"internal", "garbage-read", "incompatible-order"})
-"""With these anomalies, no model defines the version orders of a history."""
+"""Anomalies after which the version orders of a history are undefined, under every model."""
 
 BLIND_TO_OWN: Final = frozenset({"writes", "reads"})
-"""Kinds of rules that look at each version separately. They do not compare a transaction's reads
-with each other or with its own writes (`internal`)."""
+"""Kinds of rules that judge each version separately. Such a rule does not compare a transaction's
+reads with each other or with the transaction's own writes (the anomaly `internal`)."""
 
 BY_EDGES: Final = {
     "append": frozenset({"writes", "reads", "serial"}),
     "w": frozenset({"writes", "reads"}),
     "": frozenset({"writes", "reads", "parallel", "si", "serial"}),
 }
-"""The kinds of rules that the graph of `check` decides by itself, for each type of write.
+"""For each type of write, the kinds of rules that the dependency graph of `check` decides alone.
 
-For lists, any topological sort orders the appends that no read shows; only snapshot isolation and
-weaker models require more from two such appends.
+For lists, any topological sort of the graph is a valid order of the appends that no read shows.
+Only snapshot isolation and weaker models require more from two such appends.
 """
 
 
@@ -62,7 +62,10 @@ def decide_list_append(
     anomalies: Sequence[str] = (),
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide the models for appends and reads over lists; errors as in `check_list_append`."""
+    """Decide each requested model for transactions that append to lists and read lists.
+
+    The errors are the same as for `check_list_append`.
+    """
     wanted = request(consistency_models, anomalies, time_limit_s=time_limit_s)
     columns = columns_of(source, writes_are="append")
     return _Decision(columns, lambda columns, _: infer_append(columns), "append", wanted).run()
@@ -78,10 +81,10 @@ def decide_rw_register(
     wfr_keys: bool = False,
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide the models for writes and reads over registers.
+    """Decide each requested model for transactions that write and read registers.
 
-    This includes the rules that upstream lacks (`RegisterOptions.every_rule`); otherwise it works
-    as `check_rw_register`.
+    The decision also applies the rules that the original Elle lacks (`RegisterOptions.every_rule`).
+    The arguments and errors are the same as for `check_rw_register`.
     """
     wanted = request(consistency_models, anomalies, time_limit_s=time_limit_s)
     columns = columns_of(source, writes_are="w")
@@ -108,7 +111,10 @@ def decide_closed_predicate(
     anomalies: Sequence[str] = (),
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide the models for predicate reads that the dependency graph can decide."""
+    """Decide each requested model for transactions with predicate reads, by the dependency graph.
+
+    A model that the graph cannot decide is `unknown`, unless a stronger model holds.
+    """
     wanted = request(consistency_models, anomalies, time_limit_s=time_limit_s)
     columns = predicate_columns(source, universe)
     return _Decision(columns, lambda _columns, _: infer_predicates(columns), "", wanted).run()
@@ -116,7 +122,10 @@ def decide_closed_predicate(
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """The request `wanted` for a history; `kind` is the type of its writes, if any."""
+    """The decision on the models that `wanted` requests for a history.
+
+    `kind` is the type of the history's writes ("append" or "w"), or "" with predicate reads.
+    """
 
     columns: Columns
     infer: Callable[[Columns, Sequence[str]], Inference]
@@ -131,7 +140,7 @@ class _Decision:
         first = self._check(tuple(named), self.wanted.anomalies)
         if first.verdict is Verdict.INVALID or "cycle-search-timeout" in first.present:
             return first
-        if not first.statistics:  # nothing can be inferred
+        if not first.statistics:  # nothing can be inferred from the history
             return first
         settled = []
         for model in named:
@@ -159,7 +168,10 @@ class _Decision:
         return check_columns(self.columns, lambda columns: self.infer(columns, promised), wanted)
 
     def _model(self, model: str, result: ElleResult | None = None) -> ElleResult:
-        """The verdict on one model, by its canonical name; `result` is the answer of `check`."""
+        """Decide one model, given by its canonical name; `result` is the model's result of `check`.
+
+        Without a `result`, the method runs the check.
+        """
         rule = RULES.get(model)
         name = rule.base if rule and rule.base else model
         result = result or self._check((friendly(name),))
@@ -184,7 +196,8 @@ class _Decision:
             names = ", ".join(sorted(odd))
             reason = f"{friendly(model)} says nothing of histories with {names}, which was found"
             return replace(result, verdict=Verdict.UNKNOWN, reason=reason)
-        # For registers, the graph has only a transaction's first read of each key.
+        # For registers, the graph has only a transaction's first read of each key, so a later read
+        # of the same key (`internal` was found) still has to be decided.
         read_again = odd and self.kind == "w" and rule.kind == "reads"
         if rule.kind in BY_EDGES[self.kind] and not read_again:
             return result
@@ -207,7 +220,10 @@ class _Decision:
         )
 
     def _impossible(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
-        """The refutation by a search for an order; its case lists a minimal set of transactions."""
+        """Return the refutation of `model`, for which no order of versions exists.
+
+        The case lists a minimal set of transactions that no order explains.
+        """
         name = existence_type(model)
         core = contradiction(self.columns, rule, self.wanted.deadline_passed)[:OPERATIONS_MAX]
         operations = self.columns.index[core].tolist()
@@ -228,7 +244,7 @@ class _Decision:
         )
 
     def _proven(self, model: str, result: ElleResult) -> ElleResult:
-        """The verdict on a model without a rule: it holds if a stronger model is proven."""
+        """Decide `model` by stronger models: it holds if one of the stronger models is proven."""
         if result.verdict is Verdict.INVALID:
             return result
         stronger = PROVEN_BY.get(model, ("PL-SI",))
@@ -251,7 +267,10 @@ class _Decision:
 
 
 def _attributed(result: ElleResult, model: str, promised: Sequence[str]) -> ElleResult:
-    """The result for `model` after a contradiction of an order that only this model implies."""
+    """Return `result` as the refutation of `model`, which implies the contradicted order.
+
+    `promised` are the options of `RegisterOptions` that the model implies.
+    """
     names = ", ".join(sorted(result.anomalies))
     options = ", ".join(name.replace("_", "-") for name in promised)
     return replace(

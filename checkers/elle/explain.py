@@ -1,8 +1,8 @@
-"""Describe a cycle in words and as a drawing.
+"""Describe a cycle of transactions in words and as a drawing.
 
-A cycle is a list of transactions, each of which must come before the next, and the last before the
-first. The text names them T1, T2, ... and gives the reason for each step; the drawing shows the
-same as boxes and arrows in SVG, which needs nothing else to be displayed.
+Each transaction of a cycle must come before the next transaction, and the last transaction before
+the first. The text names the transactions T1, T2, ... and gives the reason for each step. The
+drawing shows the same steps as boxes and arrows, in an SVG without references to other files.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ text { fill: #e7ebf2 } rect { fill: #1b2129; stroke: #6b7686 }
 .ww { --c: #ff7b72 } .wr { --c: #79b8ff } .rw { --c: #f0b13c } .order { --c: #9aa5b5 }
 }
 </style>"""
-"""The background of the drawing is the page's background, light or dark."""
-_TEXT_MAX: Final = 74  # the maximum characters in a box, in a monospaced font
+"""The style of a drawing, for pages with a light or a dark background."""
+_TEXT_MAX: Final = 74  # the maximum number of characters in the text of a box
 _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28
-_CHARACTER_WIDTH: Final = 7.9  # of a character in a monospaced font
+_CHARACTER_WIDTH: Final = 7.9  # width of a monospaced character, in pixels
 _BOX_WIDTH_MIN: Final = 240
-# the space beside the boxes: margins, and the arrow back with half of its label
+# width of the margins and of the arrow from the last box to the first, without its label
 _BESIDE: Final = 100
 _LABEL_CHARACTER_WIDTH: Final = 7
 _BOX_HEIGHT: Final = 46
@@ -56,7 +56,7 @@ def _reason(explain: Explain, source: int, target: int, relation: int) -> Reason
 
 
 def explain_cycle(columns: Columns, explain: Explain, members: list[int], cycle: Cycle) -> Case:
-    """The case of a cycle; `members` are its transactions, as numbers in `columns`."""
+    """Return the case that describes `cycle`; `members` are its transactions' rows in `columns`."""
     steps: list[Step] = []
     lines: list[str] = []
     size = len(members)
@@ -86,12 +86,12 @@ def _short(text: str, most: int = _TEXT_MAX) -> str:
 
 
 def _safe(text: str) -> str:
-    """The text as XML, without the control characters that XML does not allow."""
+    """Return `text` escaped for XML, with `?` in place of characters that are not printable."""
     return escape("".join(char if char.isprintable() else "?" for char in text))
 
 
 def draw(title: str, boxes: list[tuple[str, str]], steps: list[Step]) -> str:
-    """The cycle as SVG: a box for each transaction, an arrow for each step."""
+    """Draw a cycle as SVG: one box per transaction, and one arrow per step."""
     drawn = boxes[:_DRAWN_MAX]
     height = 44 + len(drawn) * (_BOX_HEIGHT + _GAP) - _GAP + 20
     longest = max((min(_TEXT_MAX, len(text)) for _, text in drawn), default=0)

@@ -1,4 +1,4 @@
-"""The results of inference for the search: edges, anomalies, and reasons for edges."""
+"""The results of inference: edges between transactions, reasons for edges, and anomalies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checkers.elle.infer.columns import IntArray
 from checkers.elle.search.graph import GraphBuilder
 
 
-class Refused(Exception):  # noqa: N818 - not an error: the history cannot be judged, and says why
+class Refused(Exception):  # noqa: N818 - not an error: it makes the verdict unknown
     """Nothing can be inferred from the history, e.g. because two writes are indistinguishable."""
 
 
@@ -18,8 +18,8 @@ class Refused(Exception):  # noqa: N818 - not an error: the history cannot be ju
 class Reason:
     """The reason why one transaction precedes another: the relation, a sentence, and its data.
 
-    `template` has the placeholders `{source}` and `{target}` for the transactions, and a
-    placeholder with the name of each other field that it shows.
+    `template` is the sentence. Its placeholders `{source}` and `{target}` are the two transactions;
+    the placeholders `{key}`, `{value}` and `{next_value}` are the fields of the same name.
     """
 
     relation: str
@@ -29,7 +29,7 @@ class Reason:
     next_value: str | None = None
 
     def tell(self, source: str, target: str) -> str:
-        """The sentence, with the names of the two transactions."""
+        """Return the sentence for two transactions with the names `source` and `target`."""
         return self.template.format(
             source=source,
             target=target,
@@ -41,7 +41,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a cycle: from the op with index `source` to the one with index `target`."""
+    """One step of a cycle: from the op with index `source` to the op with index `target`."""
 
     source: int
     target: int
@@ -66,23 +66,25 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """All occurrences of one anomaly; only some of them have a description."""
+    """The number of occurrences of one anomaly; `explain` describes the i-th occurrence."""
 
     count: int
     explain: Callable[[int], Case]
 
 
 Explain = Callable[[int, int, int], Reason]
-"""Explains an edge: why one transaction precedes another by a relation."""
+"""A function of (source, target, relation) that returns the reason for an edge: why transaction
+`source` precedes transaction `target`."""
 
 
 @dataclass(slots=True)
 class Inference:
-    """The result of inference.
+    """The dependencies and anomalies that were inferred from a history.
 
-    `preference` orders the relations that may explain an edge. `refine`, if given, makes a graph
-    with fewer edges from the transactions on cycles. The edges that it leaves out only saved work
-    in graphs without cycles.
+    If two transactions have several relations, the step between them takes its name from the first
+    of these relations in `preference`. `refine`, if set, receives the transactions of all
+    components with cycles and returns a graph with fewer edges. The missing edges only save work in
+    a history without cycles.
     """
 
     builder: GraphBuilder
@@ -93,6 +95,6 @@ class Inference:
     refine: Callable[[IntArray], GraphBuilder | None] | None = None
 
     def add(self, type_: str, hits: IntArray, explain: Callable[[int], Case]) -> None:
-        """Record the anomaly if there are `hits`; `explain` describes one of them."""
+        """Record an anomaly of type `type_` if there are `hits`; `explain` describes one hit."""
         if len(hits):
             self.findings[type_] = Finding(len(hits), lambda i: explain(int(hits[i])))

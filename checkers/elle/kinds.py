@@ -1,9 +1,10 @@
-"""Kinds of cycles as automata, and the shortest cycle of a kind.
+"""Kinds of cycles as automata, and a search for the shortest cycle of a kind.
 
 The search is a breadth-first walk over (node, state of the automaton), from each edge that a cycle
-of that kind must contain. Gates and joints cost nothing, so the length counts transactions. The
-shortest closed walk may visit a transaction twice. Then it is not a cycle, but a combination of
-smaller cycles of other kinds. If the walk finds nothing else, simple paths are enumerated.
+of that kind must contain. The length of a walk counts only transactions; the auxiliary nodes of
+`graph` (gates and joints) cost nothing. The shortest closed walk may visit a transaction twice.
+Such a walk is not a cycle, but a combination of smaller cycles of other kinds. If the search finds
+only such walks, it enumerates simple paths.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ _ANTI: Final = frozenset({RW, RWP})
 
 Adjacency = list[list[tuple[int, int]]]
 Walk = list[tuple[int, int]]
-"""Nodes, each with the relation of the step that leaves it; the last step leads to the first
-node."""
+"""The steps of a closed walk: each node with the relation of the step that leaves it. The last step
+leads back to the first node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
     """A cycle of transactions (numbers within the component), with the relation of each step.
 
-    Step i leads from txns[i] to txns[i + 1], the last one back to the first.
+    Step i leads from txns[i] to txns[i + 1], and the last step leads back to txns[0].
     """
 
     txns: tuple[int, ...]
@@ -59,7 +60,7 @@ class TimedOut(Exception):  # noqa: N818 - the end of a budget, not an error
 
 
 class Budget:
-    """The number of steps that searches may take, and the time when they must stop."""
+    """The number of steps that searches may take, and the deadline at which they must stop."""
 
     def __init__(self, steps: int, deadline_passed: Callable[[], bool]) -> None:
         self.steps = steps
@@ -67,7 +68,7 @@ class Budget:
         self._look_at = steps
 
     def spend(self, steps: int) -> None:
-        """Use up steps; raises `TimedOut` when none are left."""
+        """Use up `steps`; raise `TimedOut` if no steps are left or the deadline has passed."""
         self.steps -= steps
         if self.steps < 0:
             raise TimedOut
@@ -78,7 +79,7 @@ class Budget:
 
     @contextmanager
     def part(self, steps: int) -> Iterator[Budget]:
-        """A budget of at most `steps` out of this one; unused steps stay here."""
+        """Lend a budget of at most `steps`; its unused steps return to this budget at the end."""
         portion = Budget(min(steps, self.steps), self._deadline_passed)
         walked = portion.steps
         try:
@@ -91,9 +92,10 @@ class Budget:
 class Kind:
     """A kind of cycle as an automaton.
 
-    `rw` is the required number of anti-dependencies: 0, 1 (exactly) or 2 (or more). `apart` says
-    that no two of them may be adjacent. Steps by `anti` count as anti-dependencies. A cycle starts
-    with a step by `first`, which it must contain; with predicates, this is a predicate step.
+    `rw` is the required number of anti-dependencies: 0, 1 (exactly) or 2 (or more). If `apart` is
+    set, no two anti-dependencies may be adjacent. The relations are bit masks: steps by `anti`
+    count as anti-dependencies, and steps by `free` are allowed anywhere. A cycle of this kind must
+    contain a step by `first`, where the search begins, and a step by `suffix` unless that is 0.
     """
 
     free: int
@@ -119,10 +121,10 @@ class Kind:
         return Kind(free, anti, rw, base.startswith("G-nonadjacent"), first, suffix)
 
     def step(self, state: int, relation: int) -> int:
-        """The state after a step by `relation`, or -1 if this kind has no such step.
+        """Return the automaton's state after a step by `relation`, or -1 if no step is possible.
 
-        The state is a bit mask: bits 1-2 count anti-dependencies, bit 4 says that the last step was
-        one, and bit 8 that the suffix's relation occurred.
+        The state is a bit mask: the lowest two bits count anti-dependencies, 4 is set if the last
+        step was an anti-dependency, and 8 is set if the relation `suffix` occurred.
         """
         if relation == JOINT:
             return state
@@ -136,17 +138,18 @@ class Kind:
         return (state & 3) | (8 if relation == self.suffix else state & 8)
 
     def accepts(self, state: int) -> bool:
-        """Whether a walk that has returned to its start is of this kind."""
+        """Return whether a closed walk that ends in `state` is a cycle of this kind."""
         if (state & 3) != self.rw or (self.suffix and not state & 8):
             return False
         return not (self.apart and state & 4)
 
 
 class Walker:
-    """Looks for cycles of one `kind` in a component.
+    """A search for cycles of one `kind` in a component.
 
-    `label` are component labels of the subgraph that contains all such cycles; they end hopeless
-    walks early. With `extended`, the subgraph has each node twice (see `Search`).
+    `label` has the labels of the strongly connected components of the subgraph that contains all
+    such cycles; a walk ends as soon as it leaves its component. With `extended`, the subgraph has
+    each node twice (see `Search`).
     """
 
     def __init__(
@@ -166,7 +169,10 @@ class Walker:
         self._budget = budget
 
     def shortest(self) -> Cycle | None:
-        """The shortest cycle; raises `TimedOut` if the search stopped before it found one."""
+        """Return the shortest cycle of the kind; raise `TimedOut` if the budget ends before that.
+
+        If the budget ends after a cycle was found, a shorter cycle may exist.
+        """
         best: Walk = []
         size = 0
         folded = False
@@ -192,7 +198,7 @@ class Walker:
         return cycle_of(best, self._members) if best else None
 
     def _may(self, origin: int, head: int) -> bool:
-        """Whether a cycle can begin with the edge from `origin` to `head`."""
+        """Return whether a cycle of the kind can begin with the edge from `origin` to `head`."""
         if self._kind.rw == 1:
             return self._label[head] >= self._label[origin]
         if self._extended:
@@ -200,9 +206,9 @@ class Walker:
         return self._label[origin] == self._label[head]
 
     def _walk(self, origin: int, head: int, first: int, best: int) -> Walk | None:
-        """The shortest walk that goes to `head` by `first`, and then back to `origin`.
+        """Return the shortest walk from `origin` to `head` by relation `first`, and back.
 
-        The walk has fewer than `best` transactions, unless `best` is 0.
+        Unless `best` is 0, only walks with fewer than `best` transactions count.
         """
         kind, label, extended = self._kind, self._label, self._extended
         members, count = self._members, self._count
@@ -250,7 +256,7 @@ class Walker:
         return None
 
     def _enumerate(self, budget: Budget) -> Walk:
-        """Find a simple cycle by trying simple paths, the shortest first; empty without one."""
+        """Find a cycle by trying all simple paths, the shortest first; empty if none exists."""
         kind, members = self._kind, self._members
         for limit in range(2, members + 1):
             for origin in range(members):
@@ -258,7 +264,7 @@ class Walker:
                 while stack:
                     path, node, state = stack.pop()
                     budget.spend(1)
-                    # Gates and joints only lead forward, and two steps may pass the same ones.
+                    # A path may pass the same gate or joint twice: these nodes only lead forward.
                     visited = {step[0] for step in path if step[0] < members}
                     size = len(visited) + (node < members)
                     for following, relation in reversed(self._out[node]):
@@ -277,7 +283,7 @@ class Walker:
 
 
 def cycle_of(walk: Walk, members: int) -> Cycle:
-    """The walk without gates and joints, rotated to start at its smallest transaction."""
+    """Return `walk` without gates and joints, rotated to start at its smallest transaction."""
     steps = [step for step in walk if step[0] < members]
     least = min(range(len(steps)), key=lambda i: steps[i][0])
     steps = steps[least:] + steps[:least]
@@ -291,7 +297,7 @@ def _unwind(
     origin: int,
     first: int,
 ) -> Walk:
-    """The walk, rotated to start at `origin`."""
+    """Return the walk that ends in `last`, read back from `parents`, as steps from `origin`."""
     backwards = [(last[0], closing)]
     step = parents[last]
     while step is not None:

@@ -1,11 +1,10 @@
-"""Elle's tables: implied anomalies, the models that forbid them, and refuted models.
+"""Elle's tables of anomalies and consistency models, and the models that anomalies refute.
 
 The tables have three relations. `IMPLIES` lists the anomalies that another anomaly implies (a `G0`
 is a trivial `G1c`). `WEAKER` lists the weaker models that a model implies. `FORBIDS` lists the
-anomalies that a model itself rules out. The boundary is computed from the found anomalies: close
-them under `IMPLIES`, take the models that forbid one of them, and all models that imply those. The
-weakest of these models are reported ("not repeatable-read"); the stronger ones are refuted with
-them.
+anomalies that a model itself rules out. An anomaly refutes every model that forbids it or one of
+its implied anomalies, and every stronger model. The result of a check names the weakest refuted
+models first ("not repeatable-read"), then the stronger models.
 
 Sources: Adya, "Weak Consistency" (1999); Adya, Liskov, O'Neil, "Generalized Isolation Level
 Definitions" (2000); Cerone, Bernardi, Gotsman (2015); Bailis et al. (2013); Daudjee, Salem
@@ -37,9 +36,10 @@ _CYCLES: Final = (
 CYCLE_TYPES: Final = frozenset(name + suffix for name in _CYCLES for suffix in SUFFIXES)
 
 UNKNOWN_TYPES: Final = frozenset({"empty-transaction-graph", "cycle-search-timeout"})
-"""Findings that mean the check was incomplete; alone they make a verdict unknown."""
+"""Findings of an incomplete check; without any other finding, the verdict is unknown."""
 
-# The same implications hold for the process and realtime variants.
+# Implications between kinds of cycles. The same implications hold between the variants of these
+# kinds with a suffix (`-process`, `-realtime`).
 _IMPLIES_CYCLIC: Final[Mapping[str, tuple[str, ...]]] = {
     "G0": ("G1c",),
     "G1c": ("G1",),
@@ -104,7 +104,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "strong-read-committed": "strong-PL-2",
 }
 
-# If a canonical name has several aliases, the last one above is the friendly one.
+# If a model has several aliases, texts use its last alias above.
 _FRIENDLY: Final[Mapping[str, str]] = {canon: alias for alias, canon in ALIASES.items()}
 
 WEAKER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -205,7 +205,7 @@ _FORBIDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def existence_type(model: str) -> str:
-    """The name of the anomaly "some cycle refutes `model`", for a model in `EXISTENCE_MODELS`."""
+    """Return the name of the anomaly "some cycle refutes `model`" (one of `EXISTENCE_MODELS`)."""
     return f"{model}-cycle-exists"
 
 
@@ -230,7 +230,7 @@ _STRONGER: Final = _inverse(WEAKER)
 _FORBIDDEN_BY: Final = _inverse(FORBIDS)
 
 MODELS: Final = frozenset(WEAKER) | frozenset(ALIASES)
-"""Every name a request may use."""
+"""Every name of a consistency model that a request may use."""
 
 ANOMALIES: Final = (
     frozenset(IMPLIES)
@@ -252,7 +252,8 @@ NEVER_FOUND: Final[Mapping[str, str]] = {
     "GSIb": "G-single-item",
     "write-skew": "G2-item",
 }
-"""Anomalies that the tables name but no check looks for, and what to request instead."""
+"""Anomalies that the tables name but no check looks for, each with an anomaly that a request can
+name instead."""
 
 
 def _closure(names: Iterable[str], relation: Mapping[str, Iterable[str]]) -> frozenset[str]:
@@ -267,12 +268,12 @@ def _closure(names: Iterable[str], relation: Mapping[str, Iterable[str]]) -> fro
 
 
 def canonical(model: str) -> str:
-    """The canonical name of `model` in the tables (`serializable` -> `PL-3`)."""
+    """Return the canonical name of `model` in the tables (`serializable` -> `PL-3`)."""
     return ALIASES.get(model, model)
 
 
 def friendly(model: str) -> str:
-    """The friendly name of a canonical one (`PL-3` -> `serializable`)."""
+    """Return the common name of a model's canonical name (`PL-3` -> `serializable`)."""
     return _FRIENDLY.get(model, model)
 
 
@@ -298,28 +299,34 @@ def check_names(models: Iterable[str], anomalies: Iterable[str]) -> None:
 
 
 def with_implied(anomalies: Iterable[str]) -> frozenset[str]:
-    """`anomalies` and all anomalies that they imply."""
+    """Return `anomalies` and all anomalies that one of `anomalies` implies."""
     return _closure(anomalies, IMPLIES)
 
 
 def with_implying(anomalies: Iterable[str]) -> frozenset[str]:
-    """`anomalies` and all anomalies that imply one of them."""
+    """Return `anomalies` and all anomalies that imply one of `anomalies`."""
     return _closure(anomalies, _IMPLIED_BY)
 
 
 def forbidden_by(models: Iterable[str]) -> frozenset[str]:
-    """The anomalies that may not occur if all of `models` hold."""
+    """Return the anomalies that cannot occur in a history for which all of `models` hold."""
     weaker = _closure((canonical(model) for model in models), WEAKER)
     return with_implying(anomaly for model in weaker for anomaly in FORBIDS.get(model, ()))
 
 
 def prohibited(models: Iterable[str], anomalies: Iterable[str] = ()) -> frozenset[str]:
-    """The anomalies that make a history invalid for `models`, and the further `anomalies`."""
+    """Return all anomalies that make a history invalid if `models` and `anomalies` are requested.
+
+    `anomalies` are single anomalies that must not occur.
+    """
     return forbidden_by(models) | with_implying(anomalies)
 
 
 def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> frozenset[str]:
-    """Canonical names of models refuted by `anomalies`, or as strong as one of `models`."""
+    """Return the canonical names of all models that `anomalies` refute if `models` are refuted.
+
+    The result contains `models` and all stronger models.
+    """
     refuted = {canonical(model) for model in models}
     for anomaly in with_implied(anomalies):
         refuted |= _FORBIDDEN_BY.get(anomaly, frozenset())
@@ -328,14 +335,14 @@ def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> f
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The models that a set of anomalies refutes: the weakest ones, and all stronger ones."""
+    """The models that a set of anomalies refutes: the weakest (`not_`) and all stronger models."""
 
     not_: tuple[str, ...]
     also_not: tuple[str, ...]
 
 
 def boundary(anomalies: Iterable[str]) -> Boundary:
-    """The boundary of `anomalies`, in friendly names, sorted."""
+    """Return the models that `anomalies` refute, by their common names, sorted."""
     impossible = impossible_models(anomalies)
     weakest = {
         model for model in impossible if not (_closure([model], WEAKER) - {model}) & impossible

@@ -1,4 +1,4 @@
-"""The recorded transactions that a case names, for `verify`; this module infers nothing.
+"""The recorded transactions that a reported case names, for the verifier in `verify`.
 
 Keys and values are identified by their text and type, so 1 is neither "1" nor true.
 """
@@ -17,21 +17,25 @@ NIL = ("nil", "NoneType")
 
 
 def identity(thing: Any) -> tuple[str, str]:
-    """The identity of a key or value."""
+    """Return the text and type that identify a key or value."""
     return NIL if thing is None else (str(thing), type(thing).__name__)
 
 
 class CaseError(InternalError):
-    """A reported case is not in the history, so the checker is wrong. This is never a verdict."""
+    """A case that the checker reported is not in the history, so the checker has a bug."""
 
 
-class NotVerified(Exception):  # noqa: N818 - not an error: the case is beyond these means
-    """Nothing contradicts the case, but nothing proves it here either."""
+class NotVerified(Exception):  # noqa: N818 - not an error: the verifier cannot decide the case
+    """The verifier can neither prove nor contradict a reported case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Txn:
-    """A recorded transaction; `index` names it, and `end` is the time of its `ok`, if any."""
+    """A recorded transaction.
+
+    `index` and `call` are the index of its invocation. `end` is the index of its `ok` completion,
+    or infinite without an `ok`.
+    """
 
     index: int
     process: Any
@@ -42,10 +46,10 @@ class Txn:
 
 
 def mops_of(pair: Pair) -> Any:
-    """The micro-operations of a transaction: from its answer if it has one, else as invoked.
+    """Return a transaction's micro-operations from its completion, or else from its invocation.
 
-    The value of a `fail` describes the client's error, not the transaction. The value of an `info`
-    counts only if it is a list.
+    The completion does not count if it is a `fail`, since its value describes the client's error.
+    The value of an `info` counts only if it is a list.
     """
     done = pair.completion
     if done is None or done.value is None or done.type is OpType.FAIL:
@@ -56,7 +60,7 @@ def mops_of(pair: Pair) -> Any:
 
 
 def transactions(history: History) -> Iterator[Txn]:
-    """The transactions of a history, by the index of their invocation."""
+    """Yield the transactions of a history in the order of their invocations."""
     for pair in history.pairs:
         invoke, done, mops = pair.invoke, pair.completion, mops_of(pair)
         kind = "info" if done is None else done.type.value
@@ -69,7 +73,7 @@ def transactions(history: History) -> Iterator[Txn]:
 
 
 def require_operations(case: Any, ops: Collection[int]) -> None:
-    """Require that a case shows something, and that its operations exist, each named once.
+    """Require that the operations that `case` names are in `ops`, each named once.
 
     Raises `NotVerified` if the case only says that a cycle exists, and `CaseError` for an unknown
     or repeated operation.
@@ -84,9 +88,9 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
 
 
 def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
-    """Whether a cycle of such steps has the anomaly's name.
+    """Return whether a cycle with the relations `kinds` is an anomaly with the name `name`.
 
-    `known` are the relations that rest on data; `process` and `realtime` are further relations.
+    A step may have a relation in `known` (dependencies over data), `process`, or `realtime`.
     """
     anti = [kind in ("rw", "rwp") for kind in kinds]
     adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
@@ -100,7 +104,7 @@ def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
 
 
 def require_cycle(case: Any, known: Collection[str]) -> list[str]:
-    """The relations of a case's steps. Raises `CaseError` unless they form one cycle."""
+    """Return the relations of a case's steps; raise `CaseError` unless the steps form one cycle."""
     kinds = [step.reason.relation for step in case.steps]
     sources = [step.source for step in case.steps]
     if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:
@@ -111,7 +115,7 @@ def require_cycle(case: Any, known: Collection[str]) -> list[str]:
 
 
 class Raw:
-    """The operations of some `cases`, and all accesses to the keys that these name."""
+    """The transactions that `cases` name, and all accesses to the keys that `cases` name."""
 
     def __init__(
         self, txns: Iterable[Txn], cases: Collection[Any], kind: str, promised: Collection[str] = ()
@@ -142,7 +146,7 @@ class Raw:
                     self.writer[key, value] = txn
 
     def acts(self, txn: Txn, key: Any) -> list[tuple[bool, Any, bool]]:
-        """The accesses of `txn` to `key`: is it a write, the value written or shown, was it nil."""
+        """Return the accesses of `txn` to `key`: (is a write, value written or read, read nil)."""
         acts: list[tuple[bool, Any, bool]] = []
         for f, name, value in txn.mops:
             if identity(name) == key and f not in ("r", ":r"):
@@ -153,17 +157,20 @@ class Raw:
         return acts
 
     def wrote(self, txn: Txn, key: Any) -> list[Any]:
-        """The values that `txn` wrote to `key`, however it ended."""
+        """Return the values that `txn` wrote to `key`, whether `txn` was ok or not."""
         return [
             identity(v) for f, name, v in txn.mops if f not in ("r", ":r") and identity(name) == key
         ]
 
     def reads(self, txn: Txn, key: Any) -> list[Any]:
-        """The values of `key` that reads showed to `txn`."""
+        """Return the values that the reads of `key` in `txn` returned."""
         return [value for write, value, _ in self.acts(txn, key) if not write]
 
     def named(self, *told: str | None) -> Iterable[tuple[Any, ...]]:
-        """All values of the history with this `text`; a missing value is nil."""
+        """Yield all combinations of values whose texts are `told`; a text `None` means nil.
+
+        Several values may have the same text with different types.
+        """
         nil = (None, "nil", "None")
         return product(
             *([NIL] * (t in nil) + [(t, x) for x in sorted(self.types) if t] for t in told)

@@ -1,8 +1,8 @@
 """The order of versions that each consistency model requires, for `orders` and `decide`.
 
-Elle's tables (`models`) say which anomalies refute a model. They do not say when a model holds: for
-some models, no anomaly or not every violation is looked for. A model's verdict is `valid` only by
-one of these:
+Elle's tables (`models`) say which anomalies refute a model. The tables do not say when a model
+holds, because Elle does not look for every violation of every model. A model's verdict is `valid`
+only by one of these tables:
 
 * a `Rule`, which says exactly when a history obeys the model (after Adya, 1999; Cerone, Bernardi,
   Gotsman, 2015; Cerone, Gotsman, "Analysing snapshot isolation", 2018; Biswas, Enea, 2019);
@@ -28,18 +28,18 @@ Order = Literal["", "process", "realtime"]
 class Rule:
     """A model's condition, which some total order of each key's versions must satisfy.
 
-    There is no cycle of ww, the `order` of processes or time, and (unless the kind is `writes`) wr.
-    Each further `kind` adds a condition, where S -> T is an rw from a reader S to a writer T:
+    For every kind, the edges ww, wr (unless the kind is `writes`) and `order` (of processes or real
+    time) form no cycle. Some kinds add a condition on each rw edge from a reader S to a writer T:
 
     * `atomic`, `update`, `causal`, `parallel`: T is not visible to S. Under `atomic`, S sees the
       transactions that it read from; under `update`, also earlier writers of the keys that S wrote;
       under `causal`, everything before S by wr and `order`; under `parallel`, everything before S
       by ww, wr and `order`.
-    * `prefix`, `si`: there is no cycle of these edges: S begins before T commits, and the
+    * `prefix`, `si`: the following edges form no cycle: S begins before T commits, and the
       transactions that T depends on commit before T begins (`prefix`: ww orders only commits).
-    * `serial`: there is no cycle at all.
+    * `serial`: all edges together, with rw, form no cycle.
 
-    `base` is the model whose anomalies break this one, if Elle's tables do not contain this one.
+    If Elle's tables do not contain this model, `base` is a model whose anomalies refute this model.
     """
 
     kind: Kind
@@ -48,7 +48,7 @@ class Rule:
 
 
 IN_SESSIONS: Final = "causal-cerone in sessions"
-"""Not a model of Elle's, but all of Elle's session guarantees follow from it."""
+"""A model that Elle's tables do not contain, but that implies all their session guarantees."""
 
 RULES: Final[Mapping[str, Rule]] = {
     "PL-1": Rule("writes"),
@@ -95,18 +95,19 @@ PROVEN_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "monotonic-writes": (IN_SESSIONS,),
     "read-your-writes": (IN_SESSIONS,),
 }
-"""Models that no rule covers completely, with the weakest models that imply them. A history of
-plain reads and writes has no cursors (cursor-stability). The views of PL-2L, PL-MSR, PL-FCV and
-PL-3U need the times at which transactions began. Sessions of single objects have no
-transactions."""
+"""Models that no rule covers completely, each with the weakest models that imply it.
+
+A history of plain reads and writes has no cursors (cursor-stability, PL-CS). The definitions of
+PL-2L, PL-MSR, PL-FCV and PL-3U need the times at which transactions began. The session guarantees
+are defined for operations on single objects, not for transactions."""
 
 
 def promises_of(model: str) -> tuple[str, ...]:
-    """The options of `RegisterOptions` that a model implies for single registers.
+    """Return the options of `RegisterOptions` that `model` implies for single registers.
 
-    From read-committed on, a transaction that read a version writes a later version (otherwise
-    there is a cycle of ww and wr). Under snapshot isolation with sessions or real time, a later
-    transaction sees a later snapshot.
+    Under read-committed and stronger models, a transaction that read a version writes only later
+    versions of the key; an earlier version would close a cycle of ww and wr. Under snapshot
+    isolation with sessions or real time, a later transaction sees a later snapshot.
     """
     rule = RULES.get(model)
     if rule is None or rule.kind in ("writes", "atomic", "update", "causal"):

@@ -1,8 +1,9 @@
-"""Elle's verdicts as `CheckResult`s, with their certificate.
+"""Elle's results as `CheckResult`s, each with a certificate for the verdict `invalid`.
 
-`checkers.elle.verify.verify` derives the first case of each anomaly again. If it refutes a case,
-the check is wrong, and the verdict is `unknown`. Some cases cannot be verified, for example that a
-cycle exists which no case shows. They keep their verdict, and the certificate names only the check.
+`checkers.elle.verify.verify` derives the first case of each anomaly again. If the verifier refutes
+a case, the check has a bug, and the verdict is `unknown`. The verifier cannot decide some cases,
+for example a case without steps that says only that a cycle exists. Such a case does not change the
+verdict; the certificate lists it under `not_verified`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ KINDS: Final = ("list-append", "rw-register", "closed-predicate")
 
 CASES_TOLD_MAX: Final = 4
 SENTENCES_MAX: Final = 60
-OPERATIONS_MAX: Final = 64  # the operations of each case, and all operations to blame
+OPERATIONS_MAX: Final = 64  # the maximum per case, and for the result's operations
 DRAWINGS_MAX: Final = 8
 
 BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict invalid"
@@ -29,9 +30,11 @@ BROKEN: Final = "the check crashed: its own certificate does not hold for the ve
 def certified(
     result: ElleResult, history: History, kind: str, promised: Collection[str] = ()
 ) -> tuple[ElleResult, dict[str, Any] | None]:
-    """The result, or an `unknown` result in its place; and the certificate, if there are cases.
+    """Verify an invalid `result`; return the result and its certificate.
 
-    `kind` is one of `KINDS`; `promised` are the version orders that the check assumed.
+    If a case is refuted, the returned result is `unknown`. The certificate is `None` if there is
+    nothing to verify or a case is refuted. `kind` is one of `KINDS`; `promised` are the version
+    orders that the check assumed.
     """
     from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
     from checkers.elle.recorded import CaseError, NotVerified, transactions
@@ -83,7 +86,10 @@ def certified(
 def told(
     name: str, result: ElleResult, proof: Mapping[str, Any] | None, operations: int
 ) -> CheckResult:
-    """The result of the checker `name` for this number of `operations`."""
+    """Convert an Elle result to the result of the checker `name`.
+
+    `proof` is the certificate, and `operations` the number of checked operations.
+    """
     cases = [case for kind_cases in result.anomalies.values() for case in kind_cases]
     blamed = tuple(dict.fromkeys(index for case in cases for index in case.operations))
     details: dict[str, Any] = {
@@ -117,7 +123,7 @@ def told(
 
 
 def _sentences(result: ElleResult) -> list[str]:
-    """Descriptions of the first cases of each anomaly, the number of cases, and the notes."""
+    """Describe a result in lines: per anomaly, the count and the first cases; then the notes."""
     lines: list[str] = []
     for anomaly, cases in result.anomalies.items():
         count = result.counts.get(anomaly, len(cases))

@@ -15,7 +15,7 @@ from harness.vocabularies import fields_of
 
 
 def _rule(pair: Pair) -> str:
-    """The short name of the broken rule; reports group failures by it."""
+    """Return the short name of the rule that `pair` broke; reports group failures by this name."""
     if pair.invoke.f == "read":
         return "stale-read"
     result = "ok" if pair.completion is None else fields_of(pair.completion).get("result", "ok")
@@ -23,7 +23,7 @@ def _rule(pair: Pair) -> str:
 
 
 class _Register(CasRegister):
-    """The translation of the model `cas-register`, restricted to our own vocabulary."""
+    """The model `cas-register`, restricted to operations of the vocabulary `register`."""
 
     name = "linearizable-register"
 
@@ -38,7 +38,7 @@ class _Register(CasRegister):
 
 
 class RegisterLinearizable(SearchChecker):
-    """One register with reads, writes and compare-and-set, initially null."""
+    """Checks that one register, initially null, is linearizable: read, write, compare-and-set."""
 
     name = "linearizable-register"
     doc = "reads, writes and compare-and-sets of one register are linearizable"

@@ -1,14 +1,13 @@
-"""Bank sums: the balances of some rows have the same sum at every moment.
+"""Bank sums: the balances of a group of rows have the same sum at every moment.
 
-A *group* is derived from the history: rows of one table that are always written together, by one
-part, to one tablet, with cells in the column `balance` that have the same sum each time. The
-operation that writes them moves amounts between them, knows all of them, and takes effect as a
-whole or not at all. So any look at one instant shows all rows of a group or none, and their
-balances have that sum.
+A *group* is derived from the history: rows of one table that are always written together, to one
+tablet, with cells in the column `balance` that have the same sum each time. The operation that
+writes the rows moves amounts between them, knows all balances, and takes effect as a whole or not
+at all. So a scan of the tablet at one instant shows all rows of the group or none, and the balances
+have the sum of the group.
 
-This does not depend on lost answers, on clocks or on other writers: rows that were also written in
-another way are not a group. A look at one instant covers one tablet. A read shows a single row and
-is not judged.
+This rule does not depend on lost answers, on clocks or on other writers: rows that were also
+written in another way are not a group. A read shows a single row and is not judged.
 """
 
 from __future__ import annotations
@@ -37,7 +36,10 @@ def _amount(value: object) -> int | None:
 
 
 def _total(part: Part) -> int | None:
-    """The sum of the balances that a part of a write upserts; `None` unless each row has one."""
+    """Return the sum of the balances that a write to one tablet (`part`) upserts.
+
+    Returns `None` unless the write has several rows, each with a balance.
+    """
     amounts = [
         _amount(dict(row.step.cells).get(BALANCE)) if row.step.kind == "upsert" else None
         for row in part.rows
@@ -49,7 +51,7 @@ def _total(part: Part) -> int | None:
 
 
 def groups_of(read: RowsHistory) -> Mapping[tuple[str, frozenset[str]], int]:
-    """The sum of each group, by table and keys."""
+    """Return the groups of rows, as (table, keys), with the sum of each group's balances."""
     of_row: dict[tuple[str, str], frozenset[str]] = {}
     totals: dict[tuple[str, frozenset[str]], int] = {}
     broken: set[tuple[str, frozenset[str]]] = set()
@@ -94,7 +96,7 @@ def _check(
 
 
 class BankSums(Checker):
-    """Rows that are written together appear together."""
+    """Checks that scans show all rows of a group or none, with balances of the group's sum."""
 
     api_version = 1
     name = "bank-sums"

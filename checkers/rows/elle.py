@@ -1,27 +1,28 @@
 """Rows as transactions for Elle, ordered by timestamps.
 
-A part is a transaction that writes the cells of its rows. All looks at one timestamp form a single
-transaction that reads cells, since there is a single state at each timestamp (the anomaly
+A *part* of a write, all its rows in one tablet, is a transaction that writes the cells of its rows.
+A *look* is the answer of a read or of a scan of one tablet. All looks at one timestamp form a
+single transaction that reads cells, since there is a single state at each timestamp (the anomaly
 `internal` reports looks that disagree). A cell is a register. Cells to which one value was written
 twice are left out, so all writes of a cell have different values.
 
 **What Kudu promises.** Kudu promises little in real time: timestamps of two tablets are ordered
-only if clients propagated them. So a scan may show a change but miss another one that was
+only if clients propagated them. So a scan may show a change but miss another change that was
 acknowledged earlier, and a scan of the past is stale on purpose. Strict serializability in real
-time would be too strong, and serializability alone too weak, since it lets a scan see any
-consistent past. But each transaction takes effect at its timestamp: a part atomically, on one
-tablet; a scan at an instant, since each tablet waits until no write at or before that timestamp can
-still come (safe time). So this checker orders transactions by their timestamps. In that order Kudu
-is strictly serializable, the strongest model that there is, and every single cell is linearizable.
-This is checked. It implies that scans at one timestamp agree, that later scans do not go back, and
+time would be too strong. Serializability alone would be too weak, since it lets a scan see any
+consistent past. However, each transaction takes effect at its timestamp: a part takes effect
+atomically, on one tablet; a scan takes effect at an instant, since each tablet waits until no write
+at or before that timestamp can still come (safe time). So this checker orders transactions by their
+timestamps, and checks that Kudu is strictly serializable in that order, with every single cell
+linearizable. This implies that scans at one timestamp agree, that later scans do not go back, and
 that a scan sees all rows of a part or none. `linearizable-rows` and `read-your-writes` judge how
 timestamps follow real time.
 
-* Writes of unknown outcome began above the highest timestamp that their process knew, and never
-  ended.
-* An absent row says that its cells were never written, if no client deleted the row or may have.
-  Otherwise an absent row proves nothing: it does not show which delete removed it.
-* Refused rows read and wrote nothing here; `snapshot-scans` judges refusals.
+* A write of unknown outcome begins above the highest timestamp that its process knew, and never
+  ends.
+* An absent row shows that its cells were never written, unless a client deleted the row or may have
+  deleted it: an absent row does not show which delete removed it.
+* Rows that a write refused count as neither read nor written; `snapshot-scans` judges refusals.
 
 **Power cuts.** If a profile lets power cuts undo writes (`permits`), a contradiction in the whole
 history is permitted, unless a single stretch between two cuts contains it (`_Stretch`).
@@ -62,16 +63,16 @@ def _named(read: RowsHistory, cell: Cell) -> str:
 
 
 class _Stretch:
-    """The operations between two power cuts.
+    """The operations that were invoked between two power cuts.
 
-    Operations that are under way at either end may have any outcome. A cell that shows a value from
-    before the stretch, or a value without a write, counts as unchanged since the start. Later cuts
-    may undo values bit by bit, so all such values count as one version, the first. Nothing that was
-    invoked within the stretch is lost before its end.
+    An operation that is under way at one of the cuts may have any outcome. A cell that shows a
+    value from before the stretch, or no value, counts as unchanged since the start. Later cuts may
+    undo values bit by bit, so all such values count as one version, the first. No write that was
+    invoked within the stretch is lost before the second cut.
     """
 
     def __init__(self, read: RowsHistory, begin: float, end: float) -> None:
-        """Select the operations of a history that were invoked between two indices."""
+        """Select the operations that were invoked between the indices `begin` and `end`."""
         self._within = (begin, end)
         self._writers = Writers(read)
         self.parts = [
@@ -84,7 +85,10 @@ class _Stretch:
         ]
 
     def shows(self, cell: Cell, value: Any) -> tuple[Any] | None:
-        """The version that a value shows; `None` if the version is uncertain."""
+        """Return the version of `cell` that a value shows, as a tuple; `None` if it is uncertain.
+
+        The version is `None` for the state at the start of the stretch, else the value itself.
+        """
         begin, end = self._within
         if value is None:
             return (None,)
@@ -106,7 +110,10 @@ def _unanswered(part: Part) -> Part:
 
 
 class _Cells:
-    """The cells that count as registers, and their names."""
+    """Translates the parts and looks of a history to writes and reads of registers for Elle.
+
+    Every cell is a register, except cells to which one value was written twice.
+    """
 
     def __init__(self, read: RowsHistory, stretch: _Stretch | None = None) -> None:
         self._read = read
@@ -122,10 +129,11 @@ class _Cells:
                     self._deleted.add((part.table, row.key))
 
     def writes(self, part: Part) -> Mops:
-        """The writes of a part; of an unanswered part, the writes that are certain if it acted.
+        """Return the writes of a part as micro-operations.
 
-        These are its upserts, and the writes that a look shows. Other rows may have been refused.
-        If the part writes a row several times, it is unknown which write took effect.
+        Of a part without an answer, only writes that are certain if the part took effect count: its
+        upserts, and the writes that a look shows. Other rows may have been refused. If such a part
+        writes a row several times, none of these writes is certain.
         """
         times = Counter(row.key for row in part.rows)
 
@@ -173,16 +181,17 @@ class _Cells:
 def transactions_in_time(
     read: RowsHistory, *, apart: bool = False, stretch: _Stretch | None = None
 ) -> tuple[History, tuple[int, ...]]:
-    """A history in the order of timestamps, and the invocation behind each of its operations.
+    """Make a history of transactions in the order of timestamps.
 
-    Every transaction is its own process, and operation number `n` is invoked at index `n` of the
-    second result. If `apart`, the looks of different operations at one timestamp stay separate.
+    Transaction `n` is executed by process `n`. The second result has, for each transaction, the
+    index of the invocation in the original history. With `apart`, looks of different operations at
+    one timestamp stay separate transactions.
     """
     cells, floor = _Cells(read, stretch), floors(read)
     parts, all_looks = (
         (read.parts, read.looks) if stretch is None else (stretch.parts, stretch.looks)
     )
-    # time, order at that time, invocation or answer
+    # (time, order at that time, 0: invocation or 1: answer, transaction, micro-operations)
     events: list[tuple[int, int, int, int, Mops]] = []
     origins: list[int] = []
 
@@ -225,7 +234,7 @@ def transactions_in_time(
 
 
 class ElleRows(Checker):
-    """Parts and scans are strictly serializable in the order of their timestamps."""
+    """Checks that writes and scans are strictly serializable in the order of their timestamps."""
 
     api_version = 1
     name = "elle-rows"
@@ -236,7 +245,7 @@ class ElleRows(Checker):
         end_s = time.monotonic() + time_limit_s
         cuts = PowerCuts(history)
         read = rows_history(history)
-        # A power cut may come between two looks at one timestamp.
+        # With power cuts, looks at one timestamp stay apart: a cut may come between two of them.
         strict = self._judge(*transactions_in_time(read, apart=bool(cuts.at)), end_s)
         if strict.verdict is not Verdict.INVALID or not cuts.at:
             return strict
@@ -254,7 +263,7 @@ class ElleRows(Checker):
         return permitted_result(strict, cuts.permits, counts, strict.operations, strict.details)
 
     def _judge(self, timed: History, origins: Sequence[int], end_s: float) -> CheckResult:
-        """Elle's result about transactions in timestamp order."""
+        """Judge the history `timed` with Elle; `origins` has the invocation of each transaction."""
         from checkers.elle.infer.columns import columns_of
 
         columns = columns_of(timed, writes_are="w")
@@ -262,7 +271,8 @@ class ElleRows(Checker):
             _searched(columns, end_s), timed, "rw-register", ("linearizable-keys",)
         )
         if result.verdict is Verdict.INVALID:
-            # Replace the operation numbers by the history's indices, which users know.
+            # Users know the original history, so replace the numbers of transactions by indices of
+            # its invocations.
             of_index = {
                 pair.invoke.index: origins[pair.invoke.process]
                 for pair in timed.pairs

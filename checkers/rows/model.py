@@ -1,7 +1,7 @@
-"""Rows that are inserted, upserted, updated, deleted and read, each row separately.
+"""The model of a row that is inserted, upserted, updated, deleted and read.
 
 A row is absent (`None`) or has cells: (column, value) in the order of columns, without null cells.
-The steps of an operation are what it did to one row, in order; most operations have one step.
+The steps of an operation are its changes of one row, in order; most operations have one step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Row = Cells | None
 
 
 class RowStep(NamedTuple):
-    """`kind` is insert, upsert, update or delete."""
+    """One change of a row by a write; `kind` is insert, upsert, update or delete."""
 
     kind: str
     cells: tuple[tuple[str, Any], ...] = ()  # a null value removes the cell
@@ -29,9 +29,10 @@ class Seen(NamedTuple):
 
 
 class RowInput(NamedTuple):
-    """Steps on the row `place`, which is a table and a key; a read has no steps.
+    """The input of an operation on the row at `place` (table, key): the steps of a write.
 
-    `then` is the row that a read at once after the steps saw, before any other operation.
+    A read has no steps. `then` is the row that a read or scan saw directly after the steps, before
+    any other operation.
     """
 
     place: tuple[str, str]
@@ -40,7 +41,8 @@ class RowInput(NamedTuple):
 
 
 RowOutput = Seen | tuple[str, ...]
-"""For each step "ok", "already-present" or "not-found"; for a read, the row that it saw."""
+"""The output of an operation on a row: for a write, "ok", "already-present" or "not-found" per
+step; for a read, the row that it saw."""
 
 
 def _after(row: Row, step: RowStep) -> tuple[str, Row]:
@@ -55,7 +57,10 @@ def _after(row: Row, step: RowStep) -> tuple[str, Row]:
 
 
 class Rows(Model[Row, RowInput, RowOutput]):
-    """All rows are absent at first. A state describes one row, which is its own partition."""
+    """The model of rows for a linearizability search. All rows are absent at first.
+
+    Each row is a partition of its own, so a state describes a single row.
+    """
 
     def init(self) -> Row:
         return None
@@ -63,7 +68,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
     def step(
         self, state: Row, input_: RowInput, output: RowOutput | Unknown, /
     ) -> tuple[bool, Row]:
-        """Apply all steps; each step must have the answered result."""
+        """Apply all steps of an operation to a row; `output` must have the result of each step."""
         if not input_.steps:
             return output is UNKNOWN or output == Seen(state), state
         row, results = state, []
@@ -76,13 +81,16 @@ class Rows(Model[Row, RowInput, RowOutput]):
         return legal, row if legal else state
 
     def read_only(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
-        """Reads, and writes whose steps were all refused."""
+        """Return whether an operation is a read, or a write of which every step was refused."""
         if not input_.steps:
             return True
         return output is not UNKNOWN and "ok" not in output
 
     def observes(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
-        """All operations except those that only upsert and that no read follows at once."""
+        """Return whether the output depends on the row; it does not for a write of only upserts.
+
+        If a read follows the upserts directly (`then`), the output does depend on the row.
+        """
         del output
         only_upserts = input_.steps and all(step.kind == "upsert" for step in input_.steps)
         return not only_upserts or input_.then is not None

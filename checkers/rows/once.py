@@ -38,7 +38,7 @@ def _place(read: RowsHistory, cell: Cell) -> str:
 
 
 def _provenance(read: RowsHistory, writers: Writers, findings: RowFindings) -> None:
-    """Check the rules phantom, refused and too-early."""
+    """Check the rules phantom, refused and too-early for every cell that a read or scan shows."""
     for look in read.looks:
         assert look.pair.completion is not None, "looks are answers"
         seen_at = look.pair.completion.index
@@ -75,14 +75,14 @@ def _provenance(read: RowsHistory, writers: Writers, findings: RowFindings) -> N
 
 
 def _answers(read: RowsHistory, findings: RowFindings) -> None:
-    """Check the rules answered-twice and one-timestamp."""
+    """Check the rule answered-twice, and the rule one-timestamp for writes to one tablet."""
     stamped: dict[tuple[str, str, int], Part] = {}
     for part in read.parts:
         first = (part.timestamp, part.results)
         for further in part.again:
             findings.look("answered-twice")
             if part.is_known and further != first:
-                if findings.cuts.during(part.pair):  # a power cut undid the first effect
+                if findings.cuts.during(part.pair):  # the cut may have undone the first effect
                     findings.take_back(part.pair.invoke.index)
                     continue
                 findings.violate(
@@ -124,7 +124,10 @@ def _shown_twice(read: RowsHistory, findings: RowFindings) -> None:
 
 
 def _came_back(read: RowsHistory, writers: Writers, findings: RowFindings) -> None:
-    """Check took-twice: in timestamp order, a value written once appears in one stretch."""
+    """Check the rule took-twice: once a cell has changed, a value written once never returns.
+
+    The answers of reads and scans are compared in the order of timestamps.
+    """
     looks = sorted(
         (look for look in read.looks if look.timestamp is not None),
         key=lambda look: (look.timestamp or 0, look.pair.invoke.index),
@@ -162,7 +165,7 @@ def _tell_return(
 ) -> None:
     last, missing, back = looks
     if not (last.timestamp or 0) < (missing.timestamp or 0) < (back.timestamp or 0):
-        return  # the looks contradict each other, but do not show that a value came back
+        return  # the answers contradict each other, but do not show that a value came back
     effective = [writer for writer in writers.of(cell, value) if writer[1].result not in _REFUSALS]
     if len(effective) != 1:
         return
@@ -179,7 +182,7 @@ def _tell_return(
 
 
 class ExactlyOnce(Checker):
-    """Rows are written once, even if a request was sent again."""
+    """Checks that every write of a row takes effect once, even if its request was sent again."""
 
     api_version = 1
     name = "rows-exactly-once"

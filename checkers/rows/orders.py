@@ -1,15 +1,15 @@
 """An order of the operations on one row, derived from the timestamps of its writes.
 
-If tablets stamp writes in the order in which they took effect, little is left to search for: the
-writes are in order, and each look belongs in a gap between writes, at which the row is as the look
-shows it. This gap must come after every write and every look that returned before the look was
-called, and before every write that was called after the look returned. Each look, in the order of
-calls, takes the first such gap, which leaves the most room for later looks. So if timestamps and
-answers are consistent, this finds an order in near-linear time.
+If tablets stamp writes in the order in which the writes took effect, little is left to search for:
+the writes are in order, and each read (or row of a scan) belongs in a gap between writes, at which
+the row is as the read shows it. This gap must come after every write and every read that returned
+before the read was called, and before every write that was called after the read returned. Each
+read, in the order of calls, takes the first such gap, which leaves the most room for later reads.
+So if timestamps and answers are consistent, this method finds an order in near-linear time.
 
-The order is a guess, since timestamps may be wrong: the caller replays it, and starts a search if
-the replay fails. Writes of unknown outcome are assumed not to have happened; if they did happen,
-the search finds out.
+The order is a guess, since timestamps may be wrong. So the guess is verified, and the caller starts
+a search if there is no valid order. Writes of unknown outcome are assumed not to have happened; if
+such a write did happen, the search finds out.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from checkers.linearizability.verify import CertificateError, verify_orders
 from checkers.rows.model import Row, RowInput, RowOutput, Rows, Seen
 
 RowOperation = Operation[RowInput, RowOutput]
-"""An operation on one row; `metadata` is the timestamp of a write, if there is one."""
+"""An operation on one row; `metadata` is the timestamp of a write, or `None` without one."""
 
 
 def order_by_timestamps(model: Rows, operations: Sequence[RowOperation]) -> tuple[int, ...] | None:
-    """Ids in a legal order of the operations on a row; `None` if timestamps give none."""
+    """Return a legal order of the operations on a row, as ids, according to timestamps.
+
+    Returns `None` if the timestamps do not lead to a legal order.
+    """
     certain = [o for o in operations if not o.is_unknown]
     writes = [o for o in certain if o.input.steps]
     if not all(isinstance(o.metadata, int) for o in writes):
@@ -58,7 +61,10 @@ def _place(
     states: dict[Row, list[int]],
     gaps: list[list[int]],
 ) -> bool:
-    """Put each look into a gap; returns whether timestamps allow a gap for every look."""
+    """Put each read into a gap between writes; return whether there is a gap for every read.
+
+    `looks` are the reads. `states` maps each state of the row to the gaps with this state.
+    """
     returned = sorted((_end(write), number + 1) for number, write in enumerate(writes))
     looks = sorted(looks, key=lambda o: (o.call, o.id))
     least = by_write = by_look = 0

@@ -1,16 +1,16 @@
-"""The permits of a run's profile for rows (`harness.permits`).
+"""The deviations of rows that a run's profile permits (`harness.permits`).
 
-* `stale-read`: a leader without a lease, deposed and not yet aware of it, answers from the past. So
-  a look (a read or scan of the latest state at a leader) in some term may miss writes that another
-  node acknowledged, or showed, in a *later* term. Everything else stays: writes are linearizable,
-  and a node may not take back what it showed in its term. This is decided exactly, for each row
-  that no strict order explains.
-* `lost-after-power-cut`: a write acknowledged before a power cut may be gone after it. In real time
-  a row may fall back, at any time after a cut, to an earlier state, but loses no write that was
-  invoked after the cut; and a write that was under way may take effect a second time, since the
-  record of it is lost, too (see `relaxed`). A checker that does not search for orders permits a
-  contradiction if its operations, including the writers of the seen values, are on both sides of a
-  cut; a contradiction on one side of the cut is a violation.
+* `stale-read`: a leader without a lease that does not know yet that it was deposed answers from the
+  past. So a look (a read or scan of the latest state at a leader) in some term may miss writes that
+  another node acknowledged, or showed, in a *later* term. All other rules hold: writes are
+  linearizable, and a node may not take back a write that it showed in its term. This permit is
+  decided exactly, for each row that no strict order explains.
+* `lost-after-power-cut`: a write acknowledged before a power cut may be gone after the cut. In real
+  time a row may fall back, at any time after a cut, to an earlier state, but loses no write that
+  was invoked after the cut. A write that was under way at the cut may take effect a second time,
+  since the node's record of the write is lost, too (see `relaxed`). A checker that does not search
+  for orders permits a contradiction if its operations, including the writers of the seen values,
+  are on both sides of a cut; a contradiction on one side of the cut is a violation.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ def relaxed(
     end_s: float,
     again: Collection[int] = (),
 ) -> Relaxed:
-    """Search for an order, under the permits, of operations on one row without a strict order.
+    """Search for an order of the operations on one row under the permits of the profile.
 
-    The operations are sorted by their calls, and `facts` are by operation id. If `stale`, looks may
-    miss later terms. At or after each of the `cuts`, the row may fall back to an earlier state.
-    Writes with ids in `again` were under way at a cut.
+    `operations` are sorted by their calls and have no strict order. `facts` maps operation ids to
+    the node and term of the answer. With `stale`, reads may miss writes of later terms. At or after
+    each of the `cuts`, the row may fall back to an earlier state. Writes with ids in `again` were
+    under way at a cut.
     """
     outcome = PartialOutcome(None, exhausted=True, steps=0)
     if stale:
@@ -79,7 +80,10 @@ def relaxed(
 
 
 def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
-    """Operations called before a cut; those that had not returned by then become unknown."""
+    """Return the operations that were called before a cut.
+
+    A write that had not returned at the cut becomes a write of unknown outcome; a read is left out.
+    """
     operations_before = []
     for operation in operations:
         if operation.call > cut:
@@ -94,7 +98,10 @@ def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
 def _ordered(
     operations: Sequence[RowOperation], facts: Mapping[int, Fact], *, end_s: float
 ) -> PartialOutcome:
-    """An order in which looks may miss changes of later terms, and cuts (ids below 0) fall back."""
+    """Search for an order in which reads may miss writes of later terms, by `facts`.
+
+    An operation with an id below 0 is a power cut, at which the row may fall back.
+    """
     hints = {at: (0, o.metadata) for at, o in enumerate(operations) if isinstance(o.metadata, int)}
     every = {o.id: facts.get(o.id, Fact(None, None)) for o in operations if o.id >= 0}
     return find_relaxed_order(
@@ -103,7 +110,10 @@ def _ordered(
 
 
 def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> list[int]:
-    """The ids of looks that precede, in the order, an operation that returned before their call."""
+    """Return the ids of the stale reads in `order`.
+
+    A read is stale if it precedes an operation that returned before the read was called.
+    """
     least_return = float("inf")
     stale = []
     for at in reversed(order):
@@ -116,7 +126,7 @@ def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> li
 
 
 class PowerCuts:
-    """The power cuts of a history whose profile lets power cuts undo writes."""
+    """The power cuts of a history that may undo writes; none if the profile does not permit it."""
 
     def __init__(self, history: History) -> None:
         self._pairs = {pair.invoke.index: pair for pair in history.pairs}
@@ -126,8 +136,9 @@ class PowerCuts:
             self.at = [cut.index for cut in power_cuts(history)]
 
     def explain(self, operations: Iterable[int]) -> bool:
-        """Whether a power cut came between the first invocation and the last answer of these
-        operations. An answer may still arrive when the power of its node is off.
+        """Return whether a power cut came between the first call and last answer of `operations`.
+
+        The last answer counts, since an answer may still arrive when the power of its node is off.
         """
         pairs = [self._pairs[index] for index in operations if index in self._pairs]
         ends = [pair.completion.index for pair in pairs if pair.completion is not None]
@@ -135,13 +146,13 @@ class PowerCuts:
         return bool(ends) and len(pairs) > 1 and any(first < at < max(ends) for at in self.at)
 
     def during(self, pair: Pair) -> bool:
-        """Whether a power cut came while an operation was under way."""
+        """Return whether a power cut came while the operation `pair` was under way."""
         done = pair.completion
         return done is not None and any(pair.invoke.index < at < done.index for at in self.at)
 
 
 class RowFindings(Findings):
-    """Findings, some of which a power cut may explain."""
+    """The findings of a checker of rows; contradictions that a power cut explains are permitted."""
 
     def __init__(self, checker: str, history: History) -> None:
         super().__init__(checker, permits_of(history))
@@ -150,14 +161,14 @@ class RowFindings(Findings):
     def violate(
         self, rule: str, sentence: str, *operations: int, permit: str | None = None
     ) -> None:
-        """Add a violation, unless a power cut explains it."""
+        """Add a violation of `rule`, unless a power cut between `operations` explains it."""
         if self.cuts.explain(operations):
             self.take_back(*operations)
         else:
             super().violate(rule, sentence, *operations, permit=permit)
 
     def take_back(self, *operations: int) -> None:
-        """Count a contradiction that a power cut explains."""
+        """Count a contradiction between `operations` that a power cut explains, as permitted."""
         self.permit(LOST_AFTER_POWER_CUT, *operations)
 
     def conclude(self) -> CheckResult:

@@ -1,4 +1,4 @@
-"""Places of rows: each row is in one tablet of one table, and answers cover only the asked rows.
+"""Places of rows: each row is in one tablet of one table, and a scan shows only requested rows.
 
 | rule       | violation                                                                     |
 |------------|-------------------------------------------------------------------------------|
@@ -8,7 +8,8 @@
 | no-table   | an answer says that an existing table is missing, although no operation       |
 |            | deleted or renamed it                                                         |
 
-The rule `no-table` is not judged if leaders may answer from the past (`harness.permits`).
+If the profile lets leaders answer from the past (`harness.permits`), the rule `no-table` is not
+judged.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ROWS = frozenset(call.f for call in ROW_CALLS)
 
 
 def check_places(history: History, read: RowsHistory, findings: RowFindings) -> None:
-    """Check all rules of the table above."""
+    """Check the rules not-asked, two-places and no-table of this module."""
     items: list[Part | Look] = [*(part for part in read.parts if part.is_known), *read.looks]
     items.sort(key=lambda item: end_of(item.pair))
     moved = _moved(history)
@@ -40,7 +41,7 @@ def check_places(history: History, read: RowsHistory, findings: RowFindings) -> 
 
 
 def _moved(history: History) -> frozenset[str]:
-    """The names that a table may have lost by a delete or a rename."""
+    """Return the names that a table may have lost by a delete or a rename."""
     return frozenset(
         str(fields_of(pair.invoke).get("name"))
         for pair in history.pairs
@@ -49,7 +50,7 @@ def _moved(history: History) -> frozenset[str]:
 
 
 def _two_places(read: RowsHistory, items: list[Part | Look], findings: RowFindings) -> None:
-    """Check the rule not-asked, and rows in two tablets."""
+    """Check the rule not-asked, and the rule two-places for rows in two tablets."""
     first: dict[tuple[str, str], Part | Look] = {}
     for item in items:
         for key in _held(item):
@@ -74,7 +75,7 @@ def _two_places(read: RowsHistory, items: list[Part | Look], findings: RowFindin
 
 
 def _held(item: Part | Look) -> Iterator[str]:
-    """The rows that an answer places in its tablet."""
+    """Yield the keys of the rows that an answer shows or acknowledges in its tablet."""
     if isinstance(item, Look):
         yield from item.rows
     else:
@@ -92,7 +93,7 @@ def _told(read: RowsHistory, item: Part | Look) -> str:
 def _tables(
     read: RowsHistory, items: list[Part | Look], moved: frozenset[str], findings: RowFindings
 ) -> None:
-    """Check for names that lead to two tables."""
+    """Check the rule two-places for names that lead to two tables."""
     first: dict[str, Part | Look] = {}
     for item in items:
         name = item.pair.invoke.value["table"]

@@ -1,4 +1,4 @@
-"""Operations on single rows and the writers of cells, derived from parts and looks of a history."""
+"""Operations on single rows, and the writers of cells, derived from a history of rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ _NOBODY: Final = Fact(None, None)
 
 @dataclass(slots=True)
 class RowProblem:
-    """Operations on rows, numbered by position, and the op pair in the history behind each."""
+    """Operations on single rows for a linearizability search, numbered by position.
+
+    `pairs` has the pair of ops in the history for each operation, and `facts` the node and term of
+    its answer.
+    """
 
     operations: list[RowOperation]
     pairs: list[Pair]
     facts: list[Fact]
     looks: dict[int, Pair] = field(default_factory=dict)
-    """The look at once after a write (`RowInput.then`), by the write's number."""
+    """By number of a write: the read or scan that saw the row directly after it (`then`)."""
 
     def add(
         self,
@@ -44,7 +48,7 @@ class RowProblem:
         self.facts.append(fact)
 
     def of_row(self, place: tuple[str, str]) -> list[RowOperation]:
-        """The operations on one row, in the order of their calls."""
+        """Return the operations on the row at `place`, in the order of their calls."""
         row = [o for o in self.operations if o.input.place == place]
         return sorted(row, key=lambda o: (o.call, o.id))
 
@@ -62,7 +66,7 @@ class RowProblem:
 
 
 def by_row(part: Part) -> Iterator[tuple[RowInput, RowOutput | Unknown]]:
-    """The steps of a part on each of its rows, and their results."""
+    """Yield for each row of `part` the steps on this row, and the results of these steps."""
     steps: dict[str, list[RowStep]] = {}
     results: dict[str, list[str]] = {}
     for row in part.rows:
@@ -74,13 +78,13 @@ def by_row(part: Part) -> Iterator[tuple[RowInput, RowOutput | Unknown]]:
 
 
 def end_of(pair: Pair) -> int:
-    """The index of the answer."""
+    """Return the index of the answer to an operation that was answered."""
     assert pair.completion is not None, "a known part was answered"
     return pair.completion.index
 
 
 def floors(history: RowsHistory) -> Mapping[int, int]:
-    """For each write, by index, the highest timestamp that its process had received before."""
+    """Map the index of each write to the highest timestamp that its process had received before."""
     events: list[tuple[int, int, Any, int | None]] = [
         (part.pair.invoke.index, 1, part.pair.invoke.process, None) for part in history.parts
     ]
@@ -101,7 +105,7 @@ def floors(history: RowsHistory) -> Mapping[int, int]:
 
 
 def by_invocation(details: Mapping[str, Any], problem: RowProblem) -> dict[str, Any]:
-    """Result details whose operation numbers refer to the history, not to the row problem."""
+    """Replace the operation numbers of `problem` in result details by indices of the history."""
 
     def named(number: int) -> int:
         return problem.pairs[number].invoke.index
@@ -137,7 +141,7 @@ Cell = tuple[str, str, str]
 
 
 class Writers:
-    """The writes of every cell by value, refused ones included, which no read should show."""
+    """An index of the writes of every cell by value. It includes writes that were refused."""
 
     def __init__(self, read: RowsHistory) -> None:
         self._by: dict[tuple[Cell, Any], list[tuple[Part, Written]]] = {}
@@ -149,16 +153,19 @@ class Writers:
                         self._by.setdefault((cell, value), []).append((part, row))
 
     def of(self, cell: Cell, value: Any) -> list[tuple[Part, Written]]:
-        """All writes of this value to the cell, including refused ones."""
+        """Return all writes of `value` to `cell`, including refused writes."""
         return self._by.get((cell, value), [])
 
     def only(self, cell: Cell, value: Any) -> tuple[Part, Written] | None:
-        """The only write of this value; `None` if there are none or several."""
+        """Return the only write of `value` to `cell`; `None` if there is no write or several."""
         writers = self.of(cell, value)
         return writers[0] if len(writers) == 1 else None
 
     def repeated(self) -> frozenset[Cell]:
-        """Cells to which one value was written more than once, not counting refused writes."""
+        """Return the cells to which one value was written more than once.
+
+        Refused writes do not count.
+        """
         return frozenset(
             cell
             for (cell, _), writers in self._by.items()
@@ -167,7 +174,7 @@ class Writers:
 
 
 def cells_of(table: str, rows: Mapping[str, Row]) -> Iterator[tuple[Cell, Any]]:
-    """All cells of some rows."""
+    """Yield all cells of `rows` of `table`, with their values."""
     for key, row in rows.items():
         for column, value in row or ():
             yield (table, key, column), value

@@ -1,23 +1,24 @@
-"""Convert a history in the vocabulary `rows` to parts that were written and looks at rows.
+"""Convert a history in the vocabulary `rows` to *parts* of writes, and *looks* at rows.
 
-A *part* consists of the rows that one operation wrote to one tablet. It is one RPC, which took
+A *part* consists of the rows that one operation wrote to one tablet. A part is one RPC, which took
 effect at one timestamp or not at all, and the results of its rows are known for all rows or for
 none. Rows of unknown tablets count as one part. A *look* is the answer of a read, or of a scan of
 one tablet.
 
-* `fail` did nothing and is left out, and so are rows that were refused as "invalid" or "failed".
-* `info` writes may contain parts with known results; their other parts may take effect at any time
-  after the call, or never. Reads that are not `ok` prove nothing.
+* A write that ended in `fail` did nothing and is left out. Rows that were refused as "invalid" or
+  "failed" are left out, too.
+* A write that ended in `info` may contain parts with known results; its other parts may take effect
+  at any time after the call, or never. Reads that are not `ok` prove nothing.
 * Tables are identified by their ids. If an answer was lost, the operation may concern any table
-  that ever had the name. If a table was renamed from or to this name, it may concern any table at
-  all.
+  that ever had the name. If a table was renamed from or to this name, the operation may concern any
+  table at all.
 * A scan of a table covers all tablets that any answer names. If the scan's answer leaves out a
   tablet, the tablet was empty at the timestamp of the whole scan.
 * Columns that an alter dropped or renamed are left out of all rows, since the rows of a tablet do
   not show when the alter took effect. A cell that was never written and a cell with null are the
   same.
 
-Operations with other names are left out: a run may do DDL as well.
+Operations other than write, read and scan are left out, since a run may do DDL as well.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _DID_NOTHING: Final = frozenset({"invalid", "failed"})
 
 
 class Written(NamedTuple):
-    """One row of a part; `result` is `None` if the result is unknown."""
+    """One row that a write wrote; `result` is `None` if the result is unknown."""
 
     position: int
     key: str
@@ -52,8 +53,6 @@ class Part:
     `table` is a table id. `results` are the results of all rows in the answer; `rows` leaves out
     rows that had no effect. `again` holds (timestamp, results) of further answers to the same
     request.
-
-    `results` are the answer's own, also of rows that did nothing; `rows` leaves those out.
     """
 
     pair: Pair
@@ -73,10 +72,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """An `ok` answer of a read or scan about one tablet, as of `timestamp` if it has one.
+    """The `ok` answer of a read or scan about one tablet; `rows` are the rows that it shows.
 
-    `tablet` may be unknown; `rows` are the rows that existed. `mode` and `replica` belong to a
-    scan; a read is always a latest read from the leader.
+    `timestamp` is the time of the shown state, if the answer names one. `tablet` may be unknown.
+    `mode` and `replica` belong to a scan; a read always reads the latest state from the leader.
     """
 
     pair: Pair
@@ -93,11 +92,11 @@ class Look:
 
     @property
     def is_latest(self) -> bool:
-        """Whether the answer must show everything that was acknowledged before the invocation."""
+        """Whether the answer must show all writes that were acknowledged before the invocation."""
         return self.mode == "latest" and self.replica == "leader"
 
     def covers(self, key: str) -> bool:
-        """Whether the answer would show a row with that key, if the row were in this tablet."""
+        """Return whether the answer would show a row with `key`, if the row were in this tablet."""
         call = self.pair.invoke
         if call.f == "read":
             return bool(key == call.value["key"])
@@ -107,10 +106,11 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class RowsHistory:
-    """Parts and looks in the order of their invocations, and the tablets of rows, where known.
+    """A history of rows: the parts of writes, and the looks, in the order of their invocations.
 
-    `tablets` maps (table, key) to a tablet. `keys` has all keys of a table that were ever written
-    or shown. `ids` has the ids that answers gave for each name.
+    `tablets` maps (table, key) to a tablet, if the tablet is known. `keys` has all keys of a table
+    that were ever written or shown. `ids` maps each table name to the ids that answers gave for
+    this name, and `names` maps each id to its name.
     """
 
     parts: tuple[Part, ...]
@@ -124,7 +124,10 @@ class RowsHistory:
         return self.names.get(table, table)
 
     def seen_by(self, look: Look) -> Iterator[tuple[str, Row]]:
-        """Every row that a look says something about: rows that it shows, and absent rows."""
+        """Yield every row that a look covers, as (key, row): shown rows, and absent rows.
+
+        The row is `None` if the look shows that the row is absent.
+        """
         yield from look.rows.items()
         for key in self.keys.get(look.table, ()):
             if key not in look.rows and look.covers(key):
@@ -169,7 +172,10 @@ def _term(holder: Mapping[str, Any]) -> int | None:
 
 
 class _Reader:
-    """Reads one history, after collecting the columns, renames and ids of the whole history."""
+    """Converts the operations of one history to parts and looks.
+
+    The reader first collects unstable columns, renames and table ids of the whole history.
+    """
 
     def __init__(self, history: History) -> None:
         self.unstable = _unstable_columns(history)
@@ -177,7 +183,7 @@ class _Reader:
         self.ids: dict[str, dict[str, None]] = {}  # name -> ids
         self.parts: list[Part] = []
         self.looks: list[Look] = []
-        # scanned as a whole, and the tablets in the answer
+        # per scan: a look at the whole table, and the tablets that the answer names
         self.scans: list[tuple[Look, frozenset[str | None]]] = []
         pairs = [pair for pair in history.pairs if pair.invoke.f in {"write", "read", "scan"}]
         for pair in pairs:
@@ -210,7 +216,7 @@ class _Reader:
         ):
             raise _bad(done or call, f"rows must be {len(written)} of {', '.join(RESULTS)} or null")
         if pair.type is OpType.OK and None in results:
-            raise _bad(done or call, "it is ok, so every row must have a result")
+            raise _bad(done or call, "the write is ok, so every row must have a result")
         rows = [row._replace(result=results[row.position]) for row in written]
         tables = self._tables(call, value)
         left = set(range(len(rows)))
@@ -235,7 +241,7 @@ class _Reader:
         return written
 
     def _tables(self, call: Op, value: Mapping[str, Any]) -> list[str]:
-        """The table's id, or all ids that the table may have."""
+        """Return the id of the table that `call` names, or all ids that the table may have."""
         if isinstance(value.get("table_id"), str):
             return [value["table_id"]]
         name = call.value["table"]
@@ -249,7 +255,7 @@ class _Reader:
         done = pair.completion or pair.invoke
         results = [row.result for row in rows if row.result is not None]
         if results and len(results) != len(rows):
-            raise _bad(done, "of the rows of one part all are known or none")
+            raise _bad(done, "the results of a part's rows must be known for all rows or for none")
         kept = tuple(row for row in rows if row.result not in _DID_NOTHING)
         again = tuple(
             (stamp, tuple(results)) for stamp, results in part.get("again", ()) if results
@@ -283,7 +289,7 @@ class _Reader:
         if call.f == "read":
             rows: dict[str, Row] = {}
             if "row" not in value or not isinstance(asked.get("key"), str):
-                raise _bad(done, "a read of a key is answered with a row, or null")
+                raise _bad(done, "the answer to a read of a key must contain a row or null")
             if value["row"] is not None:
                 rows[asked["key"]] = self._row(done, value["row"])
             stamp = _timestamp(done, value)
@@ -326,13 +332,13 @@ class _Reader:
 
 
 def _renamed(history: History) -> frozenset[str]:
-    """Names that some table may have gained or lost by a rename."""
+    """Return the names that some table may have gained or lost by a rename."""
     renames = (_object(p.invoke) for p in history.pairs if p.invoke.f == "rename")
     return frozenset(str(fields.get(field)) for fields in renames for field in ("name", "new_name"))
 
 
 def _unstable_columns(history: History) -> frozenset[str]:
-    """Columns that some alter dropped or renamed, or may have dropped or renamed."""
+    """Return the columns that an alter dropped or renamed, or may have dropped or renamed."""
     columns: set[str] = set()
     for pair in history.pairs:
         if pair.invoke.f != "alter" or pair.type is OpType.FAIL:
@@ -345,7 +351,7 @@ def _unstable_columns(history: History) -> frozenset[str]:
 
 
 def _left_out(reader: _Reader) -> Iterator[Look]:
-    """Looks of scans at tablets that their answers left out, but that other answers name."""
+    """Yield an empty look for each tablet that a scan's answer left out but other answers name."""
     tablets: dict[str, dict[str, None]] = {}
     items: list[Part | Look] = [*reader.parts, *reader.looks]
     for item in items:
@@ -359,7 +365,10 @@ def _left_out(reader: _Reader) -> Iterator[Look]:
 
 
 def rows_history(history: History) -> RowsHistory:
-    """Convert; raises `HistoryError` for values that are not in the vocabulary `rows`."""
+    """Convert a history to parts and looks.
+
+    Raises `HistoryError` for values that do not match the vocabulary `rows`.
+    """
     try:
         reader = _Reader(history)
     except (KeyError, TypeError, IndexError, ValueError) as error:

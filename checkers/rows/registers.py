@@ -1,19 +1,19 @@
-"""Rows as registers: each row separately, in real time and in the order of timestamps.
+"""Rows as registers: two checkers of single rows, in real time and in the order of timestamps.
 
-Every operation becomes one operation on each row that it touched or looked at. Two checkers judge
-them under the same model:
+Every operation of the history becomes one operation on each row that it wrote or saw. Two checkers
+judge these operations under the same model:
 
-* `linearizable-rows`, in **real time**, which is the order of indices: all writes, reads, and what
-  scans of the mode `latest` saw at the leaders, absent rows included;
+* `linearizable-rows`, in **real time**, which is the order of indices: all writes, all reads, and
+  the rows that scans of the mode `latest` saw at the leaders, absent rows included;
 * `snapshot-scans`, in the **order of timestamps**: a write takes effect at its timestamp, and a
-  look with a timestamp sees exactly the writes at or before it. So all scans at one timestamp
-  agree, later scans do not go back, nothing acknowledged is missing, and every row shown was
-  written. Only writes whose answers were lost have no place in this order: they may have any
-  timestamp above the highest timestamp that their process knew when it invoked them (see the
+  read or scan with a timestamp sees exactly the writes at or before this timestamp. So all scans at
+  one timestamp agree, later scans do not go back, no acknowledged write is missing, and every row
+  shown was written. Only a write without an answer has no place in this order: it may have any
+  timestamp above the highest timestamp that its process knew when it invoked the write (see the
   vocabulary).
 
-The order of timestamps (`orders`) decides most rows, and a search decides the others. Messages
-translate the core that a search finds to operations of the history.
+The order of timestamps (`orders`) decides most rows, and a search decides the other rows. Messages
+translate the contradicting operations that a search finds to operations of the history.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
 from harness.plugins import Checker
 
 _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
-"""Looks, each with all rows that it says something about."""
+"""Answers of reads and scans, each with all rows that it covers (`None` for an absent row)."""
 LOOKS_MAX: Final = 2_000_000
-"""The maximum number of rows in looks; above it, a history is judged without absent rows."""
+"""The maximum number of rows in all answers of reads and scans. If a history has more, absent rows
+are not judged."""
 
 
 Place = tuple[str, str]
@@ -60,10 +61,10 @@ Place = tuple[str, str]
 
 
 def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) -> list[int]:
-    """The given operations, and the writers of the values that they showed for a row.
+    """Return `operations`, and the writers of the values that these operations showed for a row.
 
     Until other replicas hear of a power cut, they may show a write that the cut undid elsewhere.
-    Then two looks long after the cut contradict each other, and only the write came before the cut.
+    Then two reads long after the cut contradict each other, and only the write came before the cut.
     """
     table, key = place
     writers, blamed = Writers(read), list(operations)
@@ -76,14 +77,14 @@ def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) ->
 
 
 class _RowsChecker(Checker):
-    """The common steps of both checkers: a search with limits, and its explanation."""
+    """The common base of both checkers of rows: a search with limits, and its explanation."""
 
     api_version = 1
     name = ""
     order = ""
 
     def __init__(self, *, limits: Limits | None = None) -> None:
-        """`limits` bounds the search; its time comes from `check`."""
+        """Set the `limits` of the search, except its time, which `check` receives."""
         self._limits = limits or Limits()
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
@@ -121,7 +122,10 @@ class _RowsChecker(Checker):
         excused: Sequence[int],
         end_s: float,
     ) -> CheckResult:
-        """`strict`, or the result under permits: failing rows are permitted one after another."""
+        """Revise the result `strict` under permits: failing rows are permitted one after another.
+
+        Returns `strict` itself if some row fails under the permits, too.
+        """
         counts = Counter({LOST_AFTER_POWER_CUT: 1} if excused else {})
         blamed, result = list(excused), strict
         while result.verdict is Verdict.INVALID:
@@ -148,22 +152,22 @@ class _RowsChecker(Checker):
     def _relaxed(
         self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
     ) -> Relaxed | None:
-        """An order of a row under permits; `None` if this checker searches for no such orders."""
+        """Search for an order of a row under permits; `None` if this checker has no such search."""
         del problem, place, cuts, end_s
         return None
 
     @abc.abstractmethod
     def _judges(self, look: Look) -> bool:
-        """Whether this checker judges the look."""
+        """Return whether this checker judges the read or scan."""
 
     def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[tuple[Place, Told]]:
-        """Rows whose looks contradict each other without any search."""
+        """Yield the rows for which two answers contradict each other, without any search."""
         del read, looks
         yield from ()
 
     @abc.abstractmethod
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
-        """All operations, on the time axis of this checker."""
+        """Return all operations on single rows, on the time axis of this checker."""
 
     def _judged(self, read: RowsHistory, problem: RowProblem, end_s: float) -> CheckResult:
         model, operations = Rows(), problem.operations
@@ -239,7 +243,7 @@ class _RowsChecker(Checker):
 
 
 class LinearizableRows(_RowsChecker):
-    """Each row is a linearizable object, by the leaders' answers to writes, reads and scans."""
+    """Checks that each row is linearizable, by the leaders' answers to writes, reads and scans."""
 
     name = "linearizable-rows"
     doc = "writes of rows, reads, and scans of leaders are linearizable, row by row"
@@ -251,7 +255,7 @@ class LinearizableRows(_RowsChecker):
     def _relaxed(
         self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
     ) -> Relaxed | None:
-        """Looks may miss what later terms acknowledged, and power cuts may undo writes to rows."""
+        """Search for an order with stale reads or undone writes, if the profile permits these."""
         facts, stale = dict(enumerate(problem.facts)), STALE_READ in cuts.permits
         row = problem.of_row(place)
         again = {each.id for each in row if cuts.during(problem.pairs[each.id])}
@@ -274,7 +278,7 @@ class LinearizableRows(_RowsChecker):
 
 
 class SnapshotScans(_RowsChecker):
-    """A look at a timestamp shows exactly the writes at or before that timestamp."""
+    """Checks that each read or scan shows exactly the writes at or before its timestamp."""
 
     name = "snapshot-scans"
     doc = "scans show one instant: all that was written by their timestamp, and nothing else"
@@ -306,9 +310,9 @@ class SnapshotScans(_RowsChecker):
         stamps = {part.timestamp for part in read.parts} | {look.timestamp for look, _ in looks}
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
         # Hybrid timestamps have more bits than the search or a float can represent, so they become
-        # ranks. At each timestamp, first come its writes, then its looks, then the unknown writes
-        # of processes that knew it. A tablet gives no timestamp twice, so no other write to a row
-        # comes between its write and its look at one timestamp: the look belongs to the write.
+        # ranks. At each timestamp, its writes come first, then its looks, then the unknown writes
+        # of processes that knew the timestamp. A tablet gives no timestamp twice, so no other write
+        # comes between a row's write and look at one timestamp: the look belongs to the write.
         writes: dict[tuple[Place, int], int | None] = {}
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:
@@ -326,7 +330,8 @@ class SnapshotScans(_RowsChecker):
             assert look.timestamp is not None, "these are judged by their timestamps"
             at = rank[look.timestamp] + 1
             for key, row in seen:
-                # Of several equal looks one is enough: no lost write fits between them.
+                # Of several equal looks at one timestamp, one is enough: no unknown write fits
+                # between two of them.
                 if (look.table, key, look.timestamp) in looked_at:
                     continue
                 looked_at.add((look.table, key, look.timestamp))

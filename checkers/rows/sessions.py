@@ -1,18 +1,18 @@
-"""The guarantees of one client: it reads its own writes, and its timestamps rise.
+"""The guarantees of one client: the client reads its own writes, and its timestamps rise.
 
-A session is one process. It passes on the highest timestamp it was answered (see the vocabulary),
-and so
+A session is one process. The process sends with each request the highest timestamp that it received
+in answers (see the vocabulary), its *own timestamp*. So these rules hold:
 
-* **read-your-writes**: a scan in that mode is not below this timestamp. For every row that the
-  process itself wrote, the scan shows that write or a later one;
-* **own-time**: a scan in the mode `snapshot` that named no timestamp is not below this timestamp
-  either;
-* **asked-time**: a scan in either mode has the same timestamp in all its tablets; if the scan named
-  a timestamp, it has that one;
-* **causality**: a later write of the process has a higher timestamp, on any tablet. That makes
+* **read-your-writes**: a scan in the mode `read-your-writes` has at least the own timestamp. For
+  every row that the process itself wrote, the scan shows that write or a later write;
+* **own-time**: a scan in the mode `snapshot` that named no timestamp has at least the own
+  timestamp, too;
+* **asked-time**: a scan in one of these two modes has the same timestamp in all its tablets; if the
+  scan named a timestamp, it has that timestamp;
+* **causality**: a later write of the process has a higher timestamp, on any tablet. This rule makes
   scans at a timestamp causally consistent across tablets.
 
-Processes that ended in `info` are new clients afterwards, and know nothing.
+A process that ended in `info` is a new client afterwards and knows no timestamp.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _asked_time(read: RowsHistory, findings: RowFindings) -> None:
 
 
 class _Session:
-    """What one process knows: the highest timestamp, and its last write to each row."""
+    """The knowledge of one process: its highest timestamp, and its last write to each row."""
 
     def __init__(self) -> None:
         self.timestamp = 0
@@ -88,7 +88,7 @@ class _Session:
 
 
 def _looks(read: RowsHistory, findings: RowFindings) -> None:
-    """Check parts and looks in the order of indices, with one session per process."""
+    """Check all reads and scans against the session of their process, in the order of indices."""
     writers = Writers(read)
     deleters: dict[tuple[str, str], list[Part]] = {}
     for part in read.parts:
@@ -158,7 +158,10 @@ def _is_older(
     writers: Writers,
     deleters: dict[tuple[str, str], list[Part]],
 ) -> bool:
-    """Whether a row surely misses `own`: everything else that it shows must be later."""
+    """Return whether a shown row surely misses the write `own` and every later write.
+
+    The row shows something older if none of the possible writers of a shown cell may be later.
+    """
     part, written = own
     if row is None:
         return written.step.kind != "delete" and not any(
@@ -166,7 +169,7 @@ def _is_older(
         )
     cells = dict(row)
     if written.step.kind == "delete":
-        # The shown row must have been written after the delete.
+        # After a delete, the row is only there if each of its cells was written later.
         return any(
             not any(
                 _may_be_later(other, part) or other is part
@@ -191,7 +194,7 @@ def _may_be_later(other: Part, part: Part) -> bool:
 
 
 class ReadYourWrites(Checker):
-    """Each process reads its own writes, and its timestamps rise."""
+    """Checks that each process reads its own writes, and that its timestamps rise."""
 
     api_version = 1
     name = "read-your-writes"

@@ -26,7 +26,7 @@ _KEYS_MAX: Final = 6
 
 
 def cells_words(cells: Iterable[tuple[str, Any]]) -> str:
-    """`v0 = 'n4', v1 = null`."""
+    """Return cells as text, such as `v0 = 'n4', v1 = null`."""
     texts = (f"{column} = {'null' if cell is None else repr(cell)}" for column, cell in cells)
     return ", ".join(texts) or "no cell"
 
@@ -36,12 +36,12 @@ def _row_words(row: Row) -> str:
 
 
 def place_words(name: str, key: str) -> str:
-    """`row 'k3' of table 'r0'`."""
+    """Return the name of a row for a sentence, such as `row 'k3' of table 'r0'`."""
     return f"row {key!r} of table {name!r}"
 
 
 def _timestamp_words(timestamp: int | None) -> str:
-    """`timestamp 17`."""
+    """Return a timestamp for a sentence, such as `timestamp 17`."""
     return "no timestamp" if timestamp is None else f"timestamp {timestamp}"
 
 
@@ -51,7 +51,10 @@ def _fields(pair: Pair) -> Mapping[str, Any]:
 
 
 def sentence(pair: Pair, name: str, key: str, seen: Row = None) -> str:
-    """The effect of an operation on one row, or what it saw of the row; without a full stop."""
+    """Describe the effect of an operation on one row, or the row that the operation saw.
+
+    The sentence has no full stop.
+    """
     call = pair.invoke
     who, place = f"Process {call.process}", place_words(name, key)
     if call.f == "read":
@@ -85,7 +88,7 @@ def _stamped(pair: Pair, key: str) -> str:
 
 
 def wrote(history: RowsHistory, part: Part) -> str:
-    """One part and the rows that it wrote, without a full stop."""
+    """Describe a write to one tablet and its rows in a sentence without a full stop."""
     name = history.name_of(part.table)
     written = list(dict.fromkeys(row.key for row in part.rows))
     keys = listed([repr(key) for key in written], limit=_KEYS_MAX)
@@ -97,7 +100,7 @@ def wrote(history: RowsHistory, part: Part) -> str:
 
 
 def looked(history: RowsHistory, look: Look) -> str:
-    """One look, without its answer and without a full stop."""
+    """Describe a read or scan, without its answer, in a sentence without a full stop."""
     call = look.pair.invoke
     name = history.name_of(look.table)
     if call.f == "read":

@@ -1,23 +1,24 @@
 """Disturbances of a run, and the rule for judging liveness and bounds under disturbances.
 
-A bound is a promise of the target. While the harness itself did not run, or its engine or its host
-failed, it is unknown what the target would have done in that time. The rule is:
+A disturbance is a failure outside the target: the harness itself did not run, or its engine or its
+host failed. A bound is a promise of the target. During a disturbance, it is unknown whether the
+target alone would have kept the bound. The rule is:
 
 * If the target kept the bound, the verdict is `valid` under any disturbance, since a disturbance
   can only delay the target.
 * If the target missed the bound and no disturbance overlaps the window, the verdict is `invalid` if
-  the caller is sure that the bound was exceeded (it checked again after the bound), and `unknown`
-  otherwise.
+  the harness checked again after the bound, so that the bound was surely exceeded. If the harness
+  did not check again, the verdict is `unknown`.
 * If the target missed the bound and a disturbance overlaps the window, the verdict is `unknown`,
   and the reason cites the disturbance.
 
 Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-gap`, `starvation`,
 `infrastructure`, and `node-exit` by the host or by an unknown sender.
 
-Two kinds have a start and an end, and excuse only the time between them (see `excuses`): if a
-stretch as long as the bound was undisturbed, the target had its full bound in that stretch.
-Starvation for less than a tenth of the bound excuses nothing, since bounds are wide enough for it:
-nodes that start together starve that much.
+Disturbances of two kinds (`TIMED`) have a start and an end, and excuse only the time between them
+(see `excuses`): if a stretch as long as the bound was undisturbed, the target had its full bound in
+that stretch. Starvation for less than a tenth of the bound excuses nothing, since bounds are wide
+enough for this much starvation, which is normal when nodes start together.
 """
 
 from __future__ import annotations
@@ -34,17 +35,19 @@ from harness.timeline import how_ended
 
 CITED_MAX = 5
 BREAK_NS_MIN = NS_PER_S // 10
-"""The maximum gap between two consecutive measurements of processor starvation."""
+"""Two intervals of processor starvation with a shorter gap between them count as one interval."""
 FOREIGN_EXITS = frozenset({"host", "unknown"})
 """Causes of a node's end for which neither the nemesis nor the target is responsible."""
 
 TIMED = frozenset({"heartbeat-gap", "starvation"})
-"""The kinds whose time is known. Of an infrastructure failure only the discovery is known."""
+"""The kinds of disturbances with a known start and end. Of an infrastructure failure, only the time
+of its discovery is known."""
 STARVED_SHARE_MIN = 0.1
-"""The share of a bound for which nodes may starve without being excused, as bounds are wide."""
+"""The share of a bound for which nodes must starve before starvation excuses a delay, since bounds
+are wide enough for less starvation."""
 
 HEALING = frozenset({"heal-core", "heal-all"})
-"""The phases that start the core's nodes that are down, and all nodes that are down."""
+"""The phases in which the harness restarts nodes that are down: nodes of the core, then all."""
 
 
 class Disturbance(msgspec.Struct, frozen=True):
@@ -58,7 +61,7 @@ class Disturbance(msgspec.Struct, frozen=True):
     operation: int  # the fact's index in the history
 
     def overlaps(self, begin_ns: int, end_ns: int) -> bool:
-        """Whether the disturbance and this window (both ends included) overlap."""
+        """Return whether the disturbance overlaps the window (both ends included)."""
         return self.begin_ns <= end_ns and begin_ns <= self.end_ns
 
     def concerns(self, node: str) -> bool:
@@ -66,7 +69,7 @@ class Disturbance(msgspec.Struct, frozen=True):
 
 
 def disturbances_of(history: History) -> tuple[Disturbance, ...]:
-    """Every disturbance that the history records, in the history's order."""
+    """Return all disturbances that the history records, in the order of the history."""
     every = [
         *(_gap(op) for op in history.facts("heartbeat-gap")),
         *_starvations(history),
@@ -85,11 +88,11 @@ def excuses(
     *,
     at_end: bool,
 ) -> list[Disturbance]:
-    """The disturbances in this window that may explain why the target exceeded a bound in it.
+    """Return the disturbances that may explain why the target exceeded a bound in a window.
 
-    None explains it if a stretch as long as the bound was undisturbed. If the window was silent
-    throughout, any such stretch counts; if only a check `at_end` proves anything, only the last
-    stretch counts. Starvation for less than `tolerated_s` explains nothing.
+    The result is empty if a stretch of the window longer than the bound was undisturbed. With
+    `at_end`, only the last stretch of the window counts, because the target was checked only at the
+    end. Starvation for less than `tolerated_s` explains nothing.
     """
     within = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
     if bound_s is None or any(each.kind not in TIMED for each in within):
@@ -106,13 +109,16 @@ def excuses(
 
 
 def starved_ns(disturbances: Iterable[Disturbance], begin_ns: int, end_ns: int) -> int:
-    """How long nodes starved in this window."""
+    """Return the nanoseconds of starvation in the window from `begin_ns` to `end_ns`."""
     starved = (each for each in disturbances if each.kind == "starvation")
     return sum(max(0, min(each.end_ns, end_ns) - max(each.begin_ns, begin_ns)) for each in starved)
 
 
 def weight(disturbances: Iterable[Disturbance]) -> int:
-    """The number of faults that they count as: one each, and starvation one for each second."""
+    """Return the number of faults that `disturbances` count as.
+
+    Each disturbance counts as one fault, and starvation as one fault per second.
+    """
     return sum(
         max(1, round((each.end_ns - each.begin_ns) / NS_PER_S)) if each.kind == "starvation" else 1
         for each in disturbances
@@ -120,7 +126,7 @@ def weight(disturbances: Iterable[Disturbance]) -> int:
 
 
 def citation(disturbances: Iterable[Disturbance]) -> str:
-    """The clauses of the first few disturbances, joined, and how many more there are."""
+    """Join the clauses of the first few disturbances, and add the number of further ones."""
     texts = [disturbance.text for disturbance in disturbances]
     more = f"; and {len(texts) - CITED_MAX} more" if len(texts) > CITED_MAX else ""
     return "; ".join(texts[:CITED_MAX]) + more
@@ -136,7 +142,7 @@ def _node(op: Op) -> str | None:
 
 
 def _time_ns(op: Op, name: str) -> int:
-    """A moment that the fact gives in seconds; the fact's own time if it gives none."""
+    """Return the time that field `name` of a fact gives in seconds, or else the fact's own time."""
     value = _field(op, name)
     if isinstance(value, int | float) and math.isfinite(value):
         return int(value * NS_PER_S)
@@ -150,7 +156,7 @@ def _gap(op: Op) -> Disturbance:
 
 
 def _starvations(history: History) -> Iterator[Disturbance]:
-    """One disturbance for each uninterrupted interval, for all nodes that starved in it."""
+    """Yield one disturbance per interval of starvation, for all nodes that starved in it."""
     spans = [
         (_time_ns(op, "from_s"), _time_ns(op, "to_s"), op) for op in history.facts("starvation")
     ]
@@ -174,7 +180,10 @@ def _starvations(history: History) -> Iterator[Disturbance]:
 
 
 def _failures(history: History) -> Iterator[Disturbance]:
-    """Most failures are of one moment; a lasting one ends when it is over, or with the run."""
+    """Yield the failures of the infrastructure; most have no duration.
+
+    A failure marked `lasts` ends with a fact marked `over` for the same node, or with the run.
+    """
     lasting: dict[str | None, Op] = {}
     for op in history.facts("infrastructure"):
         node = _node(op)
@@ -199,7 +208,10 @@ def _failure(op: Op, end_ns: int) -> Disturbance:
 
 
 def _exits(history: History) -> Iterator[Disturbance]:
-    """The node is down until the harness restarts it while healing, or to the end of the run."""
+    """Yield a disturbance for each exit of a node by the host or an unknown sender.
+
+    The disturbance lasts until the harness restarts nodes while healing, or to the end of the run.
+    """
     heals = [op.time for op in history.facts("phase") if _field(op, "phase") in HEALING]
     for op in history.facts("node-exit"):
         if _field(op, "by") in FOREIGN_EXITS:

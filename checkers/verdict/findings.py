@@ -21,7 +21,7 @@ INCOMPLETE: Final = "incomplete"
 
 
 class Violation(NamedTuple):
-    """One broken rule: a sentence, and the operations that prove it."""
+    """A violation of a rule: a sentence about it, and the operations that prove it."""
 
     rule: str
     sentence: str
@@ -32,10 +32,10 @@ class Violation(NamedTuple):
 class Findings:
     """The findings of one checker about one history.
 
-    `looked` counts judgements by rule. `exempted` counts cases that a rule covers but that cannot
-    be held against the target, since an operation of unknown outcome may explain them. `gaps` are
-    reasons why something could not be judged. `permitted` has, for each permit that was needed, the
-    operations.
+    `looked` counts judgements by rule. `exempted` counts, by rule, cases that cannot be held
+    against the target, since an operation of unknown outcome may explain them. `gaps` are reasons
+    why the history could not be judged completely. `permitted` maps each permit that was needed to
+    the operations that needed it. `incomplete` is the rule of the first gap.
     """
 
     checker: str
@@ -52,31 +52,43 @@ class Findings:
         self.looked[rule] += count
 
     def hold(self, rule: str, holds: bool, sentence: str, operations: Iterable[int] = ()) -> None:
-        """Judge a rule once; `sentence` describes the violation if the rule is broken."""
+        """Count one judgement of `rule`, and add a violation unless the rule `holds`.
+
+        `sentence` describes the violation.
+        """
         self.look(rule)
         if not holds:
             self.violate(rule, sentence, *operations)
 
     def exempt(self, rule: str, count: int = 1) -> None:
-        """Count cases that a rule covers but that something of unknown outcome may explain."""
+        """Count cases of `rule` that were not judged, since an unknown outcome may explain them."""
         if count:
             self.exempted[rule] += count
 
     def gap(self, reason: str, *, rule: str = INCOMPLETE) -> None:
-        """Note why something could not be judged; `rule` of the first gap names the result."""
+        """Record why the history could not be judged completely.
+
+        If the result is `unknown`, its rule is the `rule` of the first gap.
+        """
         if not self.gaps:
             self.incomplete = rule
         self.gaps.append(reason)
 
     def permit(self, permit: str, *operations: int, about: int | None = None) -> None:
-        """Count a use of a permit; several uses for the same operation `about` count once."""
+        """Count a use of `permit` for `operations`.
+
+        Several uses about the same operation `about` count once.
+        """
         noted = self.permitted.setdefault(permit, {})
         noted[-1 - len(noted) if about is None else about] = operations
 
     def violate(
         self, rule: str, sentence: str, *operations: int, permit: str | None = None
     ) -> None:
-        """Add a violation, unless there is a `permit` for it: for its last operation."""
+        """Add a violation of `rule`; with a `permit`, count a use of the permit instead.
+
+        The use is about the last of `operations`.
+        """
         if permit is not None:
             about = operations[-1] if operations else None
             self.permit(permit, *operations[-1:], about=about)
@@ -86,7 +98,7 @@ class Findings:
         self.violations.append(Violation(rule, text, operations))
 
     def give_up(self, rules: Iterable[str], permit: str | None) -> None:
-        """Permit all violations of these rules, if there is a permit."""
+        """Turn all violations of `rules` into uses of `permit`, unless `permit` is `None`."""
         if permit is None:
             return
         lost = {*rules}
@@ -97,12 +109,14 @@ class Findings:
 
     @property
     def vacuous(self) -> list[str]:
-        """The rules whose cases were all exempt."""
+        """The rules for which all cases were exempt, so that none was judged."""
         return sorted(name for name in self.exempted if not self.looked[name])
 
     def result(self, valid: str, details: Mapping[str, Any] | None = None) -> CheckResult:
-        """The result: `invalid` if there are violations that the profile does not permit; else
-        `unknown` if there are gaps; else `permitted`; else `valid` with the reason `valid`.
+        """Return the checker's result; `valid` is the reason if the verdict is `valid`.
+
+        The verdict is `invalid` if there are violations that the profile does not permit, else
+        `unknown` if there are gaps, else `permitted` if a permit was used, else `valid`.
         """
         permitted = {permit: len(noted) for permit, noted in self.permitted.items()}
         every: dict[str, Any] = {

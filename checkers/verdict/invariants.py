@@ -1,10 +1,10 @@
 """The named invariants I1 to I9 of a replicated catalog with rows, in one table.
 
 There are many small checks, but users ask about invariants. So a violation names its invariant
-first and then the check, and results count the judgements of each invariant (`counted_by_name`): an
-invariant that was never judged is not reported as held. I4 is judged by `linearizable-catalog`,
-too, I8 by the checkers of rows, and I9 by `crash`; the certificate of a run adds up the judgements
-of all of them.
+first and then the check. Results count the judgements of each invariant (`counted_by_name`), so
+that an invariant without a judgement is not reported as held. The checker `catalog-invariants`
+judges I1 to I8, `linearizable-catalog` judges I4, the checkers of rows judge I8, and `crash` judges
+I9; the certificate of a run adds up the judgements of all these checkers.
 
 `tests/checkers/catalog/test_named_invariants.py` has, for each invariant, a mutated history that
 violates no other invariant.
@@ -16,11 +16,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 KEY: Final = "invariants"
-"""A key of result details: invariant -> number of judgements."""
+"""The key in a result's details that maps each invariant to its number of judgements."""
 
 
 class Invariant(NamedTuple):
-    """`says` is the promise, which our `checks` verify against the `sources`."""
+    """A named invariant: `says` is the promise, and `checks` are the names of its checks.
+
+    `sources` are the parts of a history that the checks read.
+    """
 
     id: str
     title: str
@@ -137,12 +140,12 @@ _OF_CHECK: Final[Mapping[str, Invariant]] = {
 
 
 def invariant_of(check: str) -> Invariant:
-    """The invariant of a check; raises `KeyError` for a check that is not in the table."""
+    """Return the invariant that `check` belongs to; raise `KeyError` for an unknown check."""
     return _OF_CHECK[check]
 
 
 def counted_by_name(looked: Mapping[str, int], among: Iterable[Invariant]) -> dict[str, int]:
-    """The judgements of each invariant, from the counts of checks; 0 if there was none."""
+    """Map the name of each invariant to its number of judgements; `looked` counts by check."""
     return {
         invariant.name: sum(looked.get(check, 0) for check in invariant.checks)
         for invariant in among

@@ -1,4 +1,4 @@
-"""Results of checkers that found only what the profile permits."""
+"""Results of checkers that found only deviations that the run's profile permits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.permits import PERMITTED, Permit, since
 
 
 def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int, str]:
-    """The permits that cover nodes' exits, by the indices of the ops that report the exits."""
+    """Map the index of each `node-exit` fact that a permit covers to the name of the permit."""
     begin = {name: since(history, permit.after) for name, permit in permits.items()}
     exits = {}
     for op in history.facts("node-exit"):
@@ -26,7 +26,7 @@ def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int
 def gone_nodes(
     history: History, permits: Mapping[str, Permit], *, before: float = math.inf
 ) -> dict[str, tuple[str, Op]]:
-    """The permit and exit of each node that ended as permitted and was down at op `before`."""
+    """Map each node that ended as permitted and was down at op `before` to its permit and exit."""
     allowed = permitted_exits(history, permits)
     gone: dict[str, tuple[str, Op]] = {}
     for op in history if allowed else ():
@@ -40,7 +40,7 @@ def gone_nodes(
 
 
 def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
-    """The permit whose sign is in the log of a node that ended; none for exits by others."""
+    """Return the permit for which a node's log has a sign, if the node ended by itself."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None
     log = [str(line) for line in exited.value.get("log") or ()]
@@ -51,7 +51,7 @@ def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
 
 
 def shown_counts(counts: Mapping[str, int]) -> str:
-    """`stale-read 3 times, torn-list once`."""
+    """Return the uses of permits as text, such as `stale-read 3 times, torn-list once`."""
     return ", ".join(
         f"{name} {'once' if times == 1 else f'{times} times'}"
         for name, times in sorted(counts.items())
@@ -67,7 +67,7 @@ _DEVIATIONS: Final = (
     (re.compile(r"\bit is a contradiction\b"), "it is a deviation"),
     (re.compile(r"^(\d+) violation(s?) of "), r"\1 deviation\2 of "),
 )
-"""Words of broken rules, and words for the same if the profile permits it."""
+"""Patterns of words about a violation, each with milder words for a permitted deviation."""
 
 
 def _deviation(sentence: str) -> str:
@@ -83,7 +83,7 @@ def permitted_result(
     operations: Sequence[int],
     details: Mapping[str, Any],
 ) -> CheckResult:
-    """The invalid result `broken`, turned into permitted; `counts` has the uses of each permit."""
+    """Turn the invalid result `broken` into `permitted`; `counts` has the uses of each permit."""
     why = tuple(f"{name}: {permits[name].why}." for name in sorted(counts) if name in permits)
     return CheckResult(
         broken.checker,
@@ -96,13 +96,16 @@ def permitted_result(
 
 
 def permit_of_rule(checker: str, rule: str, permits: Mapping[str, Permit]) -> str | None:
-    """The permit that gives up a checker's rule; if there are several, the power cut's permit."""
+    """Return the permit that lets the target break a checker's rule, or `None`.
+
+    If there are several such permits, the permit for power cuts comes first.
+    """
     able = [permit for permit in permits.values() if rule in permit.rules.get(checker, ())]
     return min(able, key=lambda permit: permit.after != "power-cut").name if able else None
 
 
 def permit_rules(broken: CheckResult, permits: Mapping[str, Permit]) -> CheckResult:
-    """`broken`, turned into permitted if permits give up every broken rule as a whole.
+    """Turn the result `broken` into `permitted` if permits let the target break every broken rule.
 
     The broken rules and their counts are in `details["by_invariant"]`; without this entry, the
     broken rule is `details["rule"]`.

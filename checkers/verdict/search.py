@@ -1,8 +1,8 @@
-"""Checkers that search for an order: their limits, the steps of a judgement, and the blame.
+"""The common parts of checkers that search for an order of a history's operations.
 
-A judgement first tries searches that are likely to be short, within their shares of the budget
-(`first_order`). Then it searches the operations as they are. If no order explains the history, it
-is judged again under the permits of the profile (`under_permits`).
+A checker first tries searches that are likely to be short, within their shares of the budget
+(`first_order`). Then the checker searches without additional assumptions. If no order explains the
+history, the checker judges the history again under the permits of the profile (`under_permits`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CORE_SHOWN_MAX: Final = 3
 
 
 class SearchChecker(Checker):
-    """A checker whose search has limits."""
+    """The base class of checkers that search for an order within limits."""
 
     api_version = 1
 
     def __init__(self, *, limits: Limits | None = None) -> None:
-        """`limits` bounds the search; its time comes from `check`."""
+        """Set the `limits` of the search, except its time, which `check` receives."""
         self._limits = limits or Limits()
 
     def bounded(self, *, steps: int, configurations: int) -> Self:
@@ -46,7 +46,7 @@ class SearchChecker(Checker):
 
 
 class Attempt(NamedTuple):
-    """A search with more decided beforehand; an order that it finds is valid in general.
+    """A search under additional assumptions; an order that it finds is valid without them, too.
 
     `share` is the attempt's share of the steps, and `timeout_s` its time.
     """
@@ -58,7 +58,7 @@ class Attempt(NamedTuple):
 
 
 def attempted(attempt: Attempt, limits: Limits) -> CheckOutcome:
-    """The outcome of an attempt, without an explanation if no order was found."""
+    """Run the search of an attempt; the outcome does not explain why no order was found."""
     return check_operations(
         attempt.model,
         attempt.operations,
@@ -69,7 +69,10 @@ def attempted(attempt: Attempt, limits: Limits) -> CheckOutcome:
 
 
 def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutcome | None, int]:
-    """The outcome of the first attempt that finds an order, if any; steps of the other attempts."""
+    """Run attempts until an order is found; return the outcome with the order, or `None`.
+
+    The second result is the number of steps of the attempts that found no order.
+    """
     spent = 0
     for attempt in attempts:
         outcome = attempted(attempt, limits)
@@ -80,10 +83,11 @@ def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutco
 
 
 class Relaxed(NamedTuple):
-    """An order under permits: how often the order needed each permit, and for which operations.
+    """The result of a search for an order under permits.
 
-    `counts` is `None` if no order was found; `exhausted` says that no order exists. `stuck` is an
-    operation that fits nowhere.
+    `counts` has the number of uses of each permit, for the given `operations`. It is `None` if no
+    order was found; `exhausted` then tells that no order exists. `stuck` is an operation that has
+    no place in any order.
     """
 
     counts: Mapping[str, int] | None
@@ -94,7 +98,7 @@ class Relaxed(NamedTuple):
 
 
 def undecided(strict: CheckResult) -> CheckResult:
-    """The result of an invalid history if the search under its permits reached a limit."""
+    """Turn the invalid result `strict` into `unknown`: the search under permits hit a limit."""
     reason = f"{strict.reason}; whether the profile permits that could not be decided in time"
     details = {**strict.details, "rule": UNDECIDED, "limited": True}
     return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
@@ -107,9 +111,10 @@ def under_permits(
     names: Iterable[str],
     stuck: str = "",
 ) -> CheckResult:
-    """The invalid result `strict`, revised under the permits called `names`.
+    """Revise the invalid result `strict` under the permits called `names`.
 
-    `relaxed` is `None` if no permit is about the order of operations.
+    `relaxed` is the result of the search under these permits, or `None` if no permit is about the
+    order of operations.
     """
     if relaxed is not None and relaxed.counts is None:
         if not relaxed.exhausted:
@@ -125,9 +130,9 @@ def under_permits(
 def rest_of_core(
     blamed: Sequence[int], sentences: Mapping[int, str], *, minimal: bool
 ) -> list[str]:
-    """Sentences about the last operations of a core, and a count of the earlier ones.
+    """Describe the operations that contradict the failing operation `blamed[0]`.
 
-    The first operation, `blamed[0]`, is left out.
+    The last few of these operations get a sentence each; the others are only listed.
     """
     rest = sorted(blamed[1:])
     if not rest:

@@ -12,12 +12,12 @@ Kinds = Mapping[str, type[Call]]
 
 
 def seconds(time_ns: int) -> str:
-    """A time of the run: `12.402`."""
+    """Return a time of the run in seconds, such as `12.402`."""
     return f"{time_ns / 1e9:.3f}"
 
 
 def ops(indices: Iterable[int], *, limit: int = 20) -> str:
-    """`ops 1, 5 and 9`, truncated with a note if there are many."""
+    """Return indices of ops as text, such as `ops 1, 5 and 9`; a long list is shortened."""
     numbers = [str(index) for index in indices]
     if not numbers:
         return "no ops"
@@ -25,7 +25,7 @@ def ops(indices: Iterable[int], *, limit: int = 20) -> str:
 
 
 def where(pair: Pair) -> str:
-    """`(op 812, get, 1.000-1.200 s, answered by m1)`."""
+    """Identify an operation in a sentence: `(op 812, get, 1.000-1.200 s, answered by m1)`."""
     begin, done = pair.invoke, pair.completion
     if done is None or done.type is OpType.INFO:
         sent = sorted({attempt.node for attempt in done.attempts}) if done else []
@@ -37,9 +37,9 @@ def where(pair: Pair) -> str:
 
 
 def act(pair: Pair, kinds: Kinds, *, at: Callable[[Pair], str] = where) -> str:
-    """`Process 3 dropped db1.t0 (op 12, drop, ...)`: no answer and no full stop.
+    """Describe an operation without its answer: `Process 3 dropped db1.t0 (op 12, drop, ...)`.
 
-    Raises `HistoryError` for a value without the fields of its kind.
+    The sentence has no full stop. Raises `HistoryError` if the value lacks a field of its kind.
     """
     call, kind = pair.invoke, kinds.get(pair.invoke.f)
     if kind is None:
@@ -55,7 +55,10 @@ def act(pair: Pair, kinds: Kinds, *, at: Callable[[Pair], str] = where) -> str:
 
 
 def sentence(pair: Pair, kinds: Kinds, *, at: Callable[[Pair], str] = where) -> str:
-    """Operation and answer: `Process 3 read table 'b' (op 12, get, ...) and found it missing`."""
+    """Describe an operation and its answer, without a full stop.
+
+    An example is `Process 3 read table 'b' (op 12, get, ...) and found it missing`.
+    """
     text, done, kind = act(pair, kinds, at=at), pair.completion, kinds.get(pair.invoke.f)
     if kind is None or done is None or done.type is OpType.INFO:
         return text

@@ -1,4 +1,4 @@
-"""The versions of registers, which transactions saw and left behind, and the writers of values."""
+"""The versions of registers that each transaction read and left behind, and the writer of each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Edges = tuple[LongArray, LongArray]
 
 @dataclass(slots=True)
 class Accesses:
-    """Each transaction's accesses to each key, as other transactions see them; a row per pair.
+    """The accesses that other transactions can see: one row per transaction and key it accessed.
 
-    `read` is the version of the first access if this is a read (in `ok` transactions only), and
-    `wrote` the version of the last write; both are `NOTHING` if there is none. Versions are
-    numbered key by key, nil first: `nil[key]` is the nil version of a key. Rows are sorted by
-    transaction.
+    `read` is the version that the transaction's first access to the key read, if this access is a
+    read and the transaction is `ok`. `wrote` is the version of its last write to the key. `read`
+    and `wrote` are `NOTHING` without such an access. Versions are numbered key by key, nil first:
+    `nil[key]` is the nil version of a key. Rows are sorted by transaction.
     """
 
     columns: Columns
@@ -32,22 +32,23 @@ class Accesses:
     key: IntArray
     read: LongArray
     wrote: LongArray
-    version: LongArray  # per micro-operation, NOTHING for reads without an answer
+    version: LongArray  # per micro-operation: version written or read; NOTHING without answer
     nil: LongArray
     count: int  # of versions
-    value: IntArray  # for each version; NIL for the nil version
+    value: IntArray  # per version: its value; NIL for the nil version
     ok: npt.NDArray[np.bool_]
 
     @property
     def last(self) -> LongArray:
-        """The version of the key that each transaction left behind."""
+        """For each row, the version of the key that the transaction left behind."""
         return np.where(self.wrote >= 0, self.wrote, self.read)
 
     @property
     def found(self) -> LongArray:
-        """The version that a transaction found; a nil read followed by a write counts as the write.
+        """For each row, the version of the key that the transaction found.
 
-        This follows upstream, and it loses nothing: nil precedes every other version anyway.
+        If the transaction wrote the key without reading another version than nil before, the row
+        has the written version, as in the original Elle. No order is lost: nil precedes all others.
         """
         nil_read = (self.read < 0) | (self.read == self.nil[self.key])
         return np.where(nil_read & (self.wrote >= 0), self.wrote, self.read)
@@ -57,7 +58,10 @@ class Accesses:
 
 
 def accesses_of(columns: Columns, initial: Mapping[int, int]) -> Accesses:
-    """Number the versions; `initial` maps keys to initial values, which count as nil."""
+    """Number the versions of all keys, and collect the accesses of each transaction.
+
+    `initial` maps keys to their initial values, which count as nil.
+    """
     span = np.int64(len(columns.values) + 1)
     answered = columns.write | (columns.type[columns.txn] == OK)
     value = columns.value.copy()
@@ -95,7 +99,7 @@ def accesses_of(columns: Columns, initial: Mapping[int, int]) -> Accesses:
 
 
 class Writers:
-    """Finds the write of a value: (key, value) -> micro-operation, or -1."""
+    """An index of all writes, to find the micro-operation that wrote a value to a key."""
 
     def __init__(self, columns: Columns) -> None:
         mops = np.flatnonzero(columns.write)
@@ -114,7 +118,7 @@ class Writers:
             )
 
     def find(self, key: IntArray, value: IntArray) -> IntArray:
-        """The micro-operations that wrote value[i] to key[i]; -1 for nil or without a writer."""
+        """Return for each i the micro-operation that wrote value[i] to key[i]; -1 if none did."""
         if not len(self.codes):
             return np.full(len(key), -1, np.int32)
         wanted = key.astype(np.int64) * self.span + value
@@ -124,7 +128,7 @@ class Writers:
 
 
 def intermediate_writes(columns: Columns) -> npt.NDArray[np.bool_]:
-    """For each micro-operation, whether its transaction wrote to the same key again later."""
+    """Mark each write after which the same transaction wrote to the same key again."""
     writes, group = columns.by_key(np.flatnonzero(columns.write))
     followed = np.append(group[1:] == group[:-1], False)[: len(group)]
     intermediate = np.zeros(len(columns.txn), np.bool_)
@@ -133,7 +137,7 @@ def intermediate_writes(columns: Columns) -> npt.NDArray[np.bool_]:
 
 
 def collisions(identity: LongArray, rows: LongArray) -> list[IntArray]:
-    """The groups of two or more rows with equal identity, ascending, sorted by first row."""
+    """Return the groups of two or more `rows` with equal `identity`, sorted by first row."""
     order = np.argsort(identity, kind="stable")
     ordered = identity[order]
     same = ordered[1:] == ordered[:-1]

@@ -1,14 +1,14 @@
 """Inference for lists that only grow: version orders, dependencies, and anomalies without cycles.
 
 A read shows the whole history of its key. If all reads of a key are prefixes of the longest read,
-the longest read is the key's version order. Nearly everything else then follows from lengths: a
-read is a position in its key's order, and it saw everything before that position. Reads that
+the longest read is the key's version order. Nearly everything else then follows from the length of
+a read: the read saw exactly the versions up to that length in the key's order. Reads that
 contradict the order (*strays*) are compared element by element.
 
 Semantics follow jepsen-io/elle, `list_append.clj` at ccdee6f (Kingsbury, Alvaro, "Elle", VLDB
-2020): the longest read stays the order even where others contradict it; appends that no read saw
-come after the last one seen; a key with one append needs no read. New here: an element that was
-never appended is a `garbage-read`, which upstream leaves to an assertion.
+2020): the longest read is the order even if other reads contradict it; appends that no read saw
+come after the last append that a read saw; a key with one append needs no read. This module adds
+the anomaly `garbage-read` for an element that was never appended; Elle has an assertion instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from checkers.elle.search.kernels import BoolArray, slices_equal
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # What each append replaced: the version before it, or the last seen version if no read saw it.
+    # The version that each append replaced: the version before it in the order, or the key's last
+    # known version if no read saw the append.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
@@ -53,18 +54,21 @@ def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
 
 
 def _last_writers(index: AppendIndex) -> IntArray:
-    """For each read, the append of its last element; -1 for empty lists or no writer."""
+    """Return for each read the append of its last element; -1 if there is no such append."""
     last = np.full(len(index.reads), -1, np.int32)
     seen = index.version >= 0
     last[seen] = index.writer[index.version[seen]]
-    # Strays may end in an element that the version order does not contain.
+    # Strays may end in an element that is not in the version order, so they have their own writers.
     ends = np.append(index.stray_row[1:] != index.stray_row[:-1], True)[: len(index.stray_row)]
     last[index.stray_row[ends]] = index.stray_writer[ends]
     return last
 
 
 def infer_append(columns: Columns) -> Inference:
-    """Infer dependencies and anomalies. Raises `Refused` if a key got one value twice."""
+    """Infer dependencies and anomalies from appends to lists and reads of lists.
+
+    Raises `Refused` if one value was appended to a key twice.
+    """
     index = index_appends(columns)
     builder = GraphBuilder(columns)
     _edges(index, builder)
@@ -86,7 +90,7 @@ def infer_append(columns: Columns) -> Inference:
 
 
 def _saw(index: AppendIndex, marked: BoolArray, stray_marked: BoolArray) -> IntArray:
-    """Rows of the reads whose version includes a marked version or a marked stray element."""
+    """Return the reads (rows) that contain the element of a marked version or a marked stray."""
     far = len(index.element)
     place = np.flatnonzero(marked)
     earliest = np.full(len(index.first) - 1, far, np.int64)
@@ -104,19 +108,19 @@ def _has_type(index: AppendIndex, writer: IntArray, wanted: int) -> BoolArray:
 
 
 def _g1a(index: AppendIndex) -> IntArray:
-    """Reads that contain an element of a failed transaction."""
+    """Return the reads that contain an element which a failed transaction appended."""
     return _saw(
         index, _has_type(index, index.writer, FAIL), _has_type(index, index.stray_writer, FAIL)
     )
 
 
 def _garbage(index: AppendIndex) -> IntArray:
-    """Reads that contain an element that was never appended."""
+    """Return the reads that contain an element which no transaction appended."""
     return _saw(index, (index.writer < 0) & (index.element >= 0), index.stray_writer < 0)
 
 
 def _g1b(index: AppendIndex, last: IntArray) -> IntArray:
-    """Reads that end in an append after which the same transaction appended to the key again."""
+    """Return the reads that end in an intermediate append of another transaction."""
     columns = index.columns
     intermediate = intermediate_writes(columns)
     foreign = columns.txn[last] != columns.txn[index.reads]
@@ -124,7 +128,7 @@ def _g1b(index: AppendIndex, last: IntArray) -> IntArray:
 
 
 def _duplicates(index: AppendIndex) -> IntArray:
-    """Reads that contain an element twice; all such reads are strays."""
+    """Return the reads that contain an element twice."""
     if not len(index.stray_row):
         return np.zeros(0, np.int32)
     order = np.lexsort((index.stray_value, index.stray_row))
@@ -134,7 +138,7 @@ def _duplicates(index: AppendIndex) -> IntArray:
 
 
 def _incompatible(index: AppendIndex) -> IntArray:
-    """For each key with contradicting reads, the first of these reads."""
+    """Return for each key the first read that contradicts the key's version order."""
     rows = np.flatnonzero(index.contradicts)
     key = index.columns.key[index.reads[rows]]
     _, earliest = np.unique(key, return_index=True)
@@ -142,7 +146,10 @@ def _incompatible(index: AppendIndex) -> IntArray:
 
 
 def _dirty(index: AppendIndex) -> IntArray:
-    """Versions of committed transactions right after a failed one's, skipping unknown ones."""
+    """Return the versions of committed transactions that follow a failed transaction's version.
+
+    Only versions of transactions with an unknown outcome may be in between.
+    """
     columns = index.columns
     written = np.flatnonzero(index.writer >= 0)
     types = columns.type[columns.txn[index.writer[written]]]
@@ -153,7 +160,10 @@ def _dirty(index: AppendIndex) -> IntArray:
 
 
 class _Groups:
-    """The reads and appends of one ok transaction to a key that it accessed more than once."""
+    """The micro-operations of ok transactions, in groups of the same transaction and key.
+
+    Groups with only one micro-operation are left out.
+    """
 
     def __init__(self, index: AppendIndex) -> None:
         self.index = index
@@ -172,7 +182,7 @@ class _Groups:
         self.row = row[self.mops]
 
     def _previous_read(self) -> LongArray:
-        """The position of the previous read within the group; -1 if there is none."""
+        """Return for each micro-operation the position of the previous read in its group, or -1."""
         if not len(self.mops):
             return np.zeros(0, np.int64)
         last = np.maximum.accumulate(np.where(self.is_read, self.here, -1))
@@ -180,7 +190,7 @@ class _Groups:
         return np.where(before >= self.first, before, -1)
 
     def internal(self) -> IntArray:
-        """Reads (as rows) that contradict earlier reads and appends of their own transaction."""
+        """Return each transaction's first read (row) that contradicts its earlier accesses."""
         columns, index = self.index.columns, self.index
         before = self._previous_read()
         wrong = np.zeros(len(self.mops), np.bool_)
@@ -199,14 +209,13 @@ class _Groups:
         base = before[compare]
         # Some clients represent an empty list as nil, others as []; a client that mixes them is
         # inconsistent.
-        # inconsistent.
         empty = length[compare] == 0
         unlike = columns.value[self.mops[compare]] != columns.value[self.mops[base]]
         wrong[compare[empty & unlike]] = True
         strays = index.straying[self.row[compare]] | index.straying[self.row[base]]
         compare, base = compare[strays], base[strays]
         wrong[compare] = ~slices_equal(columns.pool, start[compare], start[base], length[base])
-        # The next read must show each append in its place.
+        # The next read after an append must show the appended element in its place.
         after = np.minimum.accumulate(np.where(self.is_read, self.here, len(self.mops))[::-1])[::-1]
         appends = np.flatnonzero(~self.is_read & (after < len(self.mops)))
         reader = after[appends]
@@ -223,7 +232,7 @@ class _Groups:
         return rows[earliest].astype(np.int32)
 
     def future(self) -> IntArray:
-        """Appends (as micro-operations) whose element the same transaction had read before."""
+        """Return each transaction's first append of an element that it had read before."""
         columns, index = self.index.columns, self.index
         rows = np.where(self.is_read, self.row, 0)
         plain = self.is_read
@@ -246,7 +255,10 @@ class _Groups:
         return appends[earliest]
 
     def lost_updates(self) -> tuple[IntArray, list[IntArray]]:
-        """Groups of reads (rows) of one version, each followed by its transaction's own append."""
+        """Find reads of the same version that were each followed by their transaction's append.
+
+        Returns the groups of such reads (as rows), after an array with the groups' numbers.
+        """
         columns, index = self.index.columns, self.index
         before = self._previous_read()
         leads = np.flatnonzero(self.is_read & (before < 0))
@@ -256,7 +268,7 @@ class _Groups:
         ends = np.flatnonzero(last)
         writes_after[leads] = final_append[ends[self.group[leads]]] > leads
         rows = self.row[leads[writes_after[leads]]]
-        # As in upstream, reading nil and reading an empty list are different.
+        # As in the original Elle, reading nil and reading an empty list are different.
         nil = columns.value[index.reads[rows]] == NIL
         identity = 2 * index.version[rows] + nil
         lists: dict[tuple[int, bool, bytes], int] = {}

@@ -1,4 +1,4 @@
-"""Descriptions of the findings for lists: reasons for edges, and cases of anomalies."""
+"""Descriptions of the dependencies and anomalies in transactions over lists."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from checkers.elle.search.graph import RW, WR, WW
 
 
 class AppendExplainer:
-    """Finds the list elements that explain an edge."""
+    """Explains an edge between two transactions by the list elements that they accessed."""
 
     def __init__(self, index: AppendIndex) -> None:
         self._index = index
         self._columns = index.columns
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """The reason why `source` precedes `target`: the first access of `target` to show it."""
+        """Return why `source` precedes `target`, according to the first access that shows it."""
         columns = self._columns
         for mop in columns.mops(target):
             if bool(columns.write[mop]) == (relation == WR):
@@ -69,7 +69,7 @@ class AppendExplainer:
         return Reason("rw", text + after, name, before, value)
 
     def _ended_in(self, txn: int, key: int, element: int) -> bool:
-        """Whether a read of `key` by `txn` ended in `element` (-1: the list was empty)."""
+        """Return whether a read of `key` by `txn` ends in `element` (-1: the list is empty)."""
         columns = self._columns
         for mop in columns.mops(txn):
             if not columns.write[mop] and int(columns.key[mop]) == key:
@@ -80,7 +80,7 @@ class AppendExplainer:
 
 
 class AppendTexts:
-    """Cases of the anomalies without a cycle."""
+    """Describes the anomalies of lists that are not cycles."""
 
     def __init__(self, index: AppendIndex) -> None:
         self._index = index
@@ -103,7 +103,7 @@ class AppendTexts:
         return seen, self._index.writers.find(key, seen)
 
     def g1a(self, row: int) -> Case:
-        """A read of an element of a failed transaction."""
+        """Describe a read of an element that a failed transaction appended."""
         mop, key, read = self._read(row)
         columns = self._columns
         seen, writers = self._writers(mop)
@@ -117,7 +117,7 @@ class AppendTexts:
         return Case("G1a", (text,), (self._op(mop), self._op(writer)), {"key": key, "value": value})
 
     def g1b(self, row: int) -> Case:
-        """A read of an intermediate state of another transaction."""
+        """Describe a read of an intermediate state of another transaction."""
         mop, key, read = self._read(row)
         seen, writers = self._writers(mop)
         value, writer = self._columns.render_value(int(seen[-1])), int(writers[-1])
@@ -128,7 +128,7 @@ class AppendTexts:
         return Case("G1b", (text,), (self._op(mop), self._op(writer)), {"key": key, "value": value})
 
     def garbage(self, row: int) -> Case:
-        """A read of an element that was never appended."""
+        """Describe a read of an element that was never appended."""
         mop, key, read = self._read(row)
         seen, writers = self._writers(mop)
         value = self._columns.render_value(int(seen[np.flatnonzero(writers < 0)[0]]))
@@ -136,7 +136,7 @@ class AppendTexts:
         return Case("garbage-read", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def duplicate(self, row: int) -> Case:
-        """A read with an element twice in the list."""
+        """Describe a read of a list that contains an element twice."""
         mop, key, read = self._read(row)
         seen = self._columns.read_list(mop)
         _, first = np.unique(seen, return_index=True)
@@ -146,7 +146,7 @@ class AppendTexts:
         return Case("duplicate-elements", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def incompatible(self, row: int) -> Case:
-        """Two reads, neither of which is a prefix of the other."""
+        """Describe two reads of a key that are not prefixes of each other."""
         mop, key, read = self._read(row)
         other = int(self._index.reads[self._index.longest[self._columns.key[mop]]])
         longest = self._columns.render_list(self._columns.read_list(other))
@@ -157,7 +157,7 @@ class AppendTexts:
         return Case("incompatible-order", (text,), (self._op(mop), self._op(other)), {"key": key})
 
     def dirty(self, version: int) -> Case:
-        """A committed append after an append of a failed transaction."""
+        """Describe a committed append that follows an append of a failed transaction."""
         index, columns = self._index, self._columns
         before = version - 1
         while columns.type[columns.txn[index.writer[before]]] != 2 or index.writer[before] < 0:
@@ -191,7 +191,7 @@ class AppendTexts:
         return Case("internal", (text,), (self._op(mop),), {"key": key})
 
     def future(self, mop: int) -> Case:
-        """A read of the transaction's own append that comes later."""
+        """Describe a read of an element that the same transaction appended only later."""
         columns = self._columns
         key, value = self._name(mop), columns.render_value(int(columns.value[mop]))
         text = (
@@ -201,7 +201,7 @@ class AppendTexts:
         return Case("future-read", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def lost_update(self, rows: IntArray) -> Case:
-        """Several transactions that read the same version and each appended to it."""
+        """Describe several transactions that read the same list and each appended to it."""
         columns, index = self._columns, self._index
         first, key, _ = self._read(int(rows[0]))
         seen = columns.render_list(columns.read_list(first))

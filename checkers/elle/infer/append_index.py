@@ -13,11 +13,12 @@ from checkers.elle.search.kernels import BoolArray, expand, slices_equal
 
 @dataclass(slots=True)
 class AppendIndex:
-    """Version orders, and the versions that reads and appends belong to.
+    """The version orders of all keys, and the version of each read and append.
 
     Versions are numbered over all keys: key `k` has the versions first[k] (the empty list) to
-    first[k+1]-1. `element` and `writer` describe the last element of a version. Both are -1 for an
-    empty list, and `writer` is also -1 if no transaction wrote the element.
+    first[k+1]-1. `element` is the last element of each version, and `writer` the append of this
+    element. Both are -1 for an empty list; `writer` is also -1 if no transaction appended the
+    element.
     """
 
     columns: Columns
@@ -28,9 +29,11 @@ class AppendIndex:
     reads: IntArray  # the reads of ok transactions, as micro-operations
     straying: BoolArray  # per read: not a prefix of the longest read, or its key has duplicates
     contradicts: BoolArray  # per read: not a prefix of the longest read
-    # per read: the version it saw, -1 if the order does not contain its last element
+    # per read: the version that it returned, -1 if its last element is not in the order
     version: LongArray
-    position: LongArray  # per micro-operation that appends: the version it made, -1 if unseen
+    position: (
+        LongArray  # per append (as micro-operation): the version it made, -1 if no read saw it
+    )
     stray_row: LongArray  # per element of a straying read: the position of the read in `reads`
     stray_value: IntArray
     stray_writer: IntArray
@@ -42,10 +45,10 @@ class AppendIndex:
 
 
 def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
-    """For each key, the row of its longest read; -1 if all reads are empty.
+    """Return for each key the row of its longest read; -1 if all reads are empty.
 
-    If several longest reads differ, the function picks the one with the fewest elements whose
-    appends are not known to have happened, and among these the first.
+    If several longest reads differ, the first read with the most elements from ok transactions is
+    chosen.
     """
     key, length = columns.key[reads], columns.list_length[reads]
     best = np.zeros(len(columns.keys), np.int32)
@@ -72,7 +75,7 @@ def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
 
 
 def _repeated(key: IntArray, value: IntArray) -> LongArray:
-    """Positions of elements that occurred earlier in the same key's list."""
+    """Return the positions of elements that occur earlier in the list of the same key."""
     code = (key.astype(np.int64) << 32) | value.astype(np.int64)
     order = np.argsort(code, kind="stable")
     same = code[order][1:] == code[order][:-1]
@@ -80,7 +83,10 @@ def _repeated(key: IntArray, value: IntArray) -> LongArray:
 
 
 def index_appends(columns: Columns) -> AppendIndex:
-    """Find the version orders. Raises `Refused` if appends are not unique."""
+    """Infer the version order of each key from the reads of lists.
+
+    Raises `Refused` if one value was appended to a key twice.
+    """
     writers = Writers(columns)
     keys = len(columns.keys)
     reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK)).astype(np.int32)
@@ -94,7 +100,8 @@ def index_appends(columns: Columns) -> AppendIndex:
     contradicts = np.zeros(len(reads), np.bool_)
     contradicts[has] = ~slices_equal(columns.pool, start[has], base[has], length[has])
 
-    # The orders: the longest reads without repetitions, or the only append of a key without reads.
+    # A key's order is its longest read without repetitions. A key without a read has an order if
+    # it has only one append.
     size = np.zeros(keys, np.int64)
     size[read_keys] = length[longest[read_keys]]
     order_key = np.repeat(np.arange(keys, dtype=np.int32), size)
@@ -140,7 +147,10 @@ def index_appends(columns: Columns) -> AppendIndex:
 
 
 def _single_appends(columns: Columns, longest: LongArray) -> LongArray:
-    """The only append of each key without a useful read, by transactions that may have happened."""
+    """Return the append of each key that has a single append and no read with elements.
+
+    Appends of failed transactions do not count.
+    """
     possible = np.flatnonzero(columns.write & (columns.type[columns.txn] != FAIL))
     alone = np.bincount(columns.key[possible], minlength=len(columns.keys)) == 1
     wanted: LongArray = possible[(alone & (longest < 0))[columns.key[possible]]]
@@ -150,7 +160,7 @@ def _single_appends(columns: Columns, longest: LongArray) -> LongArray:
 def _seen_version(
     key: IntArray, value: IntArray, first: LongArray, element: IntArray, place: LongArray
 ) -> LongArray:
-    """The versions whose last element is value[i] of key[i]; -1 if there is none."""
+    """Return for each i the version of key[i] that ends in value[i]; -1 if no version does."""
     if not len(place) or not len(key):
         return np.full(len(key), -1, np.int64)
     owner = (np.searchsorted(first, place, side="right") - 1).astype(np.int64)

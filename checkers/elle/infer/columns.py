@@ -6,11 +6,12 @@ reads returned as slices of one pool. Keys and values of any type become small i
 
 Three choices matter:
 
-* **Real time is two numbers.** The history is cut wherever an invocation follows a completion; the
-  pieces are called *runs*. A transaction that completes in run `end` precedes a transaction that is
-  invoked in run `start` exactly if `end < start`. Only completions that are `ok` cut.
-* **Numbering is canonical**: by (start, end, process). If lines are swapped without changing real
-  time, or keys and values are renamed, the numbers and everything derived from them stay the same.
+* **Real time is two numbers per transaction.** The history is cut at each invocation that follows
+  an `ok` completion; the pieces are called *runs*. A transaction that completes in run `end`
+  precedes a transaction that is invoked in run `start` exactly if `end < start`.
+* **Numbering is canonical.** Transactions are numbered by (start, end, process). If lines are
+  swapped without changing real time, or keys and values are renamed, the numbers and all results
+  stay the same.
 * **Reads share memory.** A read whose list is a prefix of an earlier read of the same key is a
   slice of that earlier list. Its elements are neither stored nor looked up again.
 """
@@ -38,10 +39,10 @@ NIL: Final = -1
 LIST: Final = -2
 """The value of a read that returned a list, which may be empty."""
 NEVER: Final = 2**31 - 1
-"""The end of a transaction that precedes no other: it failed, or its answer was lost."""
+"""The end of a transaction that failed or whose answer was lost; it precedes no transaction."""
 
 _PLAIN: Final = frozenset({int, str, type(None)})
-"""Types whose equal elements are identical. Lists with other elements share no memory."""
+"""Types for which `==` means the same data. Lists with elements of other types share no memory."""
 
 _TYPES: Final = {OpType.OK: OK, OpType.INFO: INFO, OpType.FAIL: FAIL}
 
@@ -55,7 +56,7 @@ class Transaction:
     """One transaction, for callers without a `History`.
 
     `value` holds micro-operations `[f, key, value]`. `call` and `end` are positions or times on one
-    clock; at equal times calls come first. `end` is `None` if the transaction was not answered.
+    clock; at equal times, a call comes before an end. `end` is `None` without an answer.
     """
 
     value: Sequence[Sequence[Any]]
@@ -67,12 +68,13 @@ class Transaction:
 
 @dataclass(slots=True)
 class Columns:
-    """The columns: `n` transactions and `m` micro-operations, both in canonical order.
+    """A history as columns, with one array per property of transactions or micro-operations.
 
-    `end` is `NEVER` unless the transaction is `ok`. `list_start` and `list_length` give the slice
-    of `pool` that a read returned (list-append only). `value` is the written value, or the value
-    that a register's read returned. `index` is the index of the invocation in the history, the only
-    number that users see.
+    All arrays are in canonical order; `offset` has the first micro-operation of each transaction.
+    `start` and `end` are runs; `end` is `NEVER` unless the transaction is `ok`. `index` is the
+    index of the transaction's invocation in the history, the only number that users see. `value` is
+    the value that a micro-operation wrote or read from a register. `list_start` and `list_length`
+    give the slice of `pool` that a read of a list returned.
     """
 
     writes_are: str
@@ -110,7 +112,10 @@ class Columns:
         return range(int(self.offset[txn]), int(self.offset[txn + 1]))
 
     def by_key(self, mops: LongArray) -> tuple[LongArray, LongArray]:
-        """Micro-operations by transaction and key, in their order, and the group of each."""
+        """Return `mops` sorted by transaction and key, and a group number for each of `mops`.
+
+        Micro-operations of the same transaction and key form a group and keep their order.
+        """
         group = self.txn[mops].astype(np.int64) * len(self.keys) + self.key[mops]
         order = np.argsort(group, kind="stable")
         return mops[order], group[order]
@@ -122,7 +127,7 @@ class Columns:
         return render(self.keys[key])
 
     def render_mop(self, mop: int) -> str:
-        """One micro-operation, such as `append x 3` or `r x [1 2]`."""
+        """Return one micro-operation as text, such as `append x 3` or `r x [1 2]`."""
         key = self.render_key(int(self.key[mop]))
         if self.write[mop]:
             return f"{self.writes_are} {key} {self.render_value(int(self.value[mop]))}"
@@ -131,7 +136,7 @@ class Columns:
         return f"r {key} {self.render_list(self.read_list(mop))}"
 
     def render_list(self, elements: Iterable[int], *, most: int = 12) -> str:
-        """A list of values; a long list is shortened to its beginning and end."""
+        """Return a list of values as text; a long list is shortened to its beginning and end."""
         items = [self.render_value(int(element)) for element in elements]
         if len(items) > most:
             half = most // 2
@@ -139,7 +144,7 @@ class Columns:
         return f"[{' '.join(items)}]"
 
     def render_txn(self, txn: int, *, most: int = 12) -> str:
-        """A whole transaction; reads without a known answer show `?`."""
+        """Return a transaction as text; reads without a known answer show `?`."""
         parts = []
         answered = self.type[txn] == OK
         for mop in self.mops(txn):
@@ -153,12 +158,15 @@ class Columns:
 
 
 def render(value: Any) -> str:
-    """A key or value in plain text."""
+    """Return a key or value as plain text."""
     return value if isinstance(value, str) else str(value)
 
 
 def _frozen(value: Any) -> Any:
-    """A hashable substitute for `value`, equal exactly for equal data (`True` is not 1)."""
+    """Return a hashable substitute for `value`.
+
+    Two substitutes are equal exactly if the values are the same data (`True` is not 1).
+    """
     if isinstance(value, (list, tuple)):
         return ("list", *(_frozen(item) for item in value))
     if isinstance(value, dict):
@@ -168,7 +176,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _whole(mop: Any) -> Any:
-    """A micro-operation without its answer; `[r key]` means the same as `[r key nil]`."""
+    """Complete a micro-operation without an answer: `[r key]` becomes `[r key nil]`."""
     if isinstance(mop, (list, tuple)) and len(mop) == 2 and mop[0] in ("r", ":r"):
         return (*mop, None)
     return mop
@@ -195,7 +203,7 @@ class _Names:
 
 
 class _Builder:
-    """Collects transactions in any order; `finish` assigns the numbers."""
+    """Collects transactions in any order; `finish` numbers them and makes the columns."""
 
     def __init__(self, writes_are: str) -> None:
         self.writes_are = writes_are
@@ -228,7 +236,7 @@ class _Builder:
         end: int | None,
         index: int,
     ) -> None:
-        """Add one transaction; raises `HistoryError` if the operation is not a transaction."""
+        """Add one transaction; raise `HistoryError` if `mops` is no list of micro-operations."""
         if not isinstance(mops, (list, tuple)):
             raise HistoryError(
                 f"op {index} has the value {shown(mops)}; a transaction is a list of "
@@ -297,7 +305,8 @@ class _Builder:
         self.list_lengths.append(length)
         # `True` and 1.0 equal 1 in Python but are different data.
         plain = _PLAIN.issuperset(map(type, value))
-        # A start below zero means the longest list of key -start-1, stored at the end.
+        # A start below zero refers to the longest list of key -start-1; `finish` stores these lists
+        # after the strays.
         if plain and length <= size and longest[:length] == value:
             self.list_starts.append(-key - 1)
         elif plain and length > size and value[:size] == longest:
@@ -309,7 +318,7 @@ class _Builder:
             self.stray_elements += length
 
     def _ranked(self) -> IntArray:
-        """The rank of each process among all names, since lines may come in any order."""
+        """Return the rank of each process by name, which does not depend on the order of lines."""
         names = sorted(self.process_names, key=lambda name: (type(name).__name__, name))
         ranked = np.zeros(len(names), np.int32)
         for place, name in enumerate(names):
@@ -362,7 +371,10 @@ class _Builder:
 
 
 def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """The runs in which transactions start and end; `NEVER` for transactions that are not ok."""
+    """Return the run in which each transaction starts, and the run in which it ends.
+
+    The end is `NEVER` if the transaction is not ok.
+    """
     # At equal times calls come first: a completion precedes only calls at later times.
     completions = np.sort(ends[ok])
     passed = np.searchsorted(completions, calls, side="left")
@@ -375,12 +387,10 @@ def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[
 
 
 def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are: str) -> Columns:
-    """Columns of a history or of transactions; `writes_are` is "append" or "w".
+    """Convert a history or transactions to columns; `writes_are` is "append" or "w".
 
-    A source that is already in columns is returned as it is.
-
-    The value of an operation makes it a transaction; its `f` does not matter. Raises `HistoryError`
-    for a value that is not a list of micro-operations.
+    Columns are returned unchanged. Every operation of a history counts as a transaction; its `f`
+    does not matter. Raises `HistoryError` if a value is not a list of micro-operations.
     """
     if isinstance(source, Columns):
         assert source.writes_are == writes_are, f"columns of {source.writes_are!r} transactions"

@@ -1,7 +1,7 @@
-"""The part of the version order that reads show, and the pairs still open, for `orders`.
+"""The order of versions that reads show, and the pairs of writers in unknown order, for `orders`.
 
-This module shares nothing with the inference of anomalies, so an error in one does not affect the
-other.
+This module shares no code with the inference of anomalies, so a bug in one of the two does not
+affect the other.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final
 from checkers.elle.infer.columns import FAIL, NEVER, NIL, OK, Columns
 
 NO_WRITER: Final = -1
-"""The writer of an initial version."""
+"""The number in place of a writer for an initial version, which no transaction wrote."""
 
 Pair = tuple[int, int, int]
-"""A key, and two transactions that wrote it."""
+"""A key, and two transactions that wrote the key."""
 
 
 class Facts:
@@ -80,7 +80,10 @@ class Facts:
 
 
 def known_pairs(facts: Facts) -> Iterator[Pair]:
-    """Neighbours in the known orders, starting with the initial version."""
+    """Yield each pair of writers whose versions are neighbours in the known order of a key.
+
+    `NO_WRITER` is the writer of a key's first version.
+    """
     for key, free in facts.free.items():
         chain = [NO_WRITER, *facts.chain.get(key, ())]
         yield from ((key, first, two) for first, two in pairwise(chain))
@@ -88,13 +91,16 @@ def known_pairs(facts: Facts) -> Iterator[Pair]:
 
 
 def open_pairs(facts: Facts) -> Iterator[Pair]:
-    """The pairs of writers whose order is unknown."""
+    """Yield the pairs of writers of a key whose order is unknown."""
     for key, free in facts.free.items():
         yield from ((key, former, two) for former, two in combinations(free, 2))
 
 
 def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """The writers after each version, and the writers before each transaction's versions."""
+    """Return the writers that follow each version, and that precede each transaction's versions.
+
+    Only the known order counts. The writers are bit masks.
+    """
     later: dict[tuple[int, int], int] = {}
     earlier = [0] * size
     for key, free in facts.free.items():
@@ -115,10 +121,10 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
 
 
 def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
-    """The pairs ordered by process or real time; numbers above the transactions are gates.
+    """Yield pairs (before, after) of transactions that process order or real time orders.
 
-    A gate stands for the start of a run: everything that ended before leads to the gate, and the
-    gate leads to everything that begins later.
+    For real time, numbers above the transactions are gates. A gate marks the start of a run: every
+    transaction that ended before leads to the gate, which leads to every later transaction.
     """
     start, end = columns.start.tolist(), columns.end.tolist()
     sure = [txn for txn in happened if end[txn] != NEVER]
@@ -142,10 +148,10 @@ def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple
 
 
 def shows_own_overwritten(columns: Columns) -> bool:
-    """Whether a register read shows a value that its own transaction had already overwritten.
+    """Return whether a register read shows a value that its own transaction had overwritten.
 
-    Then the read shows neither another transaction's version nor the transaction's latest one. For
-    lists, such a read shows a part of the transaction's appends, which Elle's read-committed
+    Such a read shows neither another transaction's version nor the transaction's latest version.
+    For lists, such a read shows a part of the transaction's appends, which Elle's read-committed
     allows.
     """
     keys, values, txns = columns.key.tolist(), columns.value.tolist(), columns.txn.tolist()

@@ -2,13 +2,14 @@
 
 Reads show which write they saw. They do not show the order of a register's versions, nor the order
 of list appends that no read contains. A model holds if some order of all versions satisfies its
-`Rule`; this module decides that for small histories. It closes the known edges under reachability,
-and settles pairs of writers whose order follows, until nothing more follows. It tries the remaining
-pairs in the order of time, then by a topological sort, and finally pair by pair with backtracking.
+`Rule`; this module decides that for small histories. The search closes the known edges under
+reachability, and settles the pairs of writers whose order follows, until no further order follows.
+It tries the remaining pairs in the order of time, then by a topological sort, and finally pair by
+pair with backtracking.
 
-Everything is bounded (`TRANSACTIONS_MAX`, `PAIRS_MAX`, `STEPS_MAX`, the time of the request); at a
-bound the question stays open. The search shares nothing with the graphs that the anomalies come
-from.
+The search is bounded (`TRANSACTIONS_MAX`, `PAIRS_MAX`, `STEPS_MAX`, the time limit of the request).
+If it reaches a bound, it does not decide the model. The search shares no code with the graphs that
+the anomalies come from.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class _Unsatisfiable(Exception):  # noqa: N818 - an answer, not an error
 
 
 class _Bound(Exception):  # noqa: N818 - the end of a budget, not an error
-    """The search reached a bound."""
+    """The search reached its maximum number of steps or its deadline."""
 
 
 def allowed(
@@ -51,11 +52,11 @@ def allowed(
     deadline_passed: Callable[[], bool],
     without: Collection[int] = (),
 ) -> bool | None:
-    """Whether some order of all versions satisfies `rule`; `None` if the search reached a bound.
+    """Return whether some order of all versions satisfies `rule`; `None` at a bound of the search.
 
-    Transactions in `without` are left out, and so are reads of their writes. Callers first check
-    that no anomaly makes reads ambiguous (a value without a writer, lists that contradict each
-    other).
+    The search leaves out the transactions in `without` and all reads of their writes. The caller
+    has checked that no anomaly makes reads ambiguous (a value without a writer, lists that
+    contradict each other).
     """
     if len(columns) > TRANSACTIONS_MAX:
         return None
@@ -71,7 +72,7 @@ def allowed(
 
 
 def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bool]) -> list[int]:
-    """A minimal set of transactions that no order satisfies together.
+    """Return a minimal set of transactions for which no order of versions satisfies `rule`.
 
     The set may not be minimal if the history has more than `CORE_MAX` transactions, or if the
     search reached a bound.
@@ -85,11 +86,12 @@ def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bo
 
 @dataclass(slots=True)
 class _State:
-    """The order settled so far.
+    """The order of transactions and versions that a search has settled so far.
 
-    All sets are bit masks. `after` and `before` have what follows and precedes each node. `later`
-    has the writers of a key after a version (for `NO_WRITER`: after the initial version), and
-    `earlier` the writers before a transaction's own versions. `pairs` are the pairs still open.
+    All sets are bit masks. `after` has the nodes that follow each node, `before` the nodes that
+    precede it. `later` has the writers of a key after a version (for `NO_WRITER`: after the initial
+    version), and `earlier` the writers before a transaction's own versions. `pairs` are the pairs
+    of writers whose order is still open.
     """
 
     after: list[int]
@@ -103,7 +105,7 @@ class _State:
 
 
 class _Search:
-    """The search for an order that satisfies `rule`."""
+    """The search for an order of versions that satisfies `rule`."""
 
     def __init__(
         self, columns: Columns, facts: Facts, rule: Rule, deadline_passed: Callable[[], bool]
@@ -115,7 +117,7 @@ class _Search:
         self._start, self._end = columns.start.tolist(), columns.end.tolist()
         size = len(columns)
         split = rule.kind in ("si", "prefix")
-        # If begin and commit differ under this rule, a transaction has a node for each.
+        # If the rule distinguishes begin and commit, each transaction has two nodes.
         self._begin = [2 * txn if split else txn for txn in range(size)]
         self._commit = [2 * txn + 1 if split else txn for txn in range(size)]
         self._anti = rule.kind in ("si", "prefix", "serial")
@@ -141,15 +143,15 @@ class _Search:
         self._state = _State(*_closure(nodes, edges), *places(facts, size), list(open_pairs(facts)))
 
     def run(self) -> bool:
-        """Whether an order exists; raises `_Unsatisfiable` or `_Bound`.
+        """Return true if an order exists; raise `_Unsatisfiable` if not, or `_Bound`.
 
-        The search first tries the order of time, which most stores follow even without promising
-        it.
+        The search first tries the order of time, which most stores follow even if they do not
+        promise this.
         """
         self._require_invisible()
         saved = self._state.copy()
         with suppress(_Unsatisfiable, _Bound):
-            # Pairs that are close in time come first, since they settle distant pairs.
+            # Pairs that are close in time come first, since the order of distant pairs follows.
             for key, first, two in sorted(saved.pairs, key=self._distance):
                 if self._end[first] < self._start[two]:
                     self._settle(key, first, two)
@@ -160,11 +162,11 @@ class _Search:
         return self._complete()
 
     def _distance(self, pair: Pair) -> int:
-        """The time between the starts of two writers."""
+        """Return the number of runs between the starts of the two writers of `pair`."""
         return abs(int(self._start[pair[1]]) - int(self._start[pair[2]]))
 
     def _complete(self) -> bool:
-        """Settle all open pairs; raises if that is impossible."""
+        """Settle the order of all open pairs; raise `_Unsatisfiable` if no order is possible."""
         choices: list[tuple[_State, Pair]] = []
         while True:
             try:
@@ -179,7 +181,7 @@ class _Search:
                 self._back(choices)
 
     def _back(self, choices: list[tuple[_State, Pair]]) -> None:
-        """Backtrack to the last choice whose alternative is possible; raises `_Unsatisfiable`."""
+        """Backtrack to the last choice with a possible alternative, or raise `_Unsatisfiable`."""
         while choices:
             self._state, pair = choices.pop()
             with suppress(_Unsatisfiable):
@@ -188,7 +190,7 @@ class _Search:
         raise _Unsatisfiable
 
     def _edges(self, key: int, one: int, two: int) -> list[tuple[int, int]]:
-        """The edges that follow if the version of `one` comes before the version of `two`."""
+        """Return the edges that follow if the version of `one` precedes the version of `two`."""
         target = self._commit[two]
         edges = []
         if one != NO_WRITER:
@@ -201,14 +203,14 @@ class _Search:
         return edges
 
     def _visible(self, reader: int) -> int:
-        """The transactions that `reader` must see, as bits."""
+        """Return the transactions that `reader` must see, as a bit mask."""
         if self._kind == "parallel":
             return self._state.before[reader]
         earlier = self._state.earlier[reader] if self._kind == "update" else 0
         return self._read_from[reader] | earlier
 
     def _require_invisible(self) -> None:
-        """Require that nothing visible to a reader has overwritten a version that it read."""
+        """Raise `_Unsatisfiable` if a reader must see an overwrite of a version that it read."""
         for (key, writer), readers in self._facts.readers.items() if self._bans else ():
             later = self._state.later.get((key, writer), 0)
             self._spend(len(readers))
@@ -216,7 +218,7 @@ class _Search:
                 raise _Unsatisfiable
 
     def _possible(self, key: int, one: int, two: int) -> bool:
-        """Whether `one` before `two` is consistent with the current state."""
+        """Return whether the current state allows the version of `one` before that of `two`."""
         edges, after = self._edges(key, one, two), self._state.after
         readers = self._facts.readers.get((key, one), ()) if self._bans else ()
         self._spend(len(edges) + len(readers))
@@ -248,7 +250,7 @@ class _Search:
             raise _Bound
 
     def _propagate(self) -> None:
-        """Settle every pair with only one possible order, until nothing changes."""
+        """Settle every open pair with only one possible order, until no pair changes."""
         changed = True
         while changed:
             changed = False
@@ -266,7 +268,10 @@ class _Search:
             self._require_invisible()
 
     def _follows_one_sort(self) -> bool:
-        """Whether one topological order satisfies all open pairs; otherwise nothing changes."""
+        """Settle all open pairs by one topological order; return whether this satisfies the rule.
+
+        If it does not, the state stays unchanged.
+        """
         saved = self._state.copy()
         place = [before.bit_count() for before in saved.before]
         try:
@@ -281,7 +286,7 @@ class _Search:
 
 
 def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """For each node, the sources of its edges, as bits."""
+    """Return for each node the sources of its incoming edges, as a bit mask."""
     masks = [0] * nodes
     for source, target in edges:
         masks[target] |= 1 << source
@@ -289,7 +294,10 @@ def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _closure(nodes: int, edges: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """The followers and the predecessors of each node, as bits. Raises `_Unsatisfiable`."""
+    """Return the nodes after and the nodes before each node, as bit masks.
+
+    Raises `_Unsatisfiable` if the edges form a cycle.
+    """
     out: list[set[int]] = [set() for _ in range(nodes)]
     for source, target in edges:
         out[source].add(target)

@@ -1,17 +1,18 @@
-"""Inference for predicate reads in a closed universe: which versions a read selected, shown or not.
+"""Inference for predicate reads in a closed universe: the version of each key that a read selected.
 
-A predicate read selects one version of *every* key and shows the matching ones. A key that the read
-does not show is evidence, too: the selected version does not match the predicate, and if only one
-such version exists, the read selected it. So there are dependencies through keys that no read
-shows.
+A predicate read selects one version of *every* key and shows the versions that match. A key that
+the read does not show is evidence, too: the selected version does not match the predicate. If only
+one version of the key does not match, the read selected this version. So there are dependencies
+through keys that no read shows.
 
 **Versions.** The versions of a key are its initial value in the universe (possibly none) and the
-last value that each transaction which did not fail left there; a delete leaves no value.
+last value that each transaction wrote to the key, except failed transactions; a delete leaves no
+value.
 
 **Version orders.** Only one fact is certain: the initial version of a key comes before every other
 version. This fully orders a key that was written only once. If a key was written more often, the
-writes stay unordered. Hence there is never a `ww` edge between two transactions. (Upstream orders
-writes by their place in the history, which holds where each key is written once.)
+writes stay unordered. Hence there is never a `ww` edge between two transactions. (The original Elle
+orders writes by their place in the history, which is right only if each key is written once.)
 
 **Edges.** `wr` and `wrp`: the writer of the version that a read saw, or must have selected, comes
 before the reader. `rw`: a reader of the initial version comes before all writers of the key. `rwp`:
@@ -20,9 +21,10 @@ version changes the result of that read: every version if the read shows the key
 matching version. A transaction whose answer was lost counts if some read saw or selected its
 version. No operation writes by a predicate, so there is no `wwp`.
 
-The inference assumes that reads return committed data: no aborted version, and no version that its
-own transaction overwrote. Every model that a cycle over `wr`, `wrp`, `rw` or `rwp` refutes also
-forbids other reads (G1a, G1b), so it is refuted either way.
+The inference assumes that reads return committed data: no aborted version (G1a), and no version
+that its own transaction overwrote (G1b). If a read breaks this assumption, an inferred cycle may be
+wrong, but the refuted models are right: every model that forbids a cycle over `wr`, `wrp`, `rw` or
+`rwp` also forbids G1a and G1b.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from checkers.elle.search.graph import RW, RWP, WR, WRP, WW, GraphBuilder
 
 EDGES_MAX: Final = 2_000_000
 SELECTIONS_MAX: Final = 20_000_000
-"""The maximum number of keys to inspect for predicate reads; larger histories are refused."""
+"""The maximum number of versions to inspect for all predicate reads of a history."""
 
 CASES_MAX: Final = 16
 INITIAL: Final = -1
@@ -48,7 +50,10 @@ INITIAL: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """A version of a key: its value (`None` if there is no value) and its writer."""
+    """A version of a key: its value (`None` if the key is absent), and its writer.
+
+    `final` is set if the writer did not write the key again later.
+    """
 
     value: Any
     txn: int
@@ -60,9 +65,9 @@ class _Version:
 
 @dataclass(slots=True)
 class _Unseen:
-    """The possible selections of a predicate read that does not show a key.
+    """The versions of a key that a predicate read may have selected if it does not show the key.
 
-    `committed` are the candidates that a store may show. `others` are versions of failed
+    `committed` are the versions that a correct store may select. `others` are versions of failed
     transactions and versions that their own transaction overwrote.
     """
 
@@ -72,7 +77,10 @@ class _Unseen:
 
 
 def infer_predicates(columns: PredicateColumns) -> Inference:
-    """Infer dependencies and anomalies without a cycle; raises `Refused` for writes not unique."""
+    """Infer dependencies, and the anomalies that are not cycles, from predicate reads.
+
+    Raises `Refused` if one value was written to a key twice, or if the history is too large.
+    """
     index = _Index(columns)
     for txn in np.flatnonzero(columns.type == OK).tolist():
         _Reads(index, txn).all()
@@ -89,7 +97,7 @@ def infer_predicates(columns: PredicateColumns) -> Inference:
 
 
 class _Index:
-    """All versions, and the findings so far."""
+    """The versions of all keys, with the edges and anomalies found so far."""
 
     def __init__(self, columns: PredicateColumns) -> None:
         self.columns = columns
@@ -133,21 +141,24 @@ class _Index:
         )
 
     def op(self, txn: int) -> int:
-        """The index of a transaction's invocation."""
+        """Return the index of a transaction's invocation."""
         return int(self.columns.index[txn])
 
     def failed(self, version: _Version) -> bool:
         return version.txn >= 0 and bool(self.columns.type[version.txn] == FAIL)
 
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
-        """For each key, the non-matching versions, unless several candidates are left."""
+        """Return the versions that a read by `predicate` may have selected for keys not shown.
+
+        A key with more candidates than can lead to a finding is left out.
+        """
         candidates = self._unseen.get(predicate)
         if candidates is None:
             candidates = []
             for key, versions in enumerate(self.committed):
                 self.spend(len(versions))
                 fits = [version for version in versions if not predicate.matches(version.value)]
-                # One of the versions may be the reader's own.
+                # Two candidates are enough, since one of the two may be the reader's own version.
                 constant = len(versions) == 1 and not self.others[key]
                 if not fits or (len(fits) <= 2 and not constant):
                     others = [v for v in self.others[key] if not predicate.matches(v.value)]
@@ -156,7 +167,10 @@ class _Index:
         return candidates
 
     def changed(self, predicate: Predicate | None, key: int) -> list[_Version]:
-        """The versions after the initial one that differ for an item read, or for a predicate."""
+        """Return the versions of `key` that change the result of a read of the initial version.
+
+        `predicate` is the read's predicate, or `None`: every later version changes a read by key.
+        """
         versions = self._changed.get((predicate, key))
         if versions is None:
             versions = [
@@ -169,7 +183,7 @@ class _Index:
         return versions
 
     def spend(self, selections: int) -> None:
-        """Count work; raises `Refused` at the limit."""
+        """Count inspected versions; raise `Refused` if the history needs too much work."""
         self.selections += selections
         if self.selections > SELECTIONS_MAX or len(self.edges) > EDGES_MAX:
             raise Refused(
@@ -178,7 +192,7 @@ class _Index:
             )
 
     def record(self, name: str, txns: Iterable[int], key: int, text: str) -> None:
-        """Count an anomaly, and keep the description of the first."""
+        """Count an anomaly of type `name`, and keep a case of each of the first `CASES_MAX`."""
         self.counts[name] = self.counts.get(name, 0) + 1
         cases = self.cases.setdefault(name, [])
         if len(cases) < CASES_MAX:
@@ -186,7 +200,7 @@ class _Index:
             cases.append(Case(name, (text,), operations, {"key": self.columns.render_key(key)}))
 
     def lost_updates(self) -> None:
-        """Transactions that read the same version and wrote the key afterwards."""
+        """Record the transactions that read the same version of a key and then wrote the key."""
         for (key, source), txns in sorted(self.updates.items()):
             if len(txns) > 1:
                 name = self.columns.render_key(key)
@@ -199,7 +213,7 @@ class _Index:
 
 
 class _Reads:
-    """Handles the reads of one ok transaction."""
+    """Infers dependencies and anomalies from the reads of one ok transaction."""
 
     def __init__(self, index: _Index, txn: int) -> None:
         self.index = index
@@ -209,7 +223,7 @@ class _Reads:
         self.sources: dict[int, int] = {}
 
     def all(self) -> None:
-        """Process the micro-operations in order."""
+        """Process all micro-operations of the transaction in their order."""
         for access in self.index.columns.bodies[self.txn]:
             if access.writes:
                 source = self.sources.pop(access.key, None)
@@ -296,10 +310,13 @@ class _Reads:
     def _resolve(
         self, access: Access, key: int, committed: list[_Version], others: list[_Version]
     ) -> bool:
-        """Handle an unexpected version; returns `False` if no version can have been selected."""
+        """Infer the version of `key` that a read selected but does not show.
+
+        `committed` and `others` are the candidates. Returns `False` if no candidate is possible.
+        """
         if len(committed) > 2:
             return True
-        # The value is one that the transaction itself writes later.
+        # The transaction writes its own version only after this read.
         foreign = [version for version in committed if version.txn != self.txn]
         if len(foreign) == 1:
             self._selected(access, key, foreign[0])
@@ -312,7 +329,7 @@ class _Reads:
         return True
 
     def _dirty(self, access: Access, key: int, version: _Version) -> None:
-        """Report a version of a failed transaction, or one that its own transaction overwrote."""
+        """Record a read of a failed transaction's version (G1a) or an overwritten version (G1b)."""
         name, op = self.index.columns.render_key(key), self.index.op(version.txn)
         if self.index.failed(version):
             kind, how = "G1a", f"as op {op} left it ({version.told()}), which failed"
@@ -331,7 +348,7 @@ class _Reads:
             edge = (version.txn, self.txn, WR if by is None else WRP)
             index.edges.setdefault(edge, (access, key, version))
             return
-        # Any other version of a shown key makes a difference, whether it matches or not.
+        # If the read shows the key, any other version changes the result, matching or not.
         changed = index.changed(None if key in access.shown else by, key)
         index.spend(len(changed))
         for other in changed:
@@ -341,7 +358,7 @@ class _Reads:
 
 
 class _Explainer:
-    """Finds the reads that explain an edge."""
+    """Explains an edge between two transactions by the read that shows it."""
 
     def __init__(self, index: _Index) -> None:
         self._index = index

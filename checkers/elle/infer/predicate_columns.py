@@ -1,12 +1,12 @@
 """Transactions with predicate reads: their micro-operations, and the universe of keys.
 
-A history begins with an operation `init` whose value holds all keys that exist, with their values.
-It must complete before any transaction begins. It is not a transaction itself, and its value is
-assumed to be correct. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`, `[r k v]` and
-predicate reads `[rp predicate {k v, ...}]`; every micro-operation of an `ok` transaction took
-effect.
+A history begins with an operation `init`; its value holds all keys that exist, with their values.
+The `init` must complete before any transaction begins. The `init` is not a transaction itself, and
+its value is assumed to be correct. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`,
+`[r k v]` and predicate reads `[rp predicate {k v, ...}]`; every micro-operation of an `ok`
+transaction took effect.
 
-Keys of maps are text in EDN and JSON alike once they are read, so keys are compared as text.
+Keys are compared as text, because the parsers of EDN and JSON return the keys of maps as text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _WRITES: Final = frozenset({"insert", "w", "delete"})
 
 
 def identity(value: Any) -> tuple[str, Any]:
-    """A substitute that is equal exactly for equal data: `True` is not 1, and 1 is not 1.0."""
+    """Return a substitute for `value` that is equal exactly for the same data.
+
+    `True` is not 1, and 1 is not 1.0.
+    """
     kind = type(value)
     return (kind.__name__, value if kind is int or kind is str else repr(value))
 
@@ -56,7 +59,7 @@ class Predicate:
 class Access:
     """One micro-operation. For predicate reads, `key` is -1 and `shown` maps keys to values.
 
-    A value of `None` means no value: a delete leaves it, and a read of an absent key returns it.
+    A value of `None` means that the key is absent: it is the value after a delete.
     """
 
     f: str
@@ -73,7 +76,7 @@ class Access:
 
 @dataclass(slots=True)
 class PredicateColumns(Columns):
-    """Transactions as columns, with their micro-operations in `bodies`, by number.
+    """Transactions as columns; `bodies` has the micro-operations of each transaction.
 
     `initial` is the initial value of each key in the universe, or `None` if the key is absent.
     """
@@ -82,7 +85,10 @@ class PredicateColumns(Columns):
     initial: list[Any] = field(repr=False)
 
     def render_access(self, access: Access, *, known: bool = True) -> str:
-        """One micro-operation, such as `rp [= 1] {x 1}`."""
+        """Return one micro-operation as text, such as `rp [= 1] {x 1}`.
+
+        Without `known`, the answer of a read is shown as `?`.
+        """
         if access.predicate is not None:
             return f"rp {access.predicate.text} {self.render_shown(access) if known else '?'}"
         name = self.render_key(access.key)
@@ -93,14 +99,14 @@ class PredicateColumns(Columns):
         return f"{access.f} {name} {'nil' if access.value is None else render(access.value)}"
 
     def render_shown(self, access: Access) -> str:
-        """The answer of a predicate read, shortened if it is long."""
+        """Return the answer of a predicate read as text; a long answer is shortened."""
         items = [f"{self.render_key(key)} {render(value)}" for key, value in access.shown.items()]
         if len(items) > SHOWN_KEYS_MAX:
             items = [*items[:SHOWN_KEYS_MAX], f"... {len(items) - SHOWN_KEYS_MAX} more"]
         return f"{{{', '.join(items)}}}"
 
     def render_txn(self, txn: int, *, most: int = 12) -> str:
-        """A whole transaction; reads without a known answer show `?`."""
+        """Return a transaction as text; reads without a known answer show `?`."""
         answered = self.type[txn] == OK
         parts = [self.render_access(access, known=answered) for access in self.bodies[txn][:most]]
         if len(self.bodies[txn]) > most:
@@ -113,7 +119,7 @@ def _quoted(value: Any) -> str:
 
 
 class _Reader:
-    """Parses micro-operations and numbers keys; raises `HistoryError` with the op's index."""
+    """Parses micro-operations and numbers their keys; raises `HistoryError` with the op's index."""
 
     def __init__(self) -> None:
         self.keys: dict[str, int] = {}
@@ -121,7 +127,7 @@ class _Reader:
         self.initial: dict[int, Any] = {}
         self.mod: int | None = None  # the first op whose predicate computes a remainder
         self.unfit: tuple[int, Any] | None = None  # the first op with a value that has no remainder
-        # the types of keys outside maps, where types survive parsing
+        # key number: type of the key outside maps (a parser turns the keys of maps into text)
         self._kinds: dict[int, type] = {}
 
     def key(self, name: Any, index: int, *, in_map: bool = False) -> int:
@@ -156,7 +162,7 @@ class _Reader:
             key = self.key(name, index, in_map=True)
             if value is None:
                 raise HistoryError(
-                    f"op {index}: {what} shows {_quoted(name)} with nil; absent keys are left out"
+                    f"op {index}: {what} shows {_quoted(name)} with nil; leave absent keys out"
                 )
             if key in values:
                 raise HistoryError(f"op {index}: {what} shows {_quoted(name)} twice")
@@ -226,7 +232,7 @@ class _Reader:
 
 
 def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]]:
-    """The transactions and the indices of their invocations; also parses `init`."""
+    """Return the transactions of a history with the indices of their invocations; parse `init`."""
     made: list[tuple[Transaction, int]] = []
     begun: int | None = None
     ready = -1
@@ -240,8 +246,8 @@ def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]
                 )
             if done is None or done.type is not OpType.OK:
                 raise HistoryError(
-                    f"op {call.index} is an init that is not ok; without it nothing is known of "
-                    "the keys"
+                    f"op {call.index} is an init that is not ok; without an init that is ok, the "
+                    "keys are unknown"
                 )
             reader.initial = reader.map(done.value, call.index, "init")
             begun, ready = call.index, done.index
@@ -263,10 +269,10 @@ def predicate_columns(
     source: History | PredicateColumns | Iterable[Transaction],
     universe: Mapping[Any, Any] | None = None,
 ) -> PredicateColumns:
-    """Columns of a history with its `init`, or of transactions in a `universe`.
+    """Convert a history with an `init`, or transactions in a `universe`, to columns.
 
-    Raises `HistoryError` with the op's index for any other history. A source that is already in
-    columns is returned as it is.
+    Columns are returned unchanged. Raises `HistoryError`, with the index of the op, if the history
+    does not have the form that this module describes.
     """
     if isinstance(source, PredicateColumns):
         return source

@@ -2,14 +2,15 @@
 
 A read shows which write it saw (`wr`), since writes are unique per key. The order of a key's
 versions comes from the sources in `versions`: an edge from version v to w gives `ww` from the
-writer of v to that of w, and `rw` from the readers of v to the writer of w. Only accesses visible
-from outside count: a transaction's first access to a key if that is a read, and its last write.
+writer of v to the writer of w, and `rw` from the readers of v to the writer of w. Only accesses
+visible from outside count: a transaction's first access to a key if this access is a read, and its
+last write.
 
-Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f; as there, writes of transactions
-whose answer was lost count in version orders only. With `unknown_writes`, such a write counts like
-others if it was read, since it did happen. New here: declared initial values.
+Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f: writes of transactions without an
+answer count in version orders only. With `unknown_writes`, a write without an answer counts like
+others if it was read, since it did happen. Declared initial values are an addition to Elle.
 
-With `every_rule`, registers have the rules of lists that upstream lacks: a `future-read`; a
+With `every_rule`, registers have rules that Elle has only for lists: a `future-read`; a
 `garbage-read` if a key would need two initial values, nil included (a single value without a writer
 becomes the initial value); and no `lost-update` of a value that the reader wrote itself.
 """
@@ -50,7 +51,7 @@ NOTES_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class RegisterOptions:
-    """The assumptions about single keys; see `check_rw_register`."""
+    """The assumptions about single registers that the caller makes; see `check_rw_register`."""
 
     linearizable_keys: bool = False
     sequential_keys: bool = False
@@ -63,7 +64,10 @@ class RegisterOptions:
 
 
 def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
-    """Infer dependencies and anomalies. Raises `Refused` if a key got one value twice."""
+    """Infer dependencies and anomalies from writes and reads of registers.
+
+    Raises `Refused` if one value was written to a key twice.
+    """
     writers = Writers(columns)
     initial = _initial(columns, options.initial_values)
     unwritten = _unwritten(columns, writers, initial)
@@ -92,7 +96,7 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
 
 
 def _initial(columns: Columns, declared: Mapping[Any, Any] | None) -> dict[int, int]:
-    """Declared initial values: number of the key to number of the value, if both occur."""
+    """Map the number of each key to the number of its declared initial value, if both occur."""
     if not declared:
         return {}
     keys = {_hashable(name): number for number, name in enumerate(columns.keys)}
@@ -138,7 +142,10 @@ class _Dependencies:
         self._read, self._reader = accesses.read[rows], accesses.txn[rows]
 
     def build(self, realtime: Edges) -> GraphBuilder:
-        """All edges; `realtime` are the version edges that only `linearizable-keys` adds."""
+        """Build the edges between transactions from all edges between versions.
+
+        `realtime` are edges of `linearizable-keys` that the version order does not contain.
+        """
         builder = GraphBuilder(self._accesses.columns)
         seen = self._writer[self._read]
         by_value = seen >= 0
@@ -152,7 +159,7 @@ class _Dependencies:
         both = self._writer[source] >= 0
         builder.add(self._writer[source[both]], self._writer[target[both]], WW)
         by_source = np.argsort(source, kind="stable")
-        # Upstream counts a transaction that relates only to itself, so its graph is not empty.
+        # As in the original Elle, the graph is not empty if a transaction depends only on itself.
         builder.touched |= bool((both | np.isin(source, self._read)).any())
         builder.add_products(
             (self._read, self._reader),
@@ -162,10 +169,10 @@ class _Dependencies:
         return builder
 
     def refine(self, txns: IntArray) -> GraphBuilder | None:
-        """The edges as upstream has them, for the keys that `txns` accessed; `None` if equal.
+        """Rebuild the graph with exactly the real-time pairs of the original Elle.
 
-        If computing them takes too much work, the complete real-time relation stays, which is
-        correct, too.
+        Only the keys that `txns` accessed get these pairs. Returns `None` if nothing changes, or if
+        the pairs take too much work; the complete real-time relation is correct, too.
         """
         order = self._order
         if order.time is None or not len(txns):
@@ -219,7 +226,7 @@ def _local_anomalies(
 
 
 def _updates(accesses: Accesses, mops: LongArray, group: LongArray) -> LongArray:
-    """Each transaction's first read of a key that it wrote afterwards."""
+    """Return each transaction's first read of each key that the transaction wrote afterwards."""
     columns = accesses.columns
     if not len(mops):
         return mops
@@ -236,7 +243,7 @@ def _updates(accesses: Accesses, mops: LongArray, group: LongArray) -> LongArray
 
 
 def _several_initial(columns: Columns, unwritten: IntArray) -> npt.NDArray[np.bool_]:
-    """For each read in `unwritten`, whether its key would have several initial values.
+    """Return for each read in `unwritten` whether its key would have several initial values.
 
     Nil counts as a value.
     """
@@ -249,7 +256,7 @@ def _several_initial(columns: Columns, unwritten: IntArray) -> npt.NDArray[np.bo
 
 
 def _unwritten(columns: Columns, writers: Writers, initial: Mapping[int, int]) -> IntArray:
-    """Reads of values that no transaction wrote and that are not declared initial values."""
+    """Return the reads of values that no transaction wrote, except declared initial values."""
     reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK)).astype(np.int32)
     declared = np.full(len(columns.keys), NIL, np.int32)
     declared[list(initial)] = list(initial.values())

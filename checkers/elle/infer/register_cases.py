@@ -1,4 +1,4 @@
-"""Descriptions of the findings for registers: reasons for edges, and cases of anomalies."""
+"""Descriptions of the dependencies and anomalies in transactions over registers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN_MAX = 8
 
 
 class RegisterExplainer:
-    """Finds the versions that explain an edge."""
+    """Explains an edge between two transactions by the versions that they accessed."""
 
     def __init__(self, accesses: Accesses, order: VersionOrder) -> None:
         self._accesses = accesses
@@ -26,7 +26,7 @@ class RegisterExplainer:
         return range(int(low), int(high))
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """The reason why `source` precedes `target`: the first key `target` accessed to show it."""
+        """Return why `source` precedes `target`, according to the first key that shows it."""
         accesses = self._accesses
         mine = {int(accesses.key[row]): row for row in self._rows(source)}
         columns = accesses.columns
@@ -70,7 +70,7 @@ class RegisterExplainer:
         return self._accesses.columns.render_value(int(self._accesses.value[version]))
 
     def _precedes(self, before: int, after: int) -> str | None:
-        """The reason why one version directly precedes another, or `None`."""
+        """Return why version `before` directly precedes version `after`, or `None`."""
         accesses, order = self._accesses, self._order
         if before == after and "wfr-keys" not in dict(order.edges):
             return None
@@ -82,7 +82,8 @@ class RegisterExplainer:
                     self._pairs.setdefault(code, source)
         name: str | None = self._pairs.get(before * accesses.count + after)
         time = order.time
-        # A version that a transaction left before another found it does not precede itself.
+        # A version may be left behind before another transaction finds it, but real time does not
+        # order a version before itself.
         timed = name is None and time is not None and before != after
         if timed and time is not None and time.exit[before] < time.entry[after]:
             name = "linearizable-keys"
@@ -99,7 +100,7 @@ _SOURCES = {
 
 
 class RegisterTexts:
-    """Cases of the anomalies without a cycle."""
+    """Describes the anomalies of registers that are not cycles of transactions."""
 
     def __init__(
         self, columns: Columns, writers: Writers, accesses: Accesses, order: VersionOrder
@@ -122,7 +123,7 @@ class RegisterTexts:
         return int(self._writers.find(columns.key[mop : mop + 1], columns.value[mop : mop + 1])[0])
 
     def cyclic(self, number: int) -> Case:
-        """Versions that precede each other in a cycle, according to several sources together."""
+        """Describe versions of a key that precede each other, if all sources of order hold."""
         sources, members = self._cycles[number]
         accesses, columns = self._accesses, self._columns
         key = columns.render_key(int(accesses.key_of(members[:1])[0]))
@@ -138,14 +139,14 @@ class RegisterTexts:
         return Case("cyclic-versions", (text,), tuple(operations), details)
 
     def g1a(self, mop: int) -> Case:
-        """A read of the value of a failed transaction."""
+        """Describe a read of a value that a failed transaction wrote."""
         key, value, read = self._read(mop)
         writer = self._op(self._writer(mop))
         text = f"{read}, which op {writer} wrote; but op {writer} failed."
         return Case("G1a", (text,), (self._op(mop), writer), {"key": key, "value": value})
 
     def g1b(self, mop: int) -> Case:
-        """A read of an intermediate value of another transaction."""
+        """Describe a read of an intermediate value of another transaction."""
         key, value, read = self._read(mop)
         writer = self._op(self._writer(mop))
         text = (
@@ -155,17 +156,17 @@ class RegisterTexts:
         return Case("G1b", (text,), (self._op(mop), writer), {"key": key, "value": value})
 
     def garbage(self, mop: int) -> Case:
-        """A read of a value that was never written."""
+        """Describe a read of a value that was never written."""
         key, value, _ = self._read(mop)
         details = {"key": key, "value": value}
         return Case("garbage-read", (self.unwritten(mop),), (self._op(mop),), details)
 
     def unwritten(self, mop: int) -> str:
-        """A sentence about the read; a note if the value may be the initial one."""
+        """Return the sentence for a read of a value that no transaction wrote."""
         return f"{self._read(mop)[2]}, which no transaction wrote."
 
     def future(self, mop: int) -> Case:
-        """A read of the transaction's own write that comes later."""
+        """Describe a read of a value that the same transaction wrote only later."""
         key, value, read = self._read(mop)
         text = f"{read} before it wrote {value} to it in the same transaction."
         return Case("future-read", (text,), (self._op(mop),), {"key": key, "value": value})
@@ -182,7 +183,7 @@ class RegisterTexts:
         return Case("internal", (text,), (self._op(mop),), {"key": key})
 
     def lost_update(self, reads: IntArray) -> Case:
-        """Several transactions that read the same version and each wrote the key."""
+        """Describe several transactions that read the same version and each wrote the key."""
         key, value, _ = self._read(int(reads[0]))
         ops = tuple(self._op(int(mop)) for mop in reads)
         names = ", ".join(str(op) for op in ops[:_SHOWN_MAX])

@@ -1,9 +1,10 @@
-"""Shorten cycles by real time, and find cycles without a search.
+"""Shorten cycles by real time, and find cycles of two transactions without a search.
 
-Within a component, real time is a chain: only neighbours in time have an edge, or all edges pass
-through gates. A search along these edges finds a cycle of the right kind, but the cycle may visit
-hundreds of transactions where a single real-time step would be enough. If a component is too large
-for searches, one pass over the edges still finds pairs of transactions that contradict each other.
+Within a component, real time is a chain: only neighbours in time have an edge, or all real-time
+edges pass through gates. A search along these edges finds a cycle of the right kind, but the cycle
+may visit hundreds of transactions although a single real-time step would be enough. If a component
+is too large for searches, one pass over its edges still finds pairs of transactions that contradict
+each other.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from checkers.elle.kinds import Cycle, Walk, cycle_of
 from checkers.elle.search.graph import REALTIME, RW, RWP, WR, WRP, WW, Component
 
 STEPS_MAX: Final = 4096
-"""The maximum number of steps to shorten between two fixed steps; the work is quadratic."""
+"""The maximum number of steps to shorten between two steps that stay, since work is quadratic."""
 
 _ANTI: Final = RW | RWP
 
 
 def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
-    """The same kind of cycle with as few of its transactions as real time allows.
+    """Return a cycle of the same kind with as few of the transactions as real time allows.
 
-    `start` and `end` are the runs of the cycle's transactions, in its order. All anti-dependencies
-    stay. A cycle without any keeps one data dependency, which gives the cycle its name.
+    `start` and `end` are the runs of the cycle's transactions, in the order of the cycle. All
+    anti-dependencies stay. A cycle without anti-dependencies keeps one data dependency, which
+    decides the kind of the cycle.
     """
     size = len(cycle.txns)
     if REALTIME not in cycle.relations or size < 3:
@@ -56,7 +58,10 @@ def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
 def _fewest(
     places: list[int], relations: tuple[int, ...], start: IntArray, end: IntArray
 ) -> list[tuple[int, int]]:
-    """The fewest steps from the first of `places` to the last, by real time or along the cycle."""
+    """Return the fewest steps from the first to the last of `places`, as (place, relation).
+
+    A step follows the cycle or real time.
+    """
     last = len(places) - 1
     begins = start[places]
     steps_left = np.zeros(last + 1, np.int64)
@@ -79,8 +84,9 @@ def _fewest(
 
 
 def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
-    """One cycle of two transactions for each kind that occurs, over data, or data and real time.
+    """Return one cycle of two transactions for each kind of such cycles in the component.
 
+    Either both steps are data dependencies, or one is a data dependency and one is real time.
     `start` and `end` are the runs of the component's transactions.
     """
     inner = np.maximum(component.source, component.target) < component.members

@@ -1,29 +1,30 @@
-"""The known order of register versions, by source.
+"""The order of register versions that follows from the assumptions of the caller.
 
-A read of a register shows one value, not its history, so the order of a key's versions comes from
-what the caller assumes. Each source adds edges between versions of a key; a source that makes the
-order of any key cyclic is reported (`cyclic-versions`) and left out altogether, as upstream does it
-(jepsen-io/elle, `rw_register.clj` at ccdee6f):
+A read of a register shows one value, not the register's history, so the order of a key's versions
+comes from assumptions, here called *sources*. Each source adds edges between versions of a key. As
+in the original Elle (jepsen-io/elle, `rw_register.clj` at ccdee6f), a source that makes the order
+of any key cyclic is reported (`cyclic-versions`), and none of its edges are used:
 
 | source            | edge                                                                   |
 |-------------------|------------------------------------------------------------------------|
 | initial-state     | nil, or a value without a writer, comes before every other             |
 | transaction-order | values in the order in which their writers were committed              |
-| wfr-keys          | what a transaction read from a key comes before what it wrote to it    |
-| sequential-keys   | a process's last version of a key comes before its next one            |
-| linearizable-keys | the same across processes, by real time                                |
+| wfr-keys          | the version that a transaction read comes before the one it wrote      |
+| sequential-keys   | a process's last version of a key comes before its next version        |
+| linearizable-keys | a completed transaction's version comes before any later transaction's |
 
 **Real time in less than quadratic time.** `linearizable-keys` relates every pair of transactions on
 a key that do not overlap, which is quadratic. So each version gets two times: `exit`, when the
 first transaction that left the version behind completed, and `entry`, when the last transaction
 that found the version was invoked. Version v precedes w exactly if exit(v) < entry(w). Two versions
-contradict each other if both precede the other: the condition of Gibbons and Korach (1997) on
-zones; without such a pair, each version needs only its nearest successors.
+contradict each other if each precedes the other: the condition of Gibbons and Korach (1997) on
+zones. Without a contradiction, each version needs edges only to its nearest successors.
 
-**The pairs that upstream relates.** Upstream walks the reduced real-time graph and does not pass
-through transactions on the same key, so it misses some pairs. This matters only if something is
-wrong: if the graph with more edges has no cycle, neither has upstream's. So the complete relation
-is used first, and upstream's exact relation (`walked_pairs`) only for keys with a contradiction.
+**The pairs of the original Elle.** Elle walks the reduced real-time graph and does not pass through
+transactions on the same key, so it misses some pairs. The difference matters only for a history
+with a cycle: if the graph with more edges has no cycle, neither has Elle's graph. So the complete
+relation is used first, and Elle's exact relation (`walked_pairs`) only for keys with a
+contradiction.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class RealTime:
 
 
 def realtime_of(accesses: Accesses) -> RealTime:
-    """The runs in which each version was first left behind and last found."""
+    """Compute the runs in which each version was first left behind and last found."""
     columns = accesses.columns
     first_exit = np.full(accesses.count, NEVER, np.int64)
     rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))
@@ -65,10 +66,11 @@ def realtime_of(accesses: Accesses) -> RealTime:
 
 
 def contradicting_keys(accesses: Accesses, time: RealTime) -> IntArray:
-    """Keys with two versions that each precede the other in real time.
+    """Return the keys with two versions that each precede the other in real time.
 
-    A zone lasts from exit to entry. Two forward zones may not overlap, and no backward zone may lie
-    within a forward zone.
+    A version's zone lies between its exit and its entry. The zone is forward if the exit is first,
+    else backward. Two versions contradict each other if both zones are forward and overlap, or if a
+    backward zone lies within a forward zone.
     """
     key = accesses.key_of(np.arange(accesses.count))
     used = (time.exit != NEVER) & (time.entry >= 0)
@@ -78,7 +80,7 @@ def contradicting_keys(accesses: Accesses, time: RealTime) -> IntArray:
     reach = _running_maximum(key[order], time.entry[order])
     bad = [key[order[1:]][same & (time.exit[order[1:]] < reach[:-1])]]
     backward = np.flatnonzero(used & (time.exit >= time.entry))
-    # Inside a forward zone: exit(f) < entry(b) and exit(b) < entry(f).
+    # Backward zone b lies inside forward zone f if exit(f) < entry(b) and exit(b) < entry(f).
     stride = np.int64(max(int(time.exit[used].max(initial=0)), 1) + 2)
     starts = key[order].astype(np.int64) * stride + time.exit[order]
     at = np.searchsorted(starts, key[backward] * stride + time.entry[backward], side="left") - 1
@@ -104,13 +106,15 @@ def nearest(
     targets: npt.NDArray[np.bool_],
     usable: npt.NDArray[np.bool_],
 ) -> Edges:
-    """Edges from each version to the next `targets`; edges to later targets follow from these.
+    """Return the real-time edges from each version to the nearest versions in `targets`.
 
-    Only versions of keys without a contradiction may be `usable`.
+    Edges to later targets follow from these edges. Only versions of keys without a contradiction
+    may be `usable`.
     """
     key = accesses.key_of(np.arange(accesses.count)).astype(np.int64)
     forward = time.exit < time.entry
-    # No other version enters a forward zone between its exit and entry, except the exits below.
+    # Only backward zones may end within a forward zone (added below), so for all other versions a
+    # forward zone counts as entered at its exit.
     entry = np.where(forward, time.exit, time.entry)
     stride = np.int64(max(int(time.entry.max(initial=0)), 1) + 2)
     goals = np.flatnonzero(targets & usable & (time.entry >= 0))
@@ -118,7 +122,7 @@ def nearest(
     at = key[goals] * stride + entry[goals]
     sources = np.flatnonzero(usable & (time.exit != NEVER) & (time.exit < stride - 1))
     low = np.searchsorted(at, key[sources] * stride + time.exit[sources], side="right")
-    # The first goal that is left behind hides later entries.
+    # A goal entered after the first goal was left behind needs no edge: it follows the first goal.
     capped = np.minimum(time.exit[goals], stride - 1)
     hide = np.append(
         np.minimum.accumulate((key[goals] * stride + capped)[::-1])[::-1], np.iinfo(np.int64).max
@@ -126,7 +130,7 @@ def nearest(
     limit = np.minimum(hide[low], key[sources] * stride + stride - 1)
     size = np.maximum(np.searchsorted(at, limit, side="right") - low, 0)
     source, target = np.repeat(sources, size), goals[expand(low, size)]
-    # A backward zone that ends inside a forward zone precedes it.
+    # A backward zone that ends inside a forward zone precedes the forward zone.
     zones = np.flatnonzero(forward & targets & usable)
     zones = zones[np.argsort(key[zones] * stride + time.exit[zones], kind="stable")]
     back = sources[~forward[sources]]
@@ -146,7 +150,10 @@ def nearest(
 
 
 def initial_edges(accesses: Accesses, first: LongArray) -> Edges:
-    """Edges from the initial versions, nil and others, to every other version that was accessed."""
+    """Return the edges from the initial versions (`first`) of each key to its other versions.
+
+    Only versions that were accessed have edges.
+    """
     met = np.unique(np.concatenate([accesses.read, accesses.wrote]))
     met = np.setdiff1d(met[met >= 0], first)
     key = accesses.key_of(first)
@@ -157,10 +164,10 @@ def initial_edges(accesses: Accesses, first: LongArray) -> Edges:
 
 
 def wfr_edges(accesses: Accesses) -> Edges:
-    """Edges from the versions read to the versions written, within a transaction.
+    """Return the edges from each version that a transaction read to the version that it wrote.
 
-    A transaction that read its own later write yields an edge from a version to itself, which
-    upstream keeps: it puts the readers of that version before its writer.
+    If a transaction read its own later write, the edge leads from a version to itself. As in the
+    original Elle, this edge stays: it puts the readers of the version before its writer.
     """
     rows = accesses.ok & (accesses.read >= 0) & (accesses.wrote >= 0)
     rows &= accesses.read != accesses.nil[accesses.key]
@@ -168,7 +175,7 @@ def wfr_edges(accesses: Accesses) -> Edges:
 
 
 def sequential_edges(accesses: Accesses) -> Edges:
-    """Edges from each transaction of a process to its next transaction on the same key."""
+    """Return the edges from the version that a process left behind to the version it found next."""
     rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))
     process = accesses.columns.process[accesses.txn[rows]].astype(np.int64)
     group = process * len(accesses.columns.keys) + accesses.key[rows]
@@ -180,7 +187,11 @@ def sequential_edges(accesses: Accesses) -> Edges:
 
 
 def commit_edges(accesses: Accesses, number: Mapping[int, int]) -> Edges:
-    """Edges between the written versions of a key in commit order; unnumbered ones come first."""
+    """Return the edges between successive written versions of a key in commit order.
+
+    `number` maps the index of an invocation to its place in the commit order. The versions of other
+    transactions come first.
+    """
     rows = np.flatnonzero(accesses.wrote >= 0)
     index = accesses.columns.index[accesses.txn[rows]]
     least = min(number.values(), default=0) - 1
@@ -192,11 +203,12 @@ def commit_edges(accesses: Accesses, number: Mapping[int, int]) -> Edges:
 
 @dataclass(slots=True)
 class VersionOrder:
-    """The edges between versions from the accepted sources; `cycles` names the rejected sources.
+    """The edges between versions from the accepted sources, by source.
 
-    `edges` is exact. If `time` is set, real time was accepted. Then `edges` already has the
-    real-time edges of the keys in `exact_keys`; `nearest` and `walked_pairs` make those of other
-    keys.
+    `cycles` has the versions on each cycle that led to the rejection of a source, with the names of
+    the sources that form the cycle. `time` is set if `linearizable-keys` was accepted. Of this
+    source, `edges` has only the edges of keys in `exact_keys`; `nearest` and `walked_pairs` compute
+    the edges of other keys.
     """
 
     accesses: Accesses
@@ -206,7 +218,10 @@ class VersionOrder:
     exact_keys: IntArray | None = None
 
     def add(self, name: str, edges: Edges) -> bool:
-        """Accept the source unless it makes the order cyclic; returns whether it was accepted."""
+        """Accept a source unless its `edges` make the order cyclic; return whether it was accepted.
+
+        A rejected source is recorded in `cycles`.
+        """
         bad = self._cycles_with(edges)
         if bad:
             self._refuse(name, bad)
@@ -225,7 +240,7 @@ class VersionOrder:
         return cyclic_components(self._levels(), source, target)
 
     def _levels(self) -> LongArray:
-        """A first guess at the order: by the time at which versions were first found."""
+        """Guess the order of versions: by the run in which each version was first accessed."""
         accesses = self.accesses
         level = np.full(accesses.count, NEVER, np.int64)
         start = accesses.columns.start[accesses.txn].astype(np.int64)
@@ -237,7 +252,7 @@ class VersionOrder:
         return level
 
     def add_realtime(self, deadline_passed: Callable[[], bool] = never) -> None:
-        """Accept `linearizable-keys` unless it makes the order cyclic as upstream relates it."""
+        """Accept `linearizable-keys` unless its pairs, as in Elle, make the order cyclic."""
         accesses = self.accesses
         time = realtime_of(accesses)
         keys = contradicting_keys(accesses, time)
@@ -250,7 +265,8 @@ class VersionOrder:
         ).astype(np.int32)
         walked = walked_pairs(accesses, suspects, deadline_passed)
         if walked is None:
-            # Walking takes too much work, so use the complete relation, which is correct and finer.
+            # Walking takes too much work, so use the complete relation, which is correct and has
+            # more pairs.
             if len(suspects):
                 self._refuse("linearizable-keys", bad + self._whole_keys(keys))
                 return
@@ -263,7 +279,7 @@ class VersionOrder:
         return [np.arange(nil[key], nil[key + 1]) for key in keys.tolist()]
 
     def in_order(self) -> list[tuple[tuple[str, ...], LongArray]]:
-        """The cycles and their versions, sorted by first access."""
+        """Sort the cycles by their number of sources, and each cycle's versions by first access."""
         accesses = self.accesses
         first = np.full(accesses.count, len(accesses.version), np.int64)
         accessed = np.flatnonzero(accesses.version >= 0)
@@ -275,7 +291,10 @@ class VersionOrder:
         return sorted(ordered, key=lambda cycle: (len(cycle[0]), int(first[cycle[1][0]])))
 
     def nearest_written(self, written: npt.NDArray[np.bool_]) -> Edges:
-        """Real-time edges to the next versions in `written`, for keys that are not exact yet."""
+        """Return the real-time edges to the nearest versions in `written`, for inexact keys.
+
+        `edges` already has the real-time edges of the other keys (`exact_keys`).
+        """
         if self.time is None:
             return NO_EDGES, NO_EDGES
         assert self.exact_keys is not None

@@ -1,4 +1,4 @@
-"""The dependency graph: edges with relations, real time without edges, and its components.
+"""The dependency graph of transactions, and its strongly connected components.
 
 An edge says that its source must come before its target in any serial order. Relations are bits:
 
@@ -14,9 +14,9 @@ An edge says that its source must come before its target in any serial order. Re
 
 Real time is never stored: it follows from the runs of the transactions (`columns`), and within a
 component it becomes a chain of *gates*, nodes that mean "everything so far has completed". If many
-transactions read a version that many others replaced, the product of these edges is not stored
-either. Instead, two chains of *joints* connect each reader with every writer but itself, which has
-the same meaning.
+transactions read a version that many others replaced, the graph does not store an edge for each
+pair of reader and writer. Instead, two chains of auxiliary nodes, called *joints*, connect each
+reader with every writer except itself, which has the same meaning.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ RW: Final = 4
 PROCESS: Final = 8
 REALTIME: Final = 16
 JOINT: Final = 32
-"""The edge out of a joint; its relation is that of the edge into the joint."""
+"""The relation of an edge out of a joint; the edge into the joint has the step's real relation."""
 WRP: Final = 64
 RWP: Final = 128
 
 REDUCED_EDGES_MAX: Final = 32
-"""The number of real-time edges per transaction of a component above which gates are used."""
+"""The maximum number of real-time edges per transaction of a component; beyond it, the component
+has gates."""
 
 PRODUCT_EDGES_MAX: Final = 64
-"""Groups whose product has more than this many edges per member get joints."""
+"""The maximum number of edges per transaction between a group of readers and a group of writers;
+larger groups are connected by joints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Component:
     """One strongly connected component, with its nodes renumbered.
 
     The first `members` nodes are the transactions `txns`, ascending; joints and gates follow.
-    Several edges may connect the same two nodes. `loops` says that some transaction depends on
+    Several edges may connect the same two nodes. `loops` is set if some transaction depends on
     itself.
     """
 
@@ -70,10 +72,10 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A dependency graph over the `members` transactions of `columns`, and additional joints.
+    """A dependency graph with `count` nodes: the transactions of `columns`, then the joints.
 
-    `loops` are transactions that read a value which they themselves wrote only later. Such a loop
-    alone is not a component (upstream skips it), but within a component it is a cycle.
+    `loops` are transactions that read a value which they themselves wrote only later. As in the
+    original Elle, such a loop alone is not a component, but within a component it is a cycle.
     """
 
     columns: Columns
@@ -93,7 +95,7 @@ class Graph:
         return self.source.nbytes + self.target.nbytes + self.relation.nbytes
 
     def components(self) -> Iterator[Component]:
-        """The components that may contain cycles, sorted by their smallest transaction."""
+        """Yield the components that may contain cycles, sorted by their smallest transaction."""
         level = np.zeros(self.count, np.int64)
         level[: self.members] = self.columns.start.astype(np.int64) * LEVELS_PER_RUN + 1
         ceiling = np.full(self.count, np.iinfo(np.int64).max)
@@ -123,10 +125,9 @@ class Graph:
             yield self._local(np.sort(nodes[group]), within[by_owner[low:high]], direct=True)
 
     def _local(self, nodes: LongArray, edges: LongArray, *, direct: bool = False) -> Component:
-        """The subgraph of `nodes` with `edges`, and with real time if it is required.
+        """Return the subgraph of `nodes` and `edges`, with real time if the graph has real time.
 
-        Real time becomes gates, or edges if these are requested (`direct`) and there are not too
-        many.
+        Real time becomes gates. With `direct`, it becomes edges unless there are too many.
         """
         place = np.zeros(self.count, np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
@@ -157,7 +158,7 @@ class Graph:
 
 
 def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] | None:
-    """The transitive reduction of real time; `None` if it has too many edges.
+    """Return the transitive reduction of real time as edges; `None` if it has too many edges.
 
     A transaction's direct successors are the transactions that were invoked after it completed, but
     before any of these successors had completed.
@@ -174,7 +175,10 @@ def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] |
 
 
 def _gates(start: IntArray, end: IntArray, count: int) -> tuple[int, IntArray, IntArray]:
-    """Gates before each distinct start: their number and edges. Transactions are 0, 1, ..."""
+    """Make one gate per distinct start; return the number of gates and the edges of real time.
+
+    Transactions have the node numbers 0, 1, ...; gates have the numbers from `count` on.
+    """
     begins, entered = np.unique(start, return_inverse=True)
     everyone = np.arange(len(start))
     gate = np.searchsorted(begins, end, side="right")
@@ -186,7 +190,7 @@ def _gates(start: IntArray, end: IntArray, count: int) -> tuple[int, IntArray, I
 
 
 class GraphBuilder:
-    """Collects edges; drops edges from a transaction to itself."""
+    """Collects the edges of a dependency graph; drops edges from a transaction to itself."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -198,7 +202,7 @@ class GraphBuilder:
         self.touched = False  # whether any dependency was found
 
     def add_loops(self, txns: IntArray) -> None:
-        """Add transactions that read a value which they themselves wrote only later."""
+        """Set the transactions that read a value which they themselves wrote only later."""
         self.touched |= bool(len(txns))
         self._loops = np.unique(txns).astype(np.int32)
 
@@ -220,7 +224,7 @@ class GraphBuilder:
     ) -> None:
         """Add edges from every source to every target of the same group.
 
-        Each side consists of (groups, transactions), sorted by group.
+        `sources` and `targets` are each a pair (groups, transactions), sorted by group.
         """
         group, txn = sources
         other, followers = targets
@@ -240,7 +244,7 @@ class GraphBuilder:
 
     @staticmethod
     def _heavy(group: LongArray, size: LongArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """A mask of the sources in groups for which joints need fewer edges than the product."""
+        """Mark the sources in groups for which joints need far fewer edges than direct edges."""
         if not len(group):
             return np.zeros(0, np.bool_)
         first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
@@ -250,10 +254,10 @@ class GraphBuilder:
         return np.repeat(heavy, sources)
 
     def _join(self, sources: IntArray, targets: IntArray, relation: int) -> None:
-        """Joints between `sources` and `targets`: each source reaches every target but itself.
+        """Connect every source with every target except itself by two chains of joints.
 
-        One chain descends and carries a source to all smaller targets; the other ascends to all
-        greater targets.
+        One chain descends and leads to all smaller targets; the other chain ascends and leads to
+        all greater targets.
         """
         n = len(targets)
         down = self._count + np.arange(n, dtype=np.int32)
@@ -283,7 +287,7 @@ class GraphBuilder:
 
 
 def process_edges(columns: Columns) -> tuple[IntArray, IntArray]:
-    """Edges between consecutive ok transactions of each process."""
+    """Return the edges between consecutive ok transactions of each process."""
     ok = np.flatnonzero(columns.end != NEVER).astype(np.int32)
     order = ok[np.argsort(columns.process[ok], kind="stable")]
     same = columns.process[order[1:]] == columns.process[order[:-1]]

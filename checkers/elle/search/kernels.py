@@ -6,10 +6,11 @@ may replace each function separately.
 **Components without walking the graph.** Almost every edge of a dependency graph points forward in
 time, and a valid history has no cycle at all. So each node gets a level, at first the run in which
 it was invoked, and is raised above its predecessors until no level changes (`settle`). If every
-edge then rises, the levels prove that there is no cycle; real-time edges need not even be written
-down, since a node must simply stay below the run after its completion. If some edges still fall,
-every cycle lies within the intervals of levels that the falling edges span, since a cycle can
-return to a lower level only by a falling edge. Tarjan's algorithm runs only on these intervals.
+edge then leads to a higher level, the levels prove that there is no cycle. Real-time edges need not
+be stored, since it is enough that a node stays below the run after its completion. An edge that
+does not lead to a higher level *falls*. A cycle can return to a lower level only by a falling edge,
+so every cycle lies within the intervals of levels that the falling edges span. Tarjan's algorithm
+runs only on these intervals.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 LEVELS_PER_RUN: Final = 1 << 20
-"""Room for levels of concurrent transactions between one run and the next."""
+"""The number of levels per run, for dependencies between the transactions of one run."""
 
 _ROUNDS_MAX: Final = 4096
 _WORK_FACTOR: Final = 24
@@ -32,7 +33,10 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def expand(start: LongArray, length: npt.NDArray[np.integer]) -> LongArray:
-    """The indices start[0], start[0]+1, ... of all slices, one after another."""
+    """Return the indices of all slices with the given starts and lengths, one slice after another.
+
+    Slice i has the indices start[i] to start[i] + length[i] - 1.
+    """
     total = int(length.sum(dtype=np.int64))
     if not total:
         return np.zeros(0, np.int64)
@@ -41,7 +45,7 @@ def expand(start: LongArray, length: npt.NDArray[np.integer]) -> LongArray:
 
 
 def slices_equal(pool: IntArray, left: LongArray, right: LongArray, length: IntArray) -> BoolArray:
-    """For each row, whether pool[left:left+length] equals pool[right:right+length]."""
+    """Return for each row whether pool[left:left+length] equals pool[right:right+length]."""
     equal = np.ones(len(left), np.bool_)
     open_rows = np.flatnonzero((left != right) & (length > 0))
     sizes = np.cumsum(length[open_rows], dtype=np.int64)
@@ -59,16 +63,17 @@ def slices_equal(pool: IntArray, left: LongArray, right: LongArray, length: IntA
 
 
 def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntArray) -> LongArray:
-    """Raise `level` (in place) until edges rise; returns the edges that still fall.
+    """Raise each node's `level` (in place) above its predecessors; return the edges that fall.
 
-    No node is raised above its `ceiling`. The work is bounded, since a graph with cycles never
-    settles.
+    An edge falls if its target is not above its source. No node is raised above its `ceiling`. The
+    work is bounded, since a graph with cycles never settles.
     """
     falling = np.flatnonzero(level[source] >= level[target])
     order: LongArray | None = None
     first = np.zeros(0, np.int64)
     work = _WORK_FACTOR * len(source) + 1000
-    # A path without a cycle has at most as many steps as nodes; falling edges then never settle.
+    # A path without a cycle has fewer steps than there are nodes, so edges that still fall after
+    # as many rounds never settle.
     for rounds in range(min(_ROUNDS_MAX, len(level))):
         if not len(falling) or work < 0:
             break
@@ -93,7 +98,10 @@ def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntAr
 
 
 def clusters(level: LongArray, low: LongArray, high: LongArray) -> LongArray:
-    """For each node, the number of the merged interval [low, high] with its level, or -1."""
+    """Return for each node the number of the interval that contains its level, or -1.
+
+    The intervals are [low[i], high[i]], merged if they overlap.
+    """
     order = np.argsort(low, kind="stable")
     low, reach = low[order], np.maximum.accumulate(high[order])
     opens = np.ones(len(low), np.bool_)
@@ -108,7 +116,7 @@ def clusters(level: LongArray, low: LongArray, high: LongArray) -> LongArray:
 def stretches(
     level: LongArray, ceiling: LongArray, source: IntArray, target: IntArray
 ) -> tuple[LongArray, LongArray]:
-    """The nodes and edges that contain all cycles, after `level` has settled (see the module)."""
+    """Return the nodes and edges in which all cycles lie, after raising `level` with `settle`."""
     falling = settle(level, ceiling, source, target)
     if not len(falling):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -118,16 +126,16 @@ def stretches(
 
 
 def alike(label: npt.NDArray[np.integer]) -> list[LongArray]:
-    """The positions of each label, ascending."""
+    """Return for each distinct label the positions of the label, ascending."""
     order = np.argsort(label, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
 
 
 def strong_components(count: int, source: IntArray, target: IntArray) -> IntArray:
-    """Number the strongly connected components of `count` nodes; returns each node's label.
+    """Number the strongly connected components of `count` nodes; return each node's component.
 
-    Tarjan's algorithm without recursion. Labels rise against the edges: for an edge between two
-    components, label[source] > label[target].
+    This is Tarjan's algorithm without recursion. For an edge between two components,
+    label[source] > label[target].
     """
     order = np.argsort(source, kind="stable")
     heads: list[int] = target[order].tolist()
@@ -174,9 +182,10 @@ def strong_components(count: int, source: IntArray, target: IntArray) -> IntArra
 
 
 def cyclic_components(level: LongArray, source: LongArray, target: LongArray) -> list[LongArray]:
-    """The strongly connected components with several nodes, sorted by their smallest node.
+    """Return the strongly connected components with several nodes, sorted by their smallest node.
 
-    `level` is a guess at an order that few edges contradict; a better guess makes this faster.
+    `level` is a guess at an order of the nodes. The function is faster if fewer edges contradict
+    this order.
     """
     apart = source != target
     source, target = source[apart], target[apart]

@@ -1,18 +1,18 @@
-"""The cycles of a component: first their existence, then the shortest of each kind.
+"""The cycles of a component: first whether cycles exist, then the shortest cycle of each kind.
 
-**Existence.** For each model there is a subgraph that must have no cycle, and Tarjan's algorithm
-decides that in linear time, however many cycles there are. For snapshot isolation the cycle may use
-anti-dependencies, but never two in a row; that is a plain cycle in the graph of (node, whether the
-last step was one). The search skips kinds that could only refute models which existence already
-shows to be possible.
+**Existence.** For each model there is a subgraph that must have no cycle. Tarjan's algorithm tells
+in linear time whether the subgraph has a cycle, for any number of cycles. For snapshot isolation
+the cycle may use anti-dependencies, but never two in a row. Such a cycle is a plain cycle in the
+graph of (node, whether the last step was an anti-dependency). The search skips kinds of cycles that
+could only refute models which this step did not refute.
 
 **Search.** Each kind is a small automaton over relations. A breadth-first search over (node, state)
-from each edge that such a cycle must contain finds the shortest closed walk; of several shortest
-walks, it finds the one through the smallest transactions. A walk that visits a transaction twice is
-not a cycle, but a combination of smaller cycles of other kinds. If only such walks are found,
-simple paths are enumerated. Every search counts its steps, and a search that runs out of steps is
-reported. The refuted models stay right in that case, since the existence of cycles is already
-known.
+from each edge that a cycle of the kind must contain finds the shortest closed walk; of several
+shortest walks, it finds the walk through the smallest transactions. A walk that visits a
+transaction twice is not a cycle, but a combination of smaller cycles of other kinds. If only such
+walks are found, simple paths are enumerated. Every search counts its steps, and the result reports
+a search that runs out of steps. The refuted models are still right, since the existence of cycles
+is already known.
 
 The kinds, their order and their names follow jepsen-io/elle (`txn.clj` at ccdee6f).
 """
@@ -89,13 +89,14 @@ _REFUTED_BY: Final = {
     )
     for model, suffix, order in zip(models, SUFFIXES, (0, PROCESS, REALTIME), strict=False)
 }
-"""For each model, the relations whose cycles refute it, and the kinds of cycles that show this."""
+"""For each model, the relations in the cycles that refute it, and the kinds of these cycles."""
 
 
 def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:
-    """The kinds of cycles that are possible if existence refutes no more than `refuted`.
+    """Return the kinds of cycles that can exist if cycles refute only the models in `refuted`.
 
-    Without anti-dependencies over `predicates`, kinds that need one are impossible.
+    Without `predicates`, there are no anti-dependencies over predicates, and kinds of cycles that
+    need one are left out.
     """
     possible = set(EXISTENCE_MODELS) - impossible_models((), refuted)
     impossible = forbidden_by(possible)
@@ -107,7 +108,10 @@ def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:
 
 
 class Search:
-    """The cycles of one component. `preference` orders the relations that name a step."""
+    """The search for the cycles of one component.
+
+    If several relations connect two transactions, the first one in `preference` names the step.
+    """
 
     def __init__(self, component: Component, preference: tuple[int, ...]) -> None:
         self._component = component
@@ -125,13 +129,16 @@ class Search:
 
     @cached_property
     def _named(self) -> Adjacency:
-        """All edges; between two transactions, only the edge that names the step."""
+        """The edges of each node; between two transactions, only the edge that names the step."""
         return _adjacency(self._component.count, *_named(self._component, self._preference))
 
     # --- existence ---------------------------------------------------------------------------
 
     def _label(self, relations: int, *, extended: bool) -> IntArray:
-        """Component labels of the subgraph; `extended` has each node twice (comment below)."""
+        """Return the component label of each node in the subgraph of `relations`.
+
+        With `extended`, the subgraph has each node twice (see the comment below).
+        """
         labels = self._labels.get((relations, extended))
         if labels is None:
             # All relations of an edge count here, not only the relation that names the step.
@@ -143,7 +150,8 @@ class Search:
                 rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
-                # Node i is i after a free step; node i + count is i after an anti-dependency.
+                # Number i is node i after a free step; number i + count is node i after an
+                # anti-dependency.
                 source, target = (
                     np.concatenate(
                         [source[free], source[free] + count, source[rw], source[joint] + count]
@@ -158,7 +166,10 @@ class Search:
         return labels
 
     def _members(self, model: str) -> int:
-        """The number of transactions in the smallest component that refutes `model`, or 0."""
+        """Return the number of transactions in the smallest component that refutes `model`, or 0.
+
+        Only components of the subgraph that must have no cycle under `model` count.
+        """
         relations, _ = _REFUTED_BY[model]
         label = self._label(relations, extended=model in _SNAPSHOTS)
         size = np.bincount(label)
@@ -173,9 +184,10 @@ class Search:
         return int(np.unique(pairs[0], return_counts=True)[1].min())
 
     def refuted(self) -> dict[str, int]:
-        """Models that the mere existence of a cycle refutes, without models implied by others.
+        """Return the weakest models that the existence of a cycle refutes.
 
-        The value is the number of transactions in the smallest component that shows it.
+        Each model is mapped to the number of transactions in the smallest component that has a
+        cycle against this model.
         """
         refuted: dict[str, int] = {}
         refuted_before: frozenset[str] = frozenset()
@@ -190,9 +202,9 @@ class Search:
     def find_all(
         self, refuted: Iterable[str], budget: Budget, skipped: frozenset[str] = frozenset()
     ) -> tuple[list[Cycle], list[str]]:
-        """The shortest cycle of each kind that no other finding implies, except kinds in `skipped`.
+        """Find the shortest cycle of each kind, and name the kinds whose search did not finish.
 
-        The second result names the kinds whose search did not finish.
+        The search leaves out the kinds in `skipped`, and kinds that a cycle found before implies.
         """
         redundant = set(skipped)
         cycles: list[Cycle] = []
@@ -215,7 +227,7 @@ class Search:
         return list({cycle.name: cycle for cycle in reversed(cycles)}.values())[::-1], unfinished
 
     def show(self, model: str, budget: Budget) -> Cycle | None:
-        """A cycle that refutes `model` by any names of steps; `None` if the search is too hard."""
+        """Find a cycle that refutes `model`; `None` if the budget is too small for the search."""
         for name in _REFUTED_BY[model][1]:
             try:
                 with budget.part(budget.steps // 2 + 1) as part:
@@ -227,7 +239,7 @@ class Search:
         return None
 
     def _retold(self, cycle: Cycle) -> Cycle:
-        """The cycle, with the naming relation of each step."""
+        """Return `cycle`, with the relation that names each step."""
         size = len(cycle.txns)
         steps = []
         for i, relation in enumerate(cycle.relations):
@@ -236,10 +248,10 @@ class Search:
         return Cycle(cycle.txns, tuple(steps))
 
     def find(self, name: str, budget: Budget, *, raw: bool = True) -> Cycle | None:
-        """The shortest cycle of the kind `name`; raises `TimedOut` if the search stopped too early.
+        """Return the shortest cycle of the kind `name`; raise `TimedOut` at the end of the budget.
 
-        With `raw`, a step may use any relation of an edge; without, only the relation that names
-        it.
+        With `raw`, a step may use any relation between two transactions; without `raw`, only the
+        relation that names the step.
         """
         kind = Kind.named(name)
         walker = Walker(
@@ -253,7 +265,7 @@ class Search:
         return self._label(kind.free, extended=False), False
 
     def any_cycle(self) -> Cycle:
-        """Some cycle, if the search found nothing better in time."""
+        """Return some cycle of the component, for a search that found none in time."""
         place: dict[int, int] = {}
         walk: list[tuple[int, int]] = []
         node = 0
@@ -266,7 +278,7 @@ class Search:
 
 
 def _adjacency(count: int, source: IntArray, target: IntArray, relation: IntArray) -> Adjacency:
-    """For each node, its (target, relation) pairs, ascending and without duplicates."""
+    """Return for each node its (target, relation) pairs, ascending and without duplicates."""
     order = np.lexsort((relation, target, source))
     first = np.searchsorted(source[order], np.arange(count + 1)).tolist()
     edges = list(zip(target[order].tolist(), relation[order].tolist(), strict=True))
@@ -276,9 +288,9 @@ def _adjacency(count: int, source: IntArray, target: IntArray, relation: IntArra
 def _named(
     component: Component, preference: tuple[int, ...]
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """The edges; if several connect two transactions, only the one that names the step.
+    """Return one edge for each connected pair of nodes: the edge whose relation names the step.
 
-    The order of processes or of time names a step only if no data dependency does.
+    Process order or real time names a step only if there is no data dependency.
     """
     rank = np.full(RWP + 1, len(preference), np.int32)
     for position, relation in enumerate(preference):

@@ -1,7 +1,7 @@
-"""Pairs of register versions that upstream relates by real time, one key after another.
+"""Pairs of register versions that the original Elle relates by real time, one key after another.
 
-This relation is finer than the complete one and takes longer to compute. At a limit of work or of
-time, the complete relation replaces it, which is correct, too.
+Elle's relation has fewer pairs than the complete real-time relation and takes longer to compute. At
+a limit of work or of time, callers use the complete relation, which is correct, too.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ DEADLINE_EVERY_RUNS: Final = 64
 
 
 def never() -> bool:
-    """The default deadline, which never passes."""
+    """Return false: the default deadline never passes."""
     return False
 
 
 def walked_pairs(
     accesses: Accesses, keys: IntArray, deadline_passed: Callable[[], bool] = never
 ) -> Edges | None:
-    """Pairs of versions that upstream relates by real time; `None` if that takes too much work.
+    """Return the pairs of versions that the original Elle relates by real time, for `keys`.
 
     A pair counts if the reduced real-time graph has a path from a transaction that left the first
     version to a transaction that found the second, without another transaction on that key in
     between. All transactions of one run have the same predecessors, so one bit set of sources per
-    run is enough.
+    run is enough. Returns `None` if the work is too much or the deadline has passed.
     """
     if not len(keys):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     columns = accesses.columns
     runs = int(columns.start.max(initial=0)) + 1
     ok = np.flatnonzero(columns.end != NEVER)
-    # for run t: the first end among the transactions that began after t
+    # for run t: the first end among the transactions that began after run t
     hidden = np.full(runs + 1, NEVER, np.int64)
     late = ok[columns.start[ok] > 0]
     np.minimum.at(hidden, columns.start[late] - 1, columns.end[late])
@@ -70,7 +70,11 @@ def _walk_key(
     work: int,
     deadline_passed: Callable[[], bool],
 ) -> int:
-    """Add the pairs for one key's `rows`; returns the remaining `work`, or -1 at the deadline."""
+    """Add the pairs of versions of one key to `pairs`; return the remaining `work`.
+
+    `rows` are the accesses to the key. The result is negative if no work is left or the deadline
+    has passed.
+    """
     columns = accesses.columns
     by_end, bounds, hidden = order
     last, met = accesses.last[rows].tolist(), accesses.found[rows].tolist()

@@ -1,12 +1,12 @@
-"""Derive the cases of histories with predicate reads again, for `verify`.
+"""Verify the anomalies of histories with predicate reads by deriving each anomaly again.
 
-The rules for versions are those of `docs/elle.md`. A key's versions are its initial value in the
-universe and the last value of each transaction that did not fail. The initial version is the first;
-the order of the others is unknown. A read *selects* the version whose value it shows. If a read
-shows nothing for a key (a predicate read that leaves the key out, or nil), it selected a version
-that does not match; if only one such version exists, it selected that one. The reader's own write
-is not a candidate: before the write its version did not exist, and after the write the read shows
-no other writer's version.
+`docs/elle.md` defines versions. A key's versions are its initial value in the universe and the last
+value of each transaction that did not fail. The initial version is the first; the order of the
+others is unknown. A read *selects* the version whose value it shows. If a read shows nothing for a
+key (a predicate read that leaves the key out, or nil), it selected a version that does not match;
+if only one version does not match, the read selected this version. The reader's own write is not a
+candidate: before the write its version did not exist, and after the write the read shows no other
+writer's version.
 
 This module shares nothing with `predicate` or `predicate_columns`.
 """
@@ -33,7 +33,10 @@ OF_DATA = ("wr", "wrp", "rw", "rwp")
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """A version of a key; the initial version has no writer. `last`: its writer's last one."""
+    """A version of a key; the initial version has no writer.
+
+    `last` is set if the writer did not write the key again later.
+    """
 
     writer: Txn | None
     value: Any
@@ -63,7 +66,7 @@ class _Look:
 
 
 def declared(history: History) -> tuple[Mapping[Any, Any], Iterator[Txn]]:
-    """The universe that `init` declares (empty without an `init`), and the transactions."""
+    """Return the universe that `init` declares (empty without `init`), and the transactions."""
     operations = transactions(history)
     begins = [pair.invoke.f for pair in history.pairs[:1]]
     return next(operations).mops if begins == ["init"] else {}, operations
@@ -84,7 +87,7 @@ def _matches(predicate: Any, value: Any) -> bool:
 
 
 class PredicateVerifier:
-    """Verifies the given cases."""
+    """Verifies reported cases of histories with predicate reads, from the transactions alone."""
 
     def __init__(
         self, txns: Iterable[Txn], cases: Collection[Any], universe: Mapping[Any, Any]
@@ -112,7 +115,7 @@ class PredicateVerifier:
                 raise CaseError(f"key {key} is given a value more than once")
 
     def verify(self, case: Any) -> None:
-        """Require that the history contains the case; raises `CaseError` or `NotVerified`."""
+        """Raise `CaseError` if the history does not contain the case, `NotVerified` if in doubt."""
         require_operations(case, self.ops)
         if case.type not in _SINGLE:
             self._verify_cycle(case)
@@ -138,7 +141,10 @@ class PredicateVerifier:
                 )
 
     def _precedes(self, reason: Any, source: Txn, target: Txn) -> bool:
-        """Whether `source` precedes `target`; the next step shows that an `info` took effect."""
+        """Return whether `source` precedes `target` for this reason.
+
+        An `info` transaction may be the target: the next step of the cycle shows its effect.
+        """
         if "fail" in (source.type, target.type) or source is target:
             return False
         if reason.relation in ("process", "realtime"):
@@ -154,14 +160,17 @@ class PredicateVerifier:
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
         # A shown key changes with any later version. If the read does not show the key and the
-        # later version did not match either, the read would have had two versions to select from.
+        # later version did not match either, two versions were possible, so `selected` is empty.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
             for look in self.looks(source, reason.key, by_key=by_key)
         )
 
     def looks(self, txn: Txn, key: str, *, by_key: bool | None = None) -> list[_Look]:
-        """Reads of `key` before its own writes: by key, by predicates, or (`None`) both."""
+        """Return the reads of `key` in `txn` before the transaction's own writes of `key`.
+
+        `by_key` selects reads by key, reads by predicates, or (`None`) both.
+        """
         looks: list[_Look] = []
         later = [
             None if _name(mop[0]) == "delete" else mop[2]
@@ -179,7 +188,7 @@ class PredicateVerifier:
         return looks
 
     def selected(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
-        """The committed version that the read selected, if it is known."""
+        """Return the committed version that a read selected, or nothing if it is not certain."""
         versions = [v for v in self.candidates(txn, key, look) if v.last and not v.failed]
         return versions if len(versions) == 1 else []
 
@@ -205,7 +214,10 @@ def _intermediate_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | Non
 def _dirty(
     raw: PredicateVerifier, reader: Txn, key: str, fits: Callable[[_Version], bool]
 ) -> bool | None:
-    """Whether a read shows only uncommitted versions; `None` if it could be of either kind."""
+    """Return whether a read can only have selected an uncommitted version that `fits`.
+
+    Returns `None` if both a failed and an overwritten version are possible.
+    """
     unsure = False
     for look in raw.looks(reader, key):
         versions = raw.candidates(reader, key, look)
@@ -218,7 +230,7 @@ def _dirty(
 
 
 def _garbage(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """A value that was never written, or an absent read of a key that was always present."""
+    """Return whether a read shows a value never written, or misses a key that was never absent."""
     (reader,) = ops
     return any(
         not raw.candidates(reader, key, look)
@@ -229,7 +241,7 @@ def _garbage(raw: PredicateVerifier, ops: Any, key: str) -> bool:
 
 
 def _miss(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """A read shows a value that does not match, or misses a key that always matched."""
+    """Return whether a predicate read shows a wrong value or misses a key that always matched."""
     (reader,) = ops
     for f, *rest in reader.mops if reader.type == "ok" else ():
         if _name(f) == "rp":
@@ -251,7 +263,7 @@ def _future_read(raw: PredicateVerifier, ops: Any, key: str) -> bool:
 
 
 def _internal(_raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """A read returns neither the transaction's last write nor, before it, its first read."""
+    """Return whether a read contradicts an earlier write or read of the key in its transaction."""
     (txn,) = ops
     written: tuple[Any, ...] = ()
     read: tuple[Any, ...] = ()
@@ -274,7 +286,7 @@ def _internal(_raw: PredicateVerifier, ops: Any, key: str) -> bool:
 
 
 def _lost_update(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """Each transaction read the same version by its key, and wrote the key afterwards."""
+    """Return whether all of `ops` read the same version by key, and then wrote the key."""
     met = [
         {
             id(version)

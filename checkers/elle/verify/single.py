@@ -1,7 +1,7 @@
-"""Verify anomalies without a cycle, each separately, for `verify`.
+"""Verify the anomalies that are not cycles, with one function per type of anomaly, for `verify`.
 
-Every check takes operations and (key, value, next value, details). It returns whether the
-operations show the anomaly, or `None` if that is open.
+Every function takes the operations of a case and (key, value, next value, details). It returns
+whether the operations show the anomaly, or `None` if the function cannot decide.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     values = {
         s for txn in raw.on[key] for (s,) in raw.reads(txn, key) if (key, s) not in raw.writer
     }
-    return len(values) > 1 or None  # a single value is the initial one, unless another was declared
+    return (
+        len(values) > 1 or None
+    )  # a single unwritten value is the initial value, if none was declared
 
 
 def _duplicate(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
@@ -50,7 +52,10 @@ def _incompatible(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
 
 
 def _dirty_update(raw: Raw, ops: Any, key: Any, value: Any, after: Any, _: Any) -> bool:
-    """A committed append after a failed one; all appends between them have unknown outcomes."""
+    """Return whether a committed append follows a failed append in the list.
+
+    All appends between the two must have unknown outcomes.
+    """
     failed, done = ops
     if (failed.type, done.type) != ("fail", "ok") or value not in raw.wrote(failed, key):
         return False
@@ -63,7 +68,7 @@ def _dirty_update(raw: Raw, ops: Any, key: Any, value: Any, after: Any, _: Any) 
 
 
 def _internal(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
-    """A read that differs from the previous read (if any) plus the own writes since then."""
+    """Return whether a read differs from the transaction's previous read plus its writes since."""
     (txn,) = ops
     base: Any = None
     written: list[Any] = []
@@ -94,9 +99,10 @@ def _future_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
 
 
 def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
-    """Each transaction first read the same value, and wrote the key afterwards.
+    """Return whether all of `ops` first read the same value of the key, and then wrote the key.
 
-    Unlike upstream, a register's reader that wrote the value itself has lost nothing.
+    Returns `None` if one of `ops` wrote the value of the register itself, since only the original
+    Elle counts this case as a lost update.
     """
     met: set[Any] = set()
     for txn in ops:
@@ -122,7 +128,7 @@ def _prints(is_list: bool, shown: Any) -> str:
 def _cyclic_versions(
     raw: Raw, _ops: Any, key: Any, _value: Any, _after: Any, details: Any
 ) -> bool | None:
-    """Each of the values precedes the others, possibly through other versions of the key."""
+    """Return whether each of the values precedes the others, if need be through other versions."""
     if set(details["sources"]) - {"initial-state"} - set(raw.promised):
         return False
     promised = promises(raw, key)

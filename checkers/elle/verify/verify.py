@@ -2,9 +2,9 @@
 
 This module and its parts (`recorded`: the transactions, `versions`: orders of versions, `single`:
 anomalies without a cycle) share nothing with the rest of `checkers.elle`: no columns, no graph, no
-search. They receive one case (its name, its operations, and for a cycle its steps with the data
-behind each) and inspect the transactions themselves. `CaseError` means that the history does not
-contain the case, so the check is wrong. `NotVerified` means that these simple methods cannot tell.
+search. The verifier receives one case (its name, its operations, and for a cycle its steps with the
+data behind each step) and inspects the transactions itself. `CaseError` means that the history does
+not contain the case, so the check has a bug. `NotVerified` means that the verifier cannot decide.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ OF_DATA = ("ww", "wr", "rw")
 
 
 class Verifier(Raw):
-    """Verifies the given cases."""
+    """Verifies reported cases of lists or registers, from the recorded transactions alone."""
 
     def verify(self, case: Any) -> None:
-        """Require that the history contains the case; raises `CaseError` or `NotVerified`."""
+        """Raise `CaseError` if the history does not contain the case, `NotVerified` if in doubt."""
         require_operations(case, self.ops)
         if case.type not in SINGLE:
             self._verify_cycle(case)
@@ -66,9 +66,10 @@ class Verifier(Raw):
                 )
 
     def _precedes(self, kind: str, source: Txn, target: Txn, data: Any, orders: Any) -> bool | None:
-        """Whether `source` precedes `target` for this reason; `None` if that is open.
+        """Return whether `source` precedes `target` by relation `kind`; `None` if undecided.
 
-        The next step of the cycle shows that an `info` took effect: some read saw its write.
+        An `info` transaction may be the target: the next step of the cycle shows that some read saw
+        its write.
         """
         key, value, after = data
         if "fail" in (source.type, target.type) or (
@@ -91,7 +92,7 @@ class Verifier(Raw):
             return False
         if self.lists:
             return next_in_list(self, key, value, after, orders)
-        # A write of an `info` happened if it was read; `acts` has only the reads of `ok`.
+        # A write of an `info` transaction happened if an `ok` transaction read it.
         happened = kind == "rw" or source.type == "ok"
         happened |= any((value,) in self.reads(txn, key) for txn in self.on.get(key, ()))
         return happened and precedes(self, key, value, after, self.promised)

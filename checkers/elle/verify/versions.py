@@ -1,10 +1,11 @@
-"""The orders of versions of one key that simple reading shows, for `verify`.
+"""The order of one key's versions, read directly from the recorded transactions, for `verify`.
 
 For a *list*, the order is its longest read (if several longest reads differ, one that fits all
 steps of a cycle). An append that no read shows comes last, since lists only grow. For a *register*,
-nil or a value that was never written comes first. The rest follows from promises: a transaction
-reads a version before it overwrites it (wfr-keys); a version is left behind before another is
-found, by the same process (sequential-keys) or by any process (linearizable-keys).
+nil or a value that was never written comes first. Other versions are ordered by promises: a version
+that a transaction read comes before the version that it wrote (wfr-keys); a version that was left
+behind comes before a version that was found later, by the same process (sequential-keys) or by any
+process (linearizable-keys).
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ ANYBODY = "anybody"
 
 
 def list_orders(raw: Raw, key: Any) -> tuple[list[Any], list[Any]]:
-    """The longest reads of `key` without repetitions, and all reads that are no prefix of one."""
+    """Return the longest reads of `key`, and the reads that contradict the first longest read.
+
+    The longest reads are returned without repeated elements.
+    """
     every = [
         list(value or ())
         for txn in raw.on.get(key, ())
@@ -34,9 +38,10 @@ def list_orders(raw: Raw, key: Any) -> tuple[list[Any], list[Any]]:
 
 
 def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> bool | None:
-    """Whether `after` directly follows `value` (nil: is the first element) in the order of `key`.
+    """Return whether `after` directly follows `value` in the order of `key`; `None` if undecided.
 
-    `orders` holds the orders that agree with all steps up to this one.
+    If `value` is nil, `after` must be the first element. `orders` holds, for each key, the orders
+    that agree with all steps of the cycle so far; it is updated.
     """
     longest, strays = list_orders(raw, key)
 
@@ -56,7 +61,13 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 
 
 def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, Any]]:
-    """The versions that a reader overwrote; each version's writers, first end and last call."""
+    """Return the facts about a register from which its promised order follows.
+
+    The first fact is the set of pairs (version read, version written) of one transaction. The next
+    fact is, per version, the earliest end of a transaction that left the version behind; the last
+    fact is the latest call of a transaction that found the version. Ends and calls are given per
+    process, and under `ANYBODY` for all processes.
+    """
     over: set[Any] = set()
     left: dict[Any, Any] = {}
     met: dict[Any, Any] = {}
@@ -80,7 +91,10 @@ def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, An
 def precedes(
     raw: Raw, key: Any, value: Any, after: Any, promised: Collection[str], known: Any = None
 ) -> bool:
-    """Whether version `value` of a register precedes `after`, by the promises about keys."""
+    """Return whether version `value` of a register precedes version `after`, by `promised`.
+
+    `promised` names the promises about keys; `known` is the result of `promises`, if at hand.
+    """
     # a value that was never written is the initial value
     if value == NIL or (key, value) not in raw.writer:
         return (key, after) in raw.writer
