@@ -248,7 +248,7 @@ class ConsensusCalls:
         return msg.ConsensusError(_Code.NOT_THE_LEADER, message)
 
     def _bad_successor(self, request: msg.LeaderStepDownRequest) -> msg.ConsensusError | None:
-        """Return an error if the successor is invalid; the checks are Kudu's `TransferLeadership`."""
+        """Return an error if the successor is invalid (checks of Kudu's `TransferLeadership`)."""
         uuid, voters = request.new_leader_uuid, self._core.configs.voters
         if request.mode is msg.StepDownMode.ABRUPT:
             message = "an ABRUPT step-down names no successor; ask for GRACEFUL"
