@@ -44,7 +44,7 @@ def not_the_leader() -> RefusedError:
 
 
 def not_yet_ready() -> RefusedError:
-    """Return the error of a leader that has not loaded the catalog yet: case 7(b)."""
+    """Return the error of a leader that is still loading the catalog: case 7(b)."""
     message = "this master is the leader but not yet ready to serve requests"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 

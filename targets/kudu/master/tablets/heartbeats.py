@@ -76,7 +76,7 @@ class Heartbeats:
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
             return self._response(meta)  # a follower ignores reports
         ours = self._leadership.cluster_id or ""
-        # This master has not applied the cluster id yet, so it cannot check the server's id.
+        # This master does not know the cluster id yet, so it cannot check the server's id.
         if request.cluster_id and not ours:
             return TSHeartbeatResponse(meta, error=not_initialized().error)
         if request.cluster_id and request.cluster_id != ours:
