@@ -261,7 +261,7 @@ class Tablet:
         self._on_dirty(self.tablet_id)
 
     def _tell_version(self) -> None:
-        """Announce the applied schema version; checkers compare it with IsAlterTableDone answers."""
+        """Announce the applied schema version; checkers compare it with answers to clients."""
         version = self._machine.schema_version
         self._env.event("checkpoint", group=self.tablet_id, version=version)
 
