@@ -2,9 +2,9 @@
 
 During a run each replica reports its progress, so that the harness can compare replicas
 (`harness.run.divergence`). The event `checkpoint` names the group, the last applied index and the
-digest of everything applied up to it (`journal.py`). Before a snapshot is written and after one is
-restored, the event also has a digest of the whole state. All nodes that ever applied the same index
-of a group must have reported the same digest, including nodes that no longer exist.
+digest of all entries up to that index (`journal.py`). Before a snapshot is written and after a
+snapshot is restored, the event also has a digest of the whole state. All nodes that ever applied
+the same index of a group must have reported the same digest, including nodes that no longer exist.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Waiter:
             finally:
                 timer.cancel()
             if outcome is _TIMED_OUT:
-                raise TimeoutError(f"nothing happened within {timeout_s} s")
+                raise TimeoutError(f"there was no outcome within {timeout_s} s")
         if isinstance(outcome, RaftError):
             raise outcome
         return outcome
@@ -158,8 +158,8 @@ class Applier:
             if waiter is not None and waiter.term == entry.term:
                 waiter.finish((entry.index, entry.term, result))
             elif waiter is not None:
-                # In a single step a deposed leader may take and commit entries of the new leader
-                # before its change of role is reported: another entry then has this index.
+                # The waiter's proposal was replaced: in one step, a deposed leader may append and
+                # commit the new leader's entries before it reports its change of role.
                 waiter.finish(IndeterminateError("leadership was lost"))
 
     def fail(self, reason: str) -> None:

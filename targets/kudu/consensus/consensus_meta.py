@@ -102,10 +102,10 @@ async def recover(
     if vote_state is None:
         if snapshot is not None or entries:
             raise DamagedFileError(
-                f"{folder}: there is a log but no vote state: votes may be forgotten"
+                f"{folder} has a log but no vote state, so the replica may have forgotten a vote"
             )
         if initial_config is None:
-            raise DamagedFileError(f"{folder}: empty, and no configuration was given to start with")
+            raise DamagedFileError(f"{folder} is empty, and there is no initial configuration")
         vote_state = VoteState(0, None, initial_config)
         await save(disk, vote_state_path(folder), vote_state)
     config = vote_state.committed_config

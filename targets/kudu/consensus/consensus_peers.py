@@ -68,7 +68,9 @@ class Senders:
         self._timeout_base_s = min(
             flags.raft_heartbeat_interval_ms * periods / 1000, self._timeout_max_s
         )
-        self._transfers: dict[str, asyncio.Task[Any]] = {}  # of snapshot transfers, by peer
+        self._transfers: dict[
+            str, asyncio.Task[Any]
+        ] = {}  # peer uuid -> transfer of a snapshot to it
 
     def drop(self) -> None:
         """Cancel the running transfers of snapshots.
@@ -178,7 +180,7 @@ class Senders:
         self._spawn(self._ask_for_replica(effect), "copy")
 
     async def _ask_for_replica(self, effect: ev.SendStartCopy) -> None:
-        assert self._copy_source is not None, "the core knows that nothing is copied"
+        assert self._copy_source is not None, "the core asks for a copy that has no source"
         superblock = self._copy_source()
         request = msg.StartTabletCopyRequest(
             dest_uuid=effect.peer_uuid,

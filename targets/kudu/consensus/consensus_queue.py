@@ -90,7 +90,7 @@ class Leader:
         self._transfer: _Transfer | None = None
 
     def begin(self) -> None:
-        assert not self.leads, "leads already"
+        assert not self.leads, "this replica leads already"
         self.leads = True
         self._refresh_peers()
         self._term_start_index = self._log.last_index + 1
@@ -178,7 +178,7 @@ class Leader:
     # --- appending --------------------------------------------------------------------------
 
     def propose(self, event: ev.Propose) -> None:
-        assert event.kind is not EntryKind.CONFIG, "configurations change by ChangeConfig"
+        assert event.kind is not EntryKind.CONFIG, "propose a configuration with ChangeConfig"
         if self._transfer is not None:
             reason = "not the leader for long: leadership is being handed over"
             self._state.effects.append(ev.ProposalRejected(event.token, reason))
@@ -277,7 +277,7 @@ class Leader:
 
     def _send_update(self, peer: PeerProgress) -> None:
         """Send the peer's next entries, a bare heartbeat, or a snapshot."""
-        assert peer.in_flight is None, "one outstanding request per peer"
+        assert peer.in_flight is None, f"{peer.uuid} has an outstanding request already"
         state, log = self._state, self._log
         self._request_count += 1
         peer.in_flight = self._request_count
@@ -426,7 +426,7 @@ class Leader:
     def advance_commit(self) -> None:
         """Commit the entries that are durable on a majority of voters.
 
-        Nothing commits until the newest of these entries is of the leader's own term.
+        No entry commits unless the newest of these entries is of the leader's own term.
         """
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):

@@ -115,7 +115,7 @@ class ConsensusService:
         return msg.ConsensusError(_Code.TABLET_NOT_FOUND, f"no tablet {tablet_id} here")
 
     def _stale(self, request: msg.StartTabletCopyRequest) -> msg.ConsensusError | None:
-        """Refuse a leader whose term is older than a tombstone on this server."""
+        """Return an error if the caller's term is older than the tablet's tombstone here."""
         _, last = self._tombstones.get(request.tablet_id, (None, msg.OpId(0, 0)))
         if last.term <= request.caller_term:
             return None

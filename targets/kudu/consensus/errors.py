@@ -1,4 +1,4 @@
-"""Errors of a replica, grouped by the caller's conclusion: nothing happened, or it may happen."""
+"""Errors of a replica; their classes say whether a refused operation may still take effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OverloadedError(NotAppendedError):
 
 
 class IndeterminateError(RaftError):
-    """The write was appended, then leadership was lost or the time ran out.
+    """The write was appended, then leadership was lost or a timeout expired.
 
     The write may still commit.
     """

@@ -52,8 +52,8 @@ class ElectionTimeouts:
         Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`).
         Here the timeout is a random share of the shortest one, so that the replicas of a group do
         not run at the same time. A short timeout is safe because it starts a pre-election, which
-        followers of a live leader refuse. A replica draws it only once: when the last replica of a
-        group starts, all others are running.
+        followers of a live leader refuse. A replica draws the short timeout only once: when the
+        last replica of a group starts, all others are running.
         """
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 
@@ -122,7 +122,7 @@ class ReplicaTimer:
             self._handle.cancel()
 
     def _set_deadline(self, deadline_ns: int) -> None:
-        """Move the deadline; the event loop's timer is touched only if it would fire too late."""
+        """Move the deadline; replace the event loop's timer only if it would fire too late."""
         earlier = deadline_ns < self._deadline_ns
         self._deadline_ns = deadline_ns
         if self._handle is None:

@@ -76,11 +76,11 @@ class Follower:
     def _above_base(self, request: UpdateConsensusRequest) -> tuple[OpId, tuple[Entry, ...]]:
         """Return the preceding entry and the entries of a request, without entries up to `base`.
 
-        A snapshot covers those entries; they are committed and thus equal.
+        A snapshot covers the omitted entries, which are committed and thus equal in both logs.
         """
         preceding, entries = request.preceding, request.entries
         for position, entry in enumerate(entries, start=1):
-            assert entry.index == preceding.index + position, "a gap in a request"
+            assert entry.index == preceding.index + position, "the entries of a request have a gap"
         covered = self._log.base.index - preceding.index
         if covered <= 0:
             return preceding, entries

@@ -106,7 +106,7 @@ class Wal:
         remain if the snapshot was installed over a conflicting log and the power failed before the
         log was removed. Raises `WalCorruptionError`.
         """
-        assert not self._segments, "recovered already"
+        assert not self._segments, "the log is recovered already"
         log = _Replay(base)
         paths = await self._env.disk.list(self._prefix)
         for position, path in enumerate(paths):
@@ -174,7 +174,7 @@ class Wal:
 
     def append(self, sequence: int, preceding: OpId, entries: tuple[Entry, ...]) -> None:
         """Queue entries for the next group commit; `sequence` numbers the appends."""
-        assert entries, "an append without entries"
+        assert entries, "the append has no entries"
         self._queue.append((sequence, _Append(preceding.term, entries)))
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
@@ -279,7 +279,7 @@ class _Replay:
 
     def __init__(self, base: OpId) -> None:
         self._base = base
-        self._items: list[tuple[int, Entry]] = []  # (the entry's predecessor, the entry)
+        self._items: list[tuple[int, Entry]] = []  # (term of the preceding entry, entry)
 
     def add(self, append: _Append, where: str) -> None:
         """Add the entries of one append to the rebuilt log; `where` is its place in the files.

@@ -74,7 +74,7 @@ class MemoryLog:
         if index == self.last_index + 1:
             return ()
         offset = index - self.base.index - 1
-        assert 0 <= offset <= len(self._entries), f"batch from {index} of {self}"
+        assert 0 <= offset <= len(self._entries), f"no entries from {index} in {self}"
         size = 0
         end = offset
         while end < len(self._entries):
@@ -86,8 +86,8 @@ class MemoryLog:
 
     def between(self, first: int, last: int) -> list[Entry]:
         start = first - self.base.index - 1
-        assert start >= 0, f"entries from {first} of {self}"
-        assert last <= self.last_index, f"entries up to {last} of {self}"
+        assert start >= 0, f"no entries from {first} in {self}"
+        assert last <= self.last_index, f"no entries up to {last} in {self}"
         return self._entries[start : last - self.base.index]
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class MemoryLog:
         """Drop conflicting entries from `index` on; the next append replaces them on disk."""
         assert index > self.commit_index, f"{COMMITTED_LOST}: truncation from {index}, {self}"
         offset = index - self.base.index - 1
-        assert 0 <= offset < len(self._entries), f"truncate {self} from {index}"
+        assert 0 <= offset < len(self._entries), f"cannot truncate {self} from {index}"
         self._remove(slice(offset, None))
         self.durable_index = min(self.durable_index, index - 1)
         # Running appends still finish; they may raise `durable_index` only up to `index - 1`.
@@ -135,18 +135,18 @@ class MemoryLog:
         while self._unsynced and self._unsynced[0][0] <= sequence:
             _, last_index = self._unsynced.popleft()
             self.durable_index = max(self.durable_index, last_index)
-        assert self.durable_index <= self.last_index, "durable beyond the log"
+        assert self.durable_index <= self.last_index, "the durable index is beyond the log"
         return self.durable_index > durable_before
 
     def commit_to(self, index: int) -> bool:
         """Note that `index` is committed; return whether the committed configuration changed."""
-        assert self.commit_index < index <= self.last_index, f"commit {index} of {self}"
+        assert self.commit_index < index <= self.last_index, f"cannot commit {index} of {self}"
         self.commit_index = index
         return self.configs.commit(index)
 
     def compact(self, index: int) -> None:
         """Drop the entries up to `index`, which becomes `base`, because a snapshot covers them."""
-        assert index <= self.commit_index, "only committed entries may go"
+        assert index <= self.commit_index, "a snapshot covers only committed entries"
         if index <= self.base.index:
             return
         entry = self.entry(index)

@@ -158,7 +158,7 @@ class Replica:
     @property
     def core(self) -> RaftCore:
         """The Raft core, available after the start; callers may read it but must not step it."""
-        assert self._core is not None, "not started"
+        assert self._core is not None, "the replica is not started"
         return self._core
 
     @property
@@ -288,7 +288,7 @@ class Replica:
         Call this only after `start` and `stop`. As long as the log exists, the stored entry has no
         effect.
         """
-        assert self.state_text == "STOPPED", f"it is {self.state_text}"
+        assert self.state_text == "STOPPED", f"the replica is {self.state_text}"
         core = self.core
         ends = (self._last_logged, core.log.last)
         self._last_logged = max(ends, key=lambda opid: (opid.term, opid.index))
@@ -301,7 +301,9 @@ class Replica:
         stopped or never started. The vote state is removed last, because a start refuses a log
         without a vote state.
         """
-        assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, f"it is {self.state_text}"
+        assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, (
+            f"the replica is {self.state_text}"
+        )
         paths = await self._env.disk.list(f"{self._folder}/")
         last = cmeta.vote_state_path(self._folder)
         for path in sorted(paths, key=lambda path: (path == last, path)):
@@ -326,7 +328,7 @@ class Replica:
         if self._busy:
             self._events.append(event)
             return
-        assert not self._events, "events wait, and no task is at work on them"
+        assert not self._events, "events are queued, and no task handles them"
         self._busy = True
         self._effects += self.core.step(event, self._env.clock.monotonic_ns())
         self._carry_on()
@@ -334,7 +336,7 @@ class Replica:
     def _carry_on(self) -> None:
         """Carry out effects and handle queued events until no event is left or a barrier comes."""
         core, effects, events = self._core, self._effects, self._events
-        assert core is not None, "not started"
+        assert core is not None, "the replica is not started"
         methods, clock = self._carry_out, self._env.clock
         while self.state_text == "RUNNING":
             if effects:
@@ -486,7 +488,7 @@ class Replica:
         self._env.event(kind, group=self._group_label, term=core.term)
 
     def _timer_fired(self, event: ev.Event) -> None:
-        # A replica that waits for its disk must not handle all missed timeouts at once.
+        # While a replica waits for its disk, drop timer events, or many would run at once later.
         if not self._busy:
             self.step(event)
 

@@ -57,8 +57,7 @@ from targets.kudu.consensus.state import CoreOptions, RaftState
 from targets.kudu.messages import PeerHealth, RaftConfig
 
 TWO_LEADERS: Final = "two lead term"
-"""The start of the message of the assertion that fails if a replica sees two leaders in one term.
-"""
+"""The start of the message of an assertion that fails if a term has two leaders."""
 
 _NOTHING: Final = OpId(0, 0)
 _RESET: Final = ev.ResetElectionTimer()
@@ -194,21 +193,21 @@ class RaftCore:
     def step(self, event: ev.Event, now_ns: int) -> list[ev.Effect]:
         """Handle one event; return the effects, which the caller must carry out in order."""
         state, log, configs = self._state, self.log, self.configs
-        assert not state.effects, "effects of the last step were not taken"
+        assert not state.effects, "the state still has effects of the last step"
         state.now_ns = now_ns
         role, term, leader_uuid = self.role, state.term, self.leader_uuid
         committed = configs.committed
         commit_before = log.commit_index
         self._handlers[type(event)](event)
         if self.role is Role.LEADER and not self._leader.leads:
-            self._become_follower(state.term, None)  # the leader ended its own leadership
+            self._become_follower(state.term, None)  # `Leader` has ended its leadership itself
         if configs.active is not self._config:
             self._config = configs.active
             if self.role is not Role.LEADER:
                 self.role = self._passive_role()
         effects, state.effects = state.effects, []
         assert log.commit_index >= commit_before, "the commit index fell"
-        assert log.commit_index <= log.last_index, "committed more than the log holds"
+        assert log.commit_index <= log.last_index, "the commit index is beyond the log"
         if (
             self.role is not role
             or state.term != term

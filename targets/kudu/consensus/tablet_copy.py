@@ -72,7 +72,7 @@ class Snapshots:
         A tail of the log stays, so that slow followers can catch up without a whole snapshot.
         """
         async with self._lock:
-            # If not, a newer snapshot of the leader was installed during the wait for the lock.
+            # Skip the save if a newer snapshot was installed during the wait for the lock.
             if self._applier.journal.index > self.index:
                 await self._save(self._applier.snapshot(log.configs.committed))
                 await self._wal.collect(self.index)

@@ -69,7 +69,7 @@ class TombstonedVoter:
     def _vote(self, request: msg.RequestConsensusVoteRequest) -> Answer:
         answer = Answer()
         core = self._core
-        assert core is not None, "stopped"
+        assert core is not None, "the voter is stopped"
         if self._saving is not None and not self._saving.done():
             busy = msg.ConsensusError(msg.ConsensusErrorCode.CONSENSUS_BUSY, "it is voting")
             answer.set(msg.RequestConsensusVoteResponse(core.uuid, core.term, False, busy))

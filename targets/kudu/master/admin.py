@@ -1,7 +1,7 @@
 """Operators' requests to the leader: maintenance of tablet servers, replacement of lost tablets.
 
-Each request is a single write, and an operator may repeat it. A request to set the current state of
-a server succeeds. A request to replace a tablet that was already replaced gets NOT_FOUND.
+Each request is a single write, and an operator may repeat it. A repeated change of maintenance
+succeeds, and a repeated replacement gets NOT_FOUND, because the old tablet is dead.
 """
 
 from __future__ import annotations

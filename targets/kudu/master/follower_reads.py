@@ -104,7 +104,7 @@ class FollowerReads:
         replica = self._leadership.replica
         index = None if replica is None else await self._read_index(replica)
         if replica is None or index is None:
-            await asyncio.sleep(_WAIT_STEP_S)  # another leader may be elected soon
+            await asyncio.sleep(_WAIT_STEP_S)  # a new leader may be elected soon
             return
         end_ns = asked_ns + int(self._limit_s * 1e9)
         while replica.applied_index < index:

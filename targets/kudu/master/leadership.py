@@ -124,7 +124,7 @@ class Leadership:
                 await epoch.write(cluster_id=self._node.new_id())
             except RefusedError:
                 if epoch.is_current():
-                    replica.step_down()  # otherwise this term would have no ready leader
+                    replica.step_down()  # without a step-down, this term has no ready leader
                 return
         if not epoch.is_current():
             return

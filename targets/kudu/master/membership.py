@@ -195,7 +195,7 @@ class Membership:
         """
         self._leadership.ready()
         replica = self._leadership.replica
-        assert replica is not None, "ready without a replica"
+        assert replica is not None, "the master is ready but has no replica"
         return replica
 
     async def list(self) -> tuple[MasterEntry, ...]:

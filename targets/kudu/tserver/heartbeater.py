@@ -108,15 +108,15 @@ class _MasterLoop:
         if response.error is not None:
             self._tracker.failed()
             return
-        # Without synced logs, a cluster may lose its id in a power cut (P18) and create a new id. A
-        # server that had stored the old id could never join again, so it stores no id. (Kudu's
-        # servers never store a cluster id.)
+        # Without synced logs, a cluster may lose its id in a power cut and create a new id. A
+        # server that had stored the old id could never join again, so the server stores no id.
+        # (Kudu's servers never store a cluster id.)
         lasts = self._node.flags.log_force_fsync_all
         if lasts and response.cluster_id and not self._membership.cluster_id:
             await self._membership.join(response.cluster_id)
         own_id = self._membership.cluster_id
         if own_id and response.cluster_id and response.cluster_id != own_id:
-            # This server sent the request before it joined its cluster; the answer is from another.
+            # This server had joined no cluster when it sent the request to this foreign master.
             self._tracker.failed()
             return
         marked = self._tracker.dirty if self.others else {}

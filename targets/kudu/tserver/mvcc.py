@@ -155,7 +155,7 @@ class RowStore:
         An empty `end` means no upper bound. A page may end without any row if the scan has skipped
         too many keys that have no row at `timestamp`.
         """
-        assert timestamp >= self.history_start, f"{timestamp} is before {self.history_start}"
+        assert timestamp >= self.history_start, f"{timestamp} is below {self.history_start}"
         above = (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big")
         examined_max = _EXAMINED_PER_ROW * rows_max
         rows: list[tuple[bytes, bytes]] = []
@@ -211,7 +211,7 @@ class RowStore:
             else:
                 chain[-1] = version
             return -record_bytes if len(newest) == _TIMESTAMP_BYTES else 0
-        assert newest < version, f"{key!r} written below its newest version"
+        assert newest < version, f"{key!r} is written below its newest version"
         if isinstance(chain, bytes):
             self._chains[key] = [chain, version]
         else:

@@ -283,7 +283,7 @@ class TabletMachine:
         Until the restore is complete, readers see the old state.
         """
         stored = _stored.decode(data)
-        assert stored.is_whole, "a snapshot of changes alone"
+        assert stored.is_whole, "the snapshot has only changes"
         head = _heads.decode(stored.head)
         rows = self._no_rows()
         for _ in rows.load(read_blocks(stored.blocks), head.history_start):

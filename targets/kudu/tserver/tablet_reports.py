@@ -36,7 +36,7 @@ class ReportKind(enum.Enum):
 class FullOn(enum.Enum):
     """An event that makes a full report due, in addition to a start and a master's request."""
 
-    LATER_TERM = "later term"  # the master leads in a later term than that of the last full report
+    LATER_TERM = "later term"  # the master leads in a later term than at the last full report
     FLIP = "flip"  # the master's answer turns from follower to leader (switch LEADER-FLAP-ABA)
     NOTHING = "nothing"  # only changes are reported (switches KUDU-1374, KUDU-1353)
 

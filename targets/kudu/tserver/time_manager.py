@@ -9,11 +9,11 @@ leader, are above T. Raft never loses or changes committed entries. So a single 
     T is safe on a replica  <=>  `machine.last_timestamp` >= T
 
 The test needs no clock, no lease and no promise of a leader. Hence a read at T returns the same
-rows on all replicas and at all times. Failovers do not change the rows: a new leader has every
-committed entry in its log before its own entries, which get higher timestamps. Skewed clocks do
-not: if a leader's clock is behind, its proposals are raised when they are applied. Paused or
-partitioned leaders do not: they can commit no entry, so they make no timestamp safe, and their
-applied entries are still a prefix of the log.
+rows on all replicas and at all times. Failovers do not change these rows: a new leader has every
+committed entry in its log before its own entries, which get higher timestamps. Skewed clocks do not
+change these rows: if a leader's clock is behind, its proposals are raised when they are applied.
+Paused or partitioned leaders do not change these rows: they can commit no entry, so they make no
+timestamp safe, and their applied entries are still a prefix of the log.
 
 It follows that a read at T returns every acknowledged write with a timestamp up to T, even if the
 acknowledgement is sent later. An acknowledged write was applied, so it is in the log, and the

@@ -40,7 +40,7 @@ Item = TypeVar("Item")
 
 
 class _Consensus(msgspec.Struct, frozen=True, array_like=True):
-    """A packed `ConsensusState`: numbers of its leader in `texts` and of its peers in `peers`."""
+    """A packed `ConsensusState`; leader and peers are indexes into the lists of `_PackedBatch`."""
 
     term: int
     leader: int | None
@@ -49,7 +49,10 @@ class _Consensus(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Tablet(msgspec.Struct, frozen=True, array_like=True):
-    """A packed `TabletRecord`: table, origin, times and message are numbers into `_PackedBatch`."""
+    """A packed `TabletRecord`.
+
+    Table, origin, times and message are indexes into the lists of `_PackedBatch`.
+    """
 
     id: bytes
     table: int
@@ -63,7 +66,7 @@ class _Tablet(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _PackedBatch(msgspec.Struct, frozen=True, array_like=True):
-    """A packed batch: each repeated value once; `rest` is the batch without its tablets."""
+    """A packed batch, with lists of distinct values; `rest` is the batch without its tablets."""
 
     rest: Batch
     texts: tuple[str, ...]
@@ -77,7 +80,8 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _plain: Final = msgspec.msgpack.Decoder(Batch)
 _packed: Final = msgspec.msgpack.Decoder(_PackedBatch)
 _hms: Final = msgspec.msgpack.Decoder(HmsBatch)
-_HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])  # an array with one more field
+# An encoded `HmsBatch` starts as an array with more fields than a `Batch` has.
+_HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])
 
 
 def tablets_limit(flags: Flags) -> int:

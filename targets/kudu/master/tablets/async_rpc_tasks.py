@@ -275,7 +275,7 @@ class Tasks:
         if tablet.consensus.config.opid_index != call.cas_config_opid_index:
             return _Step.DONE  # a newer configuration is stored
         if review(self._catalog, tablet.id, self._flags) != call.decision:
-            return _Step.DONE  # a new leader may not have reported its peers yet
+            return _Step.DONE  # not needed any more, or not reported yet
         leader_uuid = tablet.consensus.leader_uuid
         leader = None if leader_uuid is None else self._tservers.get(leader_uuid)
         if leader_uuid is None or leader is None:

@@ -4,7 +4,7 @@ The rules are Kudu's (`ProcessTabletReport` in `master/catalog_manager.cc`). A r
 that the catalog does not know is ignored (with bug FENCE-ORPHAN, deleted). A replica of a dead
 tablet is deleted. A replica outside its tablet's configuration is tombstoned under a
 compare-and-set on the configuration's index (KUDU-1129). A leader's report on its peers' health is
-kept in memory; `rereplication.py` uses it once the rest of the report is stored (rule 8).
+kept in memory; `rereplication.py` uses it once the rest of the report is stored.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def plan_report(
         if tablet is None and deletes_unknown:
             plan.calls.append(DeleteReplica(replica.tablet_id, "", ts_uuid, DELETED, "unknown"))
             continue
-        if tablet is None:  # rule 1
+        if tablet is None:
             plan.alarms.append(f"tablet {replica.tablet_id} is unknown; ignored")
             continue
         changed = _judge(catalog, ts_uuid, replica, tablet, plan)
@@ -103,7 +103,7 @@ def _judge(
     Calls, versions, views and alarms are added to `plan`.
     """
     table = catalog.tables.get(tablet.table_id)
-    if not tablet.is_live or table is None or not table.is_live:  # rule 2
+    if not tablet.is_live or table is None or not table.is_live:
         if replica.data_state != DELETED and table is not None:
             reason = tablet.state_msg or "the table was deleted"
             plan.calls.append(DeleteReplica(tablet.id, tablet.table_id, ts_uuid, DELETED, reason))
@@ -111,25 +111,25 @@ def _judge(
     config, stored = replica.committed_config, tablet.consensus
     if replica.data_state == COPYING and config is None:
         return None  # the replica does not know its configuration yet, so it may be a member
-    if stored is None or _is_stray(ts_uuid, replica, stored.config):  # rule 3: tombstone strays
+    if stored is None or _is_stray(ts_uuid, replica, stored.config):
         if stored is not None and replica.data_state != TOMBSTONED:
             plan.calls.append(_tombstone(tablet, ts_uuid, stored.config.opid_index))
         return None
-    if replica.error is not None or config is None or replica.data_state != "READY":  # rule 4
+    if replica.error is not None or config is None or replica.data_state != "READY":
         return None
     plan.versions.append((tablet.id, replica.schema_version))
-    if replica.schema_version != table.version:  # rule 9
+    if replica.schema_version != table.version:
         plan.calls.append(AlterTablet(tablet.id))
     leader = replica.leader_uuid if _has_peer(config, replica.leader_uuid) else None
     state = tablet.state
     if state is TabletState.CREATING and replica.state == "RUNNING" and leader is not None:
-        # rule 5; a tablet without a leader stays CREATING (defect CREATE-MINORITY)
+        # A tablet without a leader stays CREATING (otherwise: bug CREATE-MINORITY).
         state = TabletState.RUNNING
     consensus = _merge(stored, replica, config, leader, ts_uuid, plan)
     if leader == ts_uuid and replica.peer_health and not replica.has_pending_config:
         view = LeaderView(ts_uuid, config.opid_index, replica.peer_health)
         plan.views.append((tablet.id, view))
-    if consensus.config.opid_index > stored.config.opid_index:  # rule 7
+    if consensus.config.opid_index > stored.config.opid_index:  # tombstone evicted replicas
         plan.calls.extend(
             _tombstone(tablet, peer.uuid, stored.config.opid_index)
             for peer in stored.config.peers
@@ -148,7 +148,7 @@ def _merge(
     ts_uuid: str,
     plan: ReportPlan,
 ) -> ConsensusState:
-    """Return the tablet's consensus state after a report (rule 6).
+    """Return the tablet's consensus state after a report.
 
     The reported configuration, term and leader are accepted only if they are newer.
     """
