@@ -349,8 +349,7 @@ class Leader:
 
         A new non-voter is asked only after its addition has committed; otherwise a replica could
         remain on a server that never became a member. A voter is asked at once, because the commit
-        of a pending change may need its acknowledgement. A peer whose replica has failed is not
-        asked but marked as hopeless.
+        of a pending change may need its acknowledgement. A failed replica is only marked.
         """
         peer.match_index = 0
         is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
@@ -424,10 +423,7 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit the entries that are durable on a majority of voters.
-
-        No entry commits unless the newest of these entries is of the leader's own term.
-        """
+        """Commit entries durable on a majority of voters, if the newest one is of this term."""
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):
             return

@@ -102,7 +102,7 @@ class Ddl:
     async def _once(
         self, epoch: Epoch, request_id: RequestId, execute: Callable[[], Awaitable[Reply]]
     ) -> Reply:
-        if Bug.KUDU_1537 in self._node.bugs:  # the profile has no request ids
+        if Bug.KUDU_1537 in self._node.bugs:  # the master ignores request ids
             return await execute()
         key = (request_id.client_id, request_id.seq_no)
         stored = epoch.catalog.find_reply(*key)

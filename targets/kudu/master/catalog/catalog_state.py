@@ -101,7 +101,7 @@ class Catalog:
         catalog.revision = rows.last_index
         catalog.tables = dict(rows.tables)
         catalog.tservers = dict(rows.tservers)
-        catalog.replies = rows.replies  # not copied: it only ever has applied replies
+        catalog.replies = rows.replies  # shared: all leaderships use the applied replies
         for table_id, table in sorted(rows.tables.items()):
             catalog._live_tablets[table_id] = []
             if table.is_live:
