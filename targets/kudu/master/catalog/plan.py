@@ -48,7 +48,6 @@ class DeleteReplica:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The call's identity; a second call with the same identity is not queued (KUDU-2992)."""
         cas = "" if self.cas_config_opid_index is None else str(self.cas_config_opid_index)
         return ("delete", self.tablet_id, self.ts_uuid, self.delete_type, cas)
 
@@ -61,7 +60,6 @@ class AlterTablet:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The call's identity; a second call with the same identity is not queued (KUDU-2992)."""
         return ("alter", self.tablet_id)
 
 

@@ -116,7 +116,6 @@ class Tasks:
         self._closed = False
 
     def __len__(self) -> int:
-        """The number of pending calls."""
         return len(self._pending)
 
     def submit(self, calls: Iterable[Call]) -> None:
