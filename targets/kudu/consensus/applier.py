@@ -1,10 +1,10 @@
-"""The replicated state machine of a group: applying entries to it, and waiting for the results.
+"""Application of committed entries to a group's state machine, and delivery of the results.
 
 During a run each replica reports its progress, so that the harness can compare replicas
 (`harness.run.divergence`). The event `checkpoint` names the group, the last applied index and the
-digest of everything applied up to it (`journal.py`). Before a snapshot is written and after one is
-restored, the event also has a digest of the whole state. All nodes that ever reached an index of a
-group must have reported the same digest for it, including nodes that no longer exist.
+digest of all entries up to that index (`journal.py`). Before a snapshot is written and after a
+snapshot is restored, the event also has a digest of the whole state. All nodes that ever applied
+the same index of a group must have reported the same digest, including nodes that no longer exist.
 """
 
 from __future__ import annotations
@@ -27,50 +27,56 @@ _DIGEST_BYTES: Final = 8
 
 
 class StateMachine(Protocol):
-    """The state that a group replicates. All three methods are deterministic."""
+    """The state that a group replicates. All methods of a state machine are deterministic."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Any:
         """Apply one committed write and return its result for the waiting proposer."""
         ...
 
     def snapshot(self) -> bytes:
-        """The whole state as of the last applied index."""
+        """Return the whole state, serialized, as of the last applied index."""
         ...
 
     async def restore(self, data: bytes, index: int) -> None:
-        """Replace the whole state by a `snapshot` taken at `index`, in one step at the end.
+        """Replace the whole state by `data`, a snapshot taken at `index`, in one step at the end.
 
-        Nothing is applied meanwhile.
+        The caller applies no entry until this method has returned.
         """
         ...
 
 
 class SnapshotFiles(Protocol):
-    """Snapshot files of a machine whose state is too large to write whole each time.
+    """Snapshot files of a state machine whose state is too large to write whole each time.
 
-    The result of the machine's `snapshot` is written to files, and a Raft snapshot holds a manifest
-    of these files. Peers receive the whole state, as `restore` requires.
+    `save` writes the result of `StateMachine.snapshot` to files, and the Raft snapshot holds only a
+    manifest of these files. Peers receive the whole state, as `StateMachine.restore` requires.
     """
 
     def digest(self) -> bytes:
-        """A digest of the whole state as of the last applied index; equal on all replicas."""
+        """Return a digest of the state as of the last applied index; equal on all replicas."""
         ...
 
     async def save(self, taken: bytes) -> bytes:
-        """Write the result of `snapshot`, or a whole state; return the manifest. Old files stay."""
+        """Write a snapshot or a whole state to new files and return the manifest of the files.
+
+        Files that only earlier manifests name stay until `sweep`.
+        """
         ...
 
     async def load(self, manifest: bytes) -> bytes:
-        """The whole state that a manifest describes."""
+        """Return the whole state, read from the files that `manifest` names."""
         ...
 
     async def sweep(self) -> None:
-        """Remove files that the last manifest does not name; the manifest is durable now."""
+        """Remove files that the last manifest does not name; call this once it is durable."""
         ...
 
 
 class Waiter:
-    """A waiting task. Errors are set as results, so that no exception is left unretrieved."""
+    """A task's wait for one outcome. A `RaftError` is set as a result and raised only by `wait`.
+
+    So asyncio never warns about an exception that no task retrieved.
+    """
 
     __slots__ = ("future", "term")
 
@@ -79,34 +85,37 @@ class Waiter:
         self.term = 0
 
     def finish(self, outcome: Any) -> None:
-        """Resume the waiting task with `outcome`, unless it has given up."""
+        """Resume the waiting task with `outcome`, unless the task has given up."""
         if not self.future.done():
             self.future.set_result(outcome)
 
     async def wait(self, timeout_s: float | None) -> Any:
-        """Wait for the outcome, which is raised if it is a `RaftError`. Raises `TimeoutError`."""
+        """Wait for the outcome and return it, or raise it if it is a `RaftError`.
+
+        Raises `TimeoutError` after `timeout_s`.
+        """
         if timeout_s is None:
             outcome = await self.future
         else:
-            # This is cheaper than `asyncio.timeout`, and every read of a catalog waits here.
+            # A plain timer is cheaper than `asyncio.timeout`, and every catalog read waits here.
             timer = self.future.get_loop().call_later(timeout_s, self.finish, _TIMED_OUT)
             try:
                 outcome = await self.future
             finally:
                 timer.cancel()
             if outcome is _TIMED_OUT:
-                raise TimeoutError(f"nothing happened within {timeout_s} s")
+                raise TimeoutError(f"there was no outcome within {timeout_s} s")
         if isinstance(outcome, RaftError):
             raise outcome
         return outcome
 
 
 class Applier:
-    """Applies committed entries. `journal` records the progress; `group` names the group in events.
+    """Applies committed entries to the state machine and records the progress in `journal`.
 
-    The digest of the journal is announced at multiples of `checkpoint_every`, which all replicas
-    pass. `digest` hashes the whole state; without it a snapshot is the whole state and is hashed
-    instead.
+    `group` names the group in events. At indexes that are multiples of `checkpoint_every`, the
+    applier announces the journal's digest. `digest` returns a digest of the whole state; without
+    `digest`, the applier hashes the machine's snapshot.
     """
 
     def __init__(
@@ -149,12 +158,15 @@ class Applier:
             if waiter is not None and waiter.term == entry.term:
                 waiter.finish((entry.index, entry.term, result))
             elif waiter is not None:
-                # In a single step a deposed leader may take and commit entries of the new leader
-                # before its change of role is reported: another entry then has this index.
+                # The waiter's proposal was replaced: in one step, a deposed leader may append and
+                # commit the new leader's entries before it reports its change of role.
                 waiter.finish(IndeterminateError("leadership was lost"))
 
     def fail(self, reason: str) -> None:
-        """Fail the waiting proposers: their entries may still commit, which no client learns."""
+        """Fail the waiting proposers; their entries may still commit, but no client will learn it.
+
+        `reason` becomes the start of the error's message.
+        """
         proposals, self._proposals = self._proposals, {}
         for index, waiter in proposals.items():
             waiter.finish(
@@ -162,7 +174,7 @@ class Applier:
             )
 
     def snapshot(self, config: RaftConfig) -> Snapshot:
-        """The current state of the machine as a snapshot; `config` is the committed one."""
+        """Take a snapshot of the state machine; `config` is the committed configuration."""
         journal, data = self.journal, self._machine.snapshot()
         self._announce(self._hash(data))
         return Snapshot(OpId(journal.term, journal.index), config, journal.digest, data)
@@ -173,7 +185,7 @@ class Applier:
         self._announce(self._hash(None))
 
     def _hash(self, data: bytes | None) -> str:
-        """A digest of the state; `data` is a snapshot of the state if one exists already."""
+        """Return a hex digest of the machine's state; `data` is its snapshot, if already taken."""
         if self._digest is not None:
             state = self._digest()
         else:

@@ -1,8 +1,8 @@
-"""Files next to a replica's log, and the recovery that combines and checks them.
+"""Files next to a replica's log, and the recovery that combines and checks files and log.
 
 The files are the vote state (Kudu's `consensus-metadata`) and the snapshot. Both are replaced as a
-whole, atomically and durably (`targets.checked_file`). The pending configuration is not stored
-here: it is in the log and active once appended, so an abort has nothing to undo on disk
+whole, atomically and durably (`targets.checked_file`). Neither file has the pending configuration:
+the log has it, so the abort of a configuration change has nothing to undo in these files
 (KUDU-1735).
 """
 
@@ -26,7 +26,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class VoteState(msgspec.Struct, frozen=True, array_like=True):
     """The term, the vote and the committed configuration, which a replica must never forget.
 
-    `last_logged` is the last entry of a log that was given up, see `tombstoned_voting.py`.
+    `last_logged` is the last entry of a log that this replica gave up (`tombstoned_voting.py`).
     """
 
     current_term: int
@@ -50,12 +50,12 @@ _MAGIC: Final[dict[type, bytes]] = {VoteState: b"KCMETA01", Snapshot: b"KSNAP001
 
 
 async def save(disk: Disk, path: str, content: VoteState | Snapshot) -> None:
-    """Replace the file, durably."""
+    """Replace the file at `path` by `content`, atomically and durably."""
     await checked_file.write(disk, path, _MAGIC[type(content)], _encode(content))
 
 
 async def load(disk: Disk, path: str, content_type: type[Content]) -> Content | None:
-    """The content of the file; `None` if there is no file. Raises `DamagedFileError`."""
+    """Return the content of the file; `None` if there is no file. Raises `DamagedFileError`."""
     try:
         body = await checked_file.read(disk, path, _MAGIC[content_type])
     except FileNotFoundError:
@@ -64,18 +64,22 @@ async def load(disk: Disk, path: str, content_type: type[Content]) -> Content | 
 
 
 def vote_state_path(folder: str) -> str:
-    """The path of the vote state."""
+    """Return the path of the vote state's file in a replica's folder."""
     return f"{folder}/cmeta"
 
 
 def snapshot_path(folder: str) -> str:
-    """The path of the snapshot."""
+    """Return the path of the snapshot's file in a replica's folder."""
     return f"{folder}/snapshot"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recovered:
-    """All durable state of a replica. `config` is the newest one known to be committed."""
+    """All durable state of a replica, read from its folder.
+
+    `config` is the newest configuration known to be committed. `base` is the last entry that the
+    snapshot covers, and `entries` is the log after `base`.
+    """
 
     vote_state: VoteState
     snapshot: Snapshot | None
@@ -87,7 +91,10 @@ class Recovered:
 async def recover(
     disk: Disk, folder: str, wal: Wal, initial_config: RaftConfig | None
 ) -> Recovered:
-    """Read all durable state, or create a replica with `initial_config` in an empty folder."""
+    """Read a replica's durable state, or create a replica with `initial_config` in an empty folder.
+
+    Raises `DamagedFileError`, `WalCorruptionError`.
+    """
     vote_state = await load(disk, vote_state_path(folder), VoteState)
     snapshot = await load(disk, snapshot_path(folder), Snapshot)
     base = OpId(0, 0) if snapshot is None else snapshot.last_included
@@ -95,10 +102,10 @@ async def recover(
     if vote_state is None:
         if snapshot is not None or entries:
             raise DamagedFileError(
-                f"{folder}: there is a log but no vote state: votes may be forgotten"
+                f"{folder} has a log but no vote state, so the replica may have forgotten a vote"
             )
         if initial_config is None:
-            raise DamagedFileError(f"{folder}: empty, and no configuration was given to start with")
+            raise DamagedFileError(f"{folder} is empty, and there is no initial configuration")
         vote_state = VoteState(0, None, initial_config)
         await save(disk, vote_state_path(folder), vote_state)
     config = vote_state.committed_config

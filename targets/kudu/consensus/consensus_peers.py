@@ -18,23 +18,23 @@ from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcClient, RpcError
 
 SNAPSHOT_BYTES_MAX: Final = 1 << 28
-"""Maximum size of a snapshot that is sent or accepted."""
+"""Maximum size in bytes of a snapshot that a replica sends or accepts."""
 _BYTES_PER_S_MIN: Final = 64 * 1024
-"""Bandwidth of the slowest supported link; it adds time to the base timeout of a large request."""
+"""Bandwidth of the slowest supported link, by which a large request's timeout is extended."""
 _CHUNK_RETRIES_MAX: Final = 16
 _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
-"""Maximum number of bytes that a message adds to its only entry."""
+"""Maximum number of bytes that a message with one entry adds to the entry's payload."""
 
 
 def entry_limit(flags: Flags) -> int:
-    """Maximum payload of an entry in bytes; no follower accepts a larger one (KUDU-3036)."""
+    """Return the maximum payload of an entry in bytes; followers refuse larger ones (KUDU-3036)."""
     return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
 
 
 class Senders:
-    """Carries out the effects that send requests, and passes each outcome to `step` as an event.
+    """Carries out the core's `Send...` effects, and passes each outcome to `step` as an event.
 
-    The core sends one update or snapshot per peer at a time. Small requests have a time limit below
+    The core has one update or snapshot per peer in flight. Small requests have a time limit below
     `consensus_rpc_timeout_ms`: an update may be repeated at will, and a request that a partition
     swallowed must not delay the peer for long after the partition has healed.
     """
@@ -68,10 +68,15 @@ class Senders:
         self._timeout_base_s = min(
             flags.raft_heartbeat_interval_ms * periods / 1000, self._timeout_max_s
         )
-        self._transfers: dict[str, asyncio.Task[Any]] = {}  # of snapshot transfers, by peer
+        self._transfers: dict[
+            str, asyncio.Task[Any]
+        ] = {}  # peer uuid -> transfer of a snapshot to it
 
     def drop(self) -> None:
-        """End the transfers of snapshots. Running updates end by themselves, and are ignored."""
+        """Cancel the running transfers of snapshots.
+
+        Running updates end by themselves, and the core ignores their answers.
+        """
         for transfer in self._transfers.values():
             transfer.cancel()
         self._transfers.clear()
@@ -114,13 +119,16 @@ class Senders:
             try:
                 response = await self._send_chunks(effect, snapshot)
             except RpcError:
-                response = None  # as above
+                response = None  # the core tries again with the next heartbeat
         self._step(ev.SnapshotSent(effect.peer_uuid, effect.request_id, last_included, response))
 
     async def _send_chunks(
         self, effect: ev.SendSnapshot, snapshot: Snapshot
     ) -> msg.InstallSnapshotResponse | None:
-        """Send until it is installed or refused; `None` if the peer keeps asking for one chunk."""
+        """Send the snapshot in chunks until the peer has installed or refused it.
+
+        Return the peer's last response; `None` if the peer keeps asking for chunks sent before.
+        """
         flags = self._flags
         chunk_bytes = max(1, min(flags.consensus_max_batch_size_bytes, flags.rpc_max_message_size))
         crc = zlib.crc32(snapshot.data)
@@ -164,7 +172,7 @@ class Senders:
                 timeout_s=self._vote_timeout_s,
             )
         except RpcError:
-            # a missing answer is neither yes nor no; the election timer keeps running
+            # A missing answer is no vote at all; the election timer starts another election.
             response = None
         self._step(ev.VoteAnswered(effect.election_id, effect.peer_uuid, response))
 
@@ -172,7 +180,7 @@ class Senders:
         self._spawn(self._ask_for_replica(effect), "copy")
 
     async def _ask_for_replica(self, effect: ev.SendStartCopy) -> None:
-        assert self._copy_source is not None, "the core knows that nothing is copied"
+        assert self._copy_source is not None, "the core asks for a copy that has no source"
         superblock = self._copy_source()
         request = msg.StartTabletCopyRequest(
             dest_uuid=effect.peer_uuid,
@@ -195,7 +203,7 @@ class Senders:
         self._step(ev.CopyStarted(effect.peer_uuid, effect.request_id, error))
 
     def send_run_election(self, effect: ev.SendRunElection) -> None:
-        """Ask a peer once to run for leader; if that fails, an election timer will do so."""
+        """Ask a peer once to run for leader; if the call fails, an election timer elects one."""
         self._spawn(self._ask_to_run(effect), "hand over")
 
     async def _ask_to_run(self, effect: ev.SendRunElection) -> None:

@@ -1,8 +1,8 @@
-"""The leader: replication, commitment, confirmed reads, membership.
+"""The leader's part of the Raft core: replication, commitment, confirmed reads, membership.
 
-After Kudu's `consensus/consensus_queue.cc` (one outstanding request per peer, the next index after
-a mismatch, promotion of members, choice of the successor) and the dissertation's 6.4 (reads without
-a log entry).
+The code follows Kudu's `consensus/consensus_queue.cc` (one outstanding request per peer, the next
+index after a mismatch, promotion of members, choice of the successor) and section 6.4 of Ongaro's
+Raft dissertation (reads without a log entry).
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _REFUSES_COPY: Final = frozenset(
 
 @dataclasses.dataclass(slots=True)
 class _PendingRead:
-    """A read that waits for a round of heartbeats."""
+    """A read that waits until a majority has answered a request sent after the read arrived.
+
+    `number` counts the reads, and `index` is the read index, which must be committed as well.
+    """
 
     number: int
     index: int
@@ -61,16 +64,16 @@ class _PendingRead:
 class _Transfer:
     """A transfer of leadership in progress."""
 
-    successor_uuid: str | None  # None: the first voter that is caught up
+    successor_uuid: str | None  # None: the first voter that has caught up
     deadline_ns: int
-    asked: bool = False  # whether a successor was asked to run
+    asked: bool = False  # whether this leader has asked a successor to run
 
 
 class Leader:
-    """The leader's state about its peers and reads, from `begin` to `end` of each leadership.
+    """A replica's work as leader: its peers' progress and its reads, from `begin` to `end`.
 
-    It may call `end` by itself; the core then changes the role. Responses with newer terms go to
-    the core.
+    A `Leader` may call its own `end`; the core then changes the replica's role. The core itself
+    handles responses with newer terms.
     """
 
     def __init__(self, state: RaftState) -> None:
@@ -87,7 +90,7 @@ class Leader:
         self._transfer: _Transfer | None = None
 
     def begin(self) -> None:
-        assert not self.leads, "leads already"
+        assert not self.leads, "this replica leads already"
         self.leads = True
         self._refresh_peers()
         self._term_start_index = self._log.last_index + 1
@@ -104,7 +107,7 @@ class Leader:
         effects.append(ev.ResetElectionTimer())
 
     def step_down(self, event: ev.StepDown) -> None:
-        """Stop leading, or begin to transfer leadership (`StepDownMode`)."""
+        """Stop leading at once, or begin to transfer leadership, as `event.mode` says."""
         if not self.leads:
             return
         if event.mode is StepDownMode.ABRUPT:
@@ -116,7 +119,7 @@ class Leader:
             self._hand_over(peer)
 
     def _hand_over(self, peer: PeerProgress) -> None:
-        """Ask `peer` to run, and depose this leader, if it is the successor with a whole log."""
+        """Ask `peer` to run for leader if it is the successor and has this leader's whole log."""
         transfer = self._transfer
         if transfer is None or transfer.asked or peer.config.member_type != VOTER:
             return
@@ -163,7 +166,10 @@ class Leader:
             self._state.effects.append(ev.HealthChanged())
 
     def _reached(self, own: int, of_peer: Callable[[PeerProgress], int]) -> int:
-        """The highest value that a majority of the voters has reached."""
+        """Return the highest value that a majority of the voters has reached.
+
+        `own` is this replica's value, and `of_peer` returns a peer's.
+        """
         peers, local_uuid, configs = self.peers, self._state.uuid, self._configs
         values = [own if uuid == local_uuid else of_peer(peers[uuid]) for uuid in configs.voters]
         values.sort()
@@ -172,7 +178,7 @@ class Leader:
     # --- appending --------------------------------------------------------------------------
 
     def propose(self, event: ev.Propose) -> None:
-        assert event.kind is not EntryKind.CONFIG, "configurations change by ChangeConfig"
+        assert event.kind is not EntryKind.CONFIG, "propose a configuration with ChangeConfig"
         if self._transfer is not None:
             reason = "not the leader for long: leadership is being handed over"
             self._state.effects.append(ev.ProposalRejected(event.token, reason))
@@ -205,7 +211,7 @@ class Leader:
         self._append(EntryKind.CONFIG, encode_config(config))
 
     def _unfit_to_change(self) -> str | None:
-        """The reason why the configuration cannot be changed now."""
+        """Return the reason why the configuration cannot be changed now; None if it can."""
         if self._transfer is not None:
             return "leadership is being handed over"
         if not self.committed_in_term:
@@ -215,7 +221,7 @@ class Leader:
         return None
 
     def _promote(self, peer: PeerProgress) -> None:
-        """Promote a newcomer to voter once one more batch would bring it to the commit index."""
+        """Promote a new member to voter if one more batch would bring it to the commit index."""
         config = peer.config
         if not config.promote or config.member_type != NON_VOTER or self._unfit_to_change():
             return
@@ -240,7 +246,7 @@ class Leader:
     # --- sending ----------------------------------------------------------------------------
 
     def heartbeat_due(self, event: ev.HeartbeatDue) -> None:
-        """Send to all peers, or stop leading if no majority answers any more."""
+        """Send an update to all peers, or stop leading if no majority answers any more."""
         del event
         if not self.leads:
             return
@@ -255,10 +261,10 @@ class Leader:
             self.end()
 
     def _send_updates(self) -> None:
-        """Send to every peer without an outstanding request.
+        """Send an update to every peer without an outstanding request.
 
-        If those were all peers, the next heartbeat is due one interval from now, as in Kudu
-        (`Peer::SendNextRequest` snoozes its heartbeater).
+        If no peer had an outstanding request, the next heartbeat is due one interval from now, as
+        in Kudu (`Peer::SendNextRequest` snoozes its heartbeater).
         """
         all_free = True
         for peer in self.peers.values():
@@ -271,7 +277,7 @@ class Leader:
 
     def _send_update(self, peer: PeerProgress) -> None:
         """Send the peer's next entries, a bare heartbeat, or a snapshot."""
-        assert peer.in_flight is None, "one outstanding request per peer"
+        assert peer.in_flight is None, f"{peer.uuid} has an outstanding request already"
         state, log = self._state, self._log
         self._request_count += 1
         peer.in_flight = self._request_count
@@ -296,7 +302,7 @@ class Leader:
     def _answering_peer(
         self, event: ev.UpdateAnswered | ev.SnapshotSent | ev.CopyStarted
     ) -> PeerProgress | None:
-        """The peer whose outstanding request ended; None for late or unexpected answers."""
+        """Return the peer whose outstanding request ended; None if the answer is late."""
         peer = self.peers.get(event.peer_uuid)
         if peer is None or peer.in_flight != event.request_id:
             return None
@@ -315,7 +321,7 @@ class Leader:
         if response.responder_term != self._state.term:
             return
         if error is not None and error.code is not _MISMATCH:
-            return  # refused for now; the next heartbeat tries again
+            return  # the peer refused for now; the next heartbeat tries again
         peer.note_contact(self._state.now_ns)
         if error is None:
             matched = response.last_received_current_leader.index
@@ -326,7 +332,7 @@ class Leader:
             peer.next_index = matched + 1
             if matched > self._log.commit_index:
                 self.advance_commit()
-            if self.leads:  # the commit may have ended this leadership
+            if self.leads:  # a committed demotion may have ended this leadership
                 if peer.config.promote:
                     self._promote(peer)
                 if self._transfer is not None:
@@ -341,9 +347,9 @@ class Leader:
     def _without_replica(self, peer: PeerProgress, code: ConsensusErrorCode) -> None:
         """Ask a server that has lost the tablet, or never had it, to create an empty replica.
 
-        A newcomer is asked only once its addition has committed; otherwise a replica could remain
-        on a server that never became a member. A voter is asked at once, since that very commit may
-        need it.
+        A new non-voter is asked only after its addition has committed; otherwise a replica could
+        remain on a server that never became a member. A voter is asked at once, because the commit
+        of a pending change may need its acknowledgement. A failed replica is only marked.
         """
         peer.match_index = 0
         is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
@@ -358,7 +364,7 @@ class Leader:
             )
 
     def copy_started(self, event: ev.CopyStarted) -> None:
-        """A peer now has an empty replica, or refused to create one."""
+        """Handle a peer's answer: it has created an empty replica, or refused to create one."""
         peer = self._answering_peer(event)
         if peer is None:
             return
@@ -368,7 +374,7 @@ class Leader:
             peer.is_hopeless = True
 
     def _wants_more(self, peer: PeerProgress) -> bool:
-        """Whether to send again at once instead of waiting for the next heartbeat."""
+        """Whether to send to `peer` again at once instead of waiting for the next heartbeat."""
         if peer.in_flight is not None or not self.leads:
             return False
         if peer.next_index <= self._log.last_index:
@@ -376,12 +382,12 @@ class Leader:
         return bool(self._reads) and self._reads[-1].number > peer.read_acked
 
     def _back_off(self, peer: PeerProgress, response: UpdateConsensusResponse) -> None:
-        """Choose the next index after a peer's log did not match (Kudu `consensus_queue.cc`).
+        """Choose the peer's next index after its log did not match (Kudu `consensus_queue.cc`).
 
-        The peer's committed prefix always matches, so the search ends. A prefix that ends before
-        this log's base needs a snapshot.
+        The peer's committed prefix always matches, so the search ends. If the prefix ends before
+        this log's base, the peer needs a snapshot.
         """
-        # A peer that returned with less than it once acknowledged counts no more for the rest.
+        # A peer may have lost entries that it acknowledged: they no longer count towards commit.
         peer.match_index = min(peer.match_index, response.last_received.index)
         if self._log.holds(response.last_received):
             following = response.last_received.index + 1
@@ -417,21 +423,21 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit the entries that are durable on a majority of voters, if they are of this term."""
+        """Commit entries durable on a majority of voters, if the newest one is of this term."""
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):
             return
         self._state.commit_to(index)
         if not self._configs.may_run(self._state.uuid):
-            self.end()  # the change that demoted it has committed
+            self.end()  # the change that demoted or removed this leader has committed
         self._resolve_reads()
 
     def _may_commit(self, index: int) -> bool:
-        """Count only entries of the leader's own term towards commit (Raft 5.4.2, figure 8)."""
+        """Whether `index` has an entry of the leader's own term (Raft 5.4.2, figure 8)."""
         return self._log.term_at(index) == self._state.term
 
     def read(self, event: ev.ReadRequested) -> None:
-        """Confirm leadership for a read with a round of requests that starts now."""
+        """Queue a read and confirm leadership for it with a round of requests that starts now."""
         self._read_count += 1
         index = max(self._log.commit_index, self._term_start_index)
         self._reads.append(_PendingRead(self._read_count, index, event.token))
@@ -439,7 +445,7 @@ class Leader:
         self._resolve_reads()
 
     def _resolve_reads(self) -> None:
-        """Release the reads that a majority has confirmed, oldest first."""
+        """Report the reads that a majority has confirmed as ready, oldest first."""
         if not self._reads:
             return
         confirmed = self._reached(self._read_count, _READ_ACKED)

@@ -1,10 +1,11 @@
-"""`ConsensusService`: one per server, which serves all its Raft groups, and the calls of one group.
+"""The receiving side of consensus: one `ConsensusService` per server, `ConsensusCalls` per group.
 
-Calls are routed by group (`tablet_id`) after the server's identity (`dest_uuid`) was checked, so a
-request for an earlier server at the same address is refused (KUDU-1613 and related issues).
+The service checks the server's identity (`dest_uuid`) and then routes a call to its group
+(`tablet_id`). So it refuses a request for an earlier server at the same address (KUDU-1613 and
+related issues).
 
-No call needs a task: an answer that depends on the disk is sent in the step that makes the data
-durable. Snapshots arrive in ordered chunks; the receiver asks again for a chunk that does not fit.
+No call needs a task of its own: an answer that depends on the disk is sent in the step that learns
+that the data are durable. Snapshots arrive in chunks; the receiver asks again for a missing chunk.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ _Vote = Callable[[msg.RequestConsensusVoteRequest], Answer]
 _Code = msg.ConsensusErrorCode
 
 MissingGroupHook = Callable[[msg.StartTabletCopyRequest], Awaitable[msg.ConsensusError | None]]
-"""Creates and starts an empty replica for `request.superblock`.
+"""A hook of the server's owner that creates and starts an empty replica from `superblock`.
 
-The replica starts with the configuration `request.config`. If the folder holds a tombstone, its
-`TombstonedVoter` is stopped first. Otherwise the hook returns why it made none: TABLET_NOT_FOUND
-for a tablet that was deleted here for good, ALREADY_INPROGRESS during another transition of the
-tablet.
+The replica starts with the configuration `request.config`. The hook first stops the
+`TombstonedVoter` of the tablet, if there is one. It returns None, or the reason why it created no
+replica: TABLET_NOT_FOUND if the tablet was deleted on this server for good, ALREADY_INPROGRESS
+during another transition of the tablet.
 """
 
 
 class ConsensusService:
     """Serves `ConsensusService.*` on `rpc_server` and routes its calls to replicas.
 
-    The owner passes `on_missing_group` if tablets can be copied to this server. Masters have no
-    such hook: their system tablet cannot be replaced by a copy while they run (KUDU-2748).
+    The owner sets `on_missing_group` if tablets can be copied to this server. Masters leave the
+    hook unset: their system tablet cannot be replaced by a copy while they run (KUDU-2748).
     """
 
     def __init__(
@@ -78,13 +79,13 @@ class ConsensusService:
         self._tombstones[group_id] = (vote, last_logged)
 
     def remove(self, group_id: str) -> None:
-        """Stop routing; calls are answered with TABLET_NOT_FOUND. Safe to call twice."""
+        """Stop routing the group's calls; the answer is TABLET_NOT_FOUND. Safe to call twice."""
         self._calls.pop(group_id, None)
         self._failed.pop(group_id, None)
         self._tombstones.pop(group_id, None)
 
     def fail(self, group_id: str, reason: str) -> None:
-        """Answer with TABLET_FAILED from now on, so that the replica's leader has it replaced."""
+        """Answer the group's calls with TABLET_FAILED, so that its leader replaces this replica."""
         self._calls.pop(group_id, None)
         self._failed[group_id] = reason
 
@@ -103,7 +104,7 @@ class ConsensusService:
         return answer_type(error=error)  # type: ignore[no-any-return]
 
     def _refusal(self, request: msg.ConsensusCall[Any]) -> msg.ConsensusError:
-        """The reason why this server cannot handle the request."""
+        """Return the reason why this server cannot handle the request."""
         tablet_id = request.tablet_id
         if request.dest_uuid != self.local_uuid:
             message = f"this is {self.local_uuid}, not {request.dest_uuid}"
@@ -114,7 +115,7 @@ class ConsensusService:
         return msg.ConsensusError(_Code.TABLET_NOT_FOUND, f"no tablet {tablet_id} here")
 
     def _stale(self, request: msg.StartTabletCopyRequest) -> msg.ConsensusError | None:
-        """Refuse a leader whose term is older than a tombstone on this server."""
+        """Return an error if the caller's term is older than the tablet's tombstone here."""
         _, last = self._tombstones.get(request.tablet_id, (None, msg.OpId(0, 0)))
         if last.term <= request.caller_term:
             return None
@@ -124,7 +125,7 @@ class ConsensusService:
     async def _start_copy(
         self, request: msg.StartTabletCopyRequest, _peer: str
     ) -> msg.StartTabletCopyResponse:
-        """Have the owner create an empty replica, unless one exists."""
+        """Have the server's owner create an empty replica, unless the tablet has one here."""
         error = None
         if request.dest_uuid != self.local_uuid:
             error = self._refusal(request)
@@ -151,7 +152,7 @@ class ConsensusCalls:
     def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
         self._core = core
         self._step = step
-        self._waiting: deque[Answer] = deque()  # in order, from the first unanswered one on
+        self._waiting: deque[Answer] = deque()  # oldest first; some are sent already
         self._incoming: _Incoming | None = None
 
     def stop(self) -> None:
@@ -164,13 +165,13 @@ class ConsensusCalls:
         return self._outcome(reply)
 
     def update(self, request: msg.UpdateConsensusRequest) -> Answer:
-        """A leader's heartbeat or entries; answered at once unless data must become durable."""
+        """Handle a leader's heartbeat or entries; the answer waits until entries are durable."""
         reply = Answer()
         self._step(ev.UpdateRequested(request, reply))
         return self._outcome(reply)
 
     def _outcome(self, reply: Answer) -> Answer:
-        """Remember an answer that is not sent yet, for `stop`."""
+        """Return `reply`; keep it in `_waiting`, for `stop`, if it has no response yet."""
         if reply.response is not None:
             return reply
         waiting = self._waiting
@@ -182,7 +183,7 @@ class ConsensusCalls:
         return reply
 
     def snapshot(self, request: msg.InstallSnapshotRequest) -> msg.InstallSnapshotResponse | Answer:
-        """One chunk of a snapshot; the last chunk installs it."""
+        """Handle one chunk of a leader's snapshot; after the last chunk install the snapshot."""
         if request.caller_term < self._core.term or request.total_size > SNAPSHOT_BYTES_MAX:
             code, message = _Code.INVALID_TERM, f"term {request.caller_term} is over"
             if request.caller_term >= self._core.term:
@@ -212,7 +213,7 @@ class ConsensusCalls:
         return installed or self._outcome(reply)
 
     def _collect(self, request: msg.InstallSnapshotRequest) -> bytes | None:
-        """Add a chunk; return the snapshot once it is complete and its checksum is right."""
+        """Add a chunk; return the snapshot if it is complete and its checksum is right."""
         key = (
             request.caller_uuid,
             request.caller_term,
@@ -230,11 +231,11 @@ class ConsensusCalls:
         data = bytes(incoming.data)
         self._incoming = None
         if len(data) != request.total_size or zlib.crc32(data) != request.crc:
-            return None  # the sender is asked to begin again
+            return None  # the answer asks the sender to begin again at offset 0
         return data
 
     def step_down(self, request: msg.LeaderStepDownRequest) -> msg.LeaderStepDownResponse:
-        """Give up leadership, or transfer it, on request of an administrator."""
+        """Give up or transfer leadership, as an administrator's request orders."""
         error = self._not_leading() or self._bad_successor(request)
         if error is None and request.new_leader_uuid != self._core.uuid:
             self._step(ev.StepDown(request.mode, request.new_leader_uuid))
@@ -247,7 +248,7 @@ class ConsensusCalls:
         return msg.ConsensusError(_Code.NOT_THE_LEADER, message)
 
     def _bad_successor(self, request: msg.LeaderStepDownRequest) -> msg.ConsensusError | None:
-        """The checks of Kudu's `TransferLeadership`."""
+        """Return an error if the successor is invalid (checks of Kudu's `TransferLeadership`)."""
         uuid, voters = request.new_leader_uuid, self._core.configs.voters
         if request.mode is msg.StepDownMode.ABRUPT:
             message = "an ABRUPT step-down names no successor; ask for GRACEFUL"
@@ -261,13 +262,13 @@ class ConsensusCalls:
         return msg.ConsensusError(_Code.INVALID_CONFIG, message) if bad else None
 
     def run_election(self, request: msg.RunLeaderElectionRequest) -> msg.RunLeaderElectionResponse:
-        """Run for leader now, in spite of a live leader; on a leader nothing happens."""
+        """Run for leader now, in spite of a live leader; a leader ignores the request."""
         del request
         self._step(ev.RunElection())
         return msg.RunLeaderElectionResponse()
 
     def change_config(self, request: msg.ChangeConfigRequest) -> Answer:
-        """Change one member; the answer is sent when the change has committed."""
+        """Change one member of the group; the answer is sent when the change has committed."""
         return self._change((request.change,), request.cas_config_opid_index)
 
     def bulk_change_config(self, request: msg.BulkChangeConfigRequest) -> Answer:
@@ -284,7 +285,10 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def unsafe_change_config(self, request: msg.UnsafeChangeConfigRequest) -> Answer:
-        """Remove all other members by force; the answer is sent when the change is durable here."""
+        """Remove all members except `member_uuids` by force.
+
+        The answer is sent when the change is durable on this replica.
+        """
 
         def answer_of(outcome: object) -> msg.UnsafeChangeConfigResponse:
             error = _error_of(outcome) if isinstance(outcome, RaftError) else None
@@ -295,7 +299,7 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def read_index(self, request: msg.ReadIndexRequest) -> Answer:
-        """Confirm leadership for a follower's read; the answer waits for a majority."""
+        """Confirm leadership for a follower's read; the answer is sent once a majority confirms."""
         del request
 
         def answer_of(outcome: Any) -> msg.ReadIndexResponse:
@@ -309,7 +313,7 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def last_opid(self, request: msg.GetLastOpIdRequest) -> msg.GetLastOpIdResponse:
-        """The last entry of this replica's log, or of its committed part."""
+        """Return the identity of the last entry of this replica's log, or of its committed part."""
         log = self._core.log
         if request.opid_type is msg.OpIdType.RECEIVED:
             return msg.GetLastOpIdResponse(log.last)
@@ -350,7 +354,7 @@ _HANDLERS: Final = tuple(
 
 
 class _AnswerWaiter:
-    """An `Answer` that waits for an outcome of the core, like `applier.Waiter`."""
+    """A counterpart of `applier.Waiter` that sends the core's outcome as the answer of a call."""
 
     def __init__(self, answer_of: Callable[[Any], msgspec.Struct]) -> None:
         self.answer = Answer()
@@ -362,7 +366,7 @@ class _AnswerWaiter:
 
 
 def _error_of(outcome: RaftError) -> msg.ConsensusError:
-    """The error of a configuration change that was refused, or that may still happen."""
+    """Return the error for a configuration change that failed or may still commit."""
     if isinstance(outcome, ConfigRefusedError):
         code = outcome.code
     elif isinstance(outcome, IndeterminateError):

@@ -1,4 +1,4 @@
-"""Refusals of a replica, grouped by what the caller may conclude."""
+"""Errors of a replica; their classes say whether a refused operation may still take effect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class RaftError(Exception):
 
 
 class NotAppendedError(RaftError):
-    """Nothing was appended: the write did not happen and never will."""
+    """The replica appended nothing: the requested write did not happen and never will."""
 
 
 class NotLeaderError(NotAppendedError):
@@ -18,7 +18,10 @@ class NotLeaderError(NotAppendedError):
 
 
 class ConfigRefusedError(NotAppendedError):
-    """A refused change: `code` is CAS_FAILED, INVALID_CONFIG (for good) or ILLEGAL_STATE (now)."""
+    """The leader refused to change the configuration.
+
+    `code` is CAS_FAILED, INVALID_CONFIG (refused for good) or ILLEGAL_STATE (refused for now).
+    """
 
     def __init__(self, code: ConsensusErrorCode, message: str) -> None:
         super().__init__(message)
@@ -30,4 +33,7 @@ class OverloadedError(NotAppendedError):
 
 
 class IndeterminateError(RaftError):
-    """The write was appended, then leadership was lost or the time ran out: it may still commit."""
+    """The write was appended, then leadership was lost or a timeout expired.
+
+    The write may still commit.
+    """

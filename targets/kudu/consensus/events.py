@@ -1,11 +1,12 @@
 """Events that go into the Raft core, and effects that come out of it.
 
-Inputs are events; outputs are effects, which the shell must carry out **in order**. `SaveMeta` and
-`InstallSnapshot` are barriers: nothing after them in the list, and no later event, may be handled
-before they are durable. `AppendLog` is no barrier: the event `Synced` reports its durability, and
-the core itself holds back all effects that depend on it.
+The shell must carry out effects **in order**. `SaveMeta` and `InstallSnapshot` are barriers: before
+their data are durable, the shell carries out no later effect and handles no later event.
+`AppendLog` is no barrier: the event `Synced` reports that its entries are durable, and the core
+itself holds back all effects that depend on these entries.
 
-A token (`reply`, `token`) is an opaque handle of the shell, which the core returns unchanged.
+A token (`reply`, `token`) is an opaque handle of the shell, which the core returns unchanged in the
+effects that answer the event.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class VoteRequested(Event, frozen=True):
 
 
 class VoteAnswered(Event, frozen=True):
-    """A voter answered, or did not (`response` None)."""
+    """A voter answered a vote request; `response` is None if the call failed."""
 
     election_id: int
     peer_uuid: str
@@ -66,14 +67,14 @@ class VoteAnswered(Event, frozen=True):
 
 
 class UpdateRequested(Event, frozen=True):
-    """A leader's heartbeat or entries."""
+    """A leader has sent a heartbeat or entries to this replica."""
 
     request: UpdateConsensusRequest
     reply: Any
 
 
 class UpdateAnswered(Event, frozen=True):
-    """A follower answered `SendUpdate` number `request_id`, or did not (`response` None)."""
+    """A follower answered `SendUpdate` number `request_id`; `response` is None on failure."""
 
     peer_uuid: str
     request_id: int
@@ -81,14 +82,14 @@ class UpdateAnswered(Event, frozen=True):
 
 
 class LeaderContact(Event, frozen=True):
-    """A sign of life from a leader without other content (a chunk of a snapshot)."""
+    """A chunk of a snapshot arrived, which shows that the leader `caller_uuid` is alive."""
 
     caller_uuid: str
     caller_term: int
 
 
 class SnapshotReceived(Event, frozen=True):
-    """A whole snapshot arrived and its checksum is right."""
+    """A leader's whole snapshot has arrived, and its checksum is right."""
 
     caller_uuid: str
     caller_term: int
@@ -100,16 +101,16 @@ class SnapshotReceived(Event, frozen=True):
 
 
 class SnapshotProgress(Event, frozen=True):
-    """A peer answered one part of `SendSnapshot` number `request_id`: it is alive."""
+    """A peer answered one chunk of `SendSnapshot` number `request_id`, so the peer is alive."""
 
     peer_uuid: str
     request_id: int
 
 
 class SnapshotSent(Event, frozen=True):
-    """`SendSnapshot` number `request_id` ended; `response` None means that it failed.
+    """`SendSnapshot` number `request_id` ended; `response` is None if the transfer failed.
 
-    `last_included` identifies the snapshot.
+    `last_included` is the last entry that the snapshot covers.
     """
 
     peer_uuid: str
@@ -119,7 +120,7 @@ class SnapshotSent(Event, frozen=True):
 
 
 class CopyStarted(Event, frozen=True):
-    """`SendStartCopy` number `request_id` ended: `error` says why there is no replica."""
+    """`SendStartCopy` number `request_id` ended; `error` is None if the peer has a replica now."""
 
     peer_uuid: str
     request_id: int
@@ -127,7 +128,7 @@ class CopyStarted(Event, frozen=True):
 
 
 class Propose(Event, frozen=True):
-    """Append an entry if this replica leads. Configurations have an event of their own."""
+    """Append an entry if this replica leads; for a configuration use `ChangeConfig` instead."""
 
     kind: EntryKind
     payload: bytes
@@ -146,32 +147,35 @@ class ChangeConfig(Event, frozen=True):
 
 
 class ForceConfig(Event, frozen=True):
-    """Remove all members but these, by an administrator's order and without a vote."""
+    """Remove all members except `members`, by an administrator's order and without a majority."""
 
     members: tuple[str, ...]
     token: Any
 
 
 class ReadRequested(Event, frozen=True):
-    """Confirm leadership and find the read index (Raft dissertation, 6.4)."""
+    """Confirm leadership and find the index that a read must wait for (Raft dissertation, 6.4)."""
 
     token: Any
 
 
 class Synced(Event, frozen=True):
-    """Everything up to `AppendLog` number `sequence` is durable."""
+    """The entries of `AppendLog` number `sequence`, and of all earlier ones, are durable."""
 
     sequence: int
 
 
 class Compact(Event, frozen=True):
-    """A durable snapshot covers the log up to `index`: drop that part of the log."""
+    """Drop the log up to `index` from memory, because a durable snapshot covers that part."""
 
     index: int
 
 
 class StepDown(Event, frozen=True):
-    """Give up leadership, or transfer it to `new_leader_uuid` or, without one, to any voter."""
+    """Give up leadership, or transfer leadership to a successor, as `mode` says.
+
+    The successor is `new_leader_uuid` or, if that is None, any voter.
+    """
 
     mode: StepDownMode = StepDownMode.ABRUPT
     new_leader_uuid: str | None = None
@@ -185,7 +189,7 @@ class RunElection(Event, frozen=True):
 
 
 class SaveMeta(Effect, frozen=True):
-    """Make term, vote and committed configuration durable. A barrier."""
+    """Make term, vote and committed configuration durable. This effect is a barrier."""
 
     term: int
     voted_for: str | None
@@ -193,10 +197,10 @@ class SaveMeta(Effect, frozen=True):
 
 
 class AppendLog(Effect, frozen=True):
-    """Write entries to the log; an index at or below the last one replaces the tail from there.
+    """Write entries to the log on disk; they replace the log's tail if their indexes overlap it.
 
-    `preceding` is the entry before the first one. From it a recovery learns whether the entries
-    continue the snapshot on disk.
+    `preceding` is the entry before the first of `entries`. From `preceding`, a recovery learns
+    whether the entries continue the snapshot on disk.
     """
 
     sequence: int
@@ -205,7 +209,7 @@ class AppendLog(Effect, frozen=True):
 
 
 class InstallSnapshot(Effect, frozen=True):
-    """Replace the state machine. A barrier.
+    """Replace the state machine by a leader's snapshot. This effect is a barrier.
 
     `keep_log` is False if the log on disk does not continue the snapshot and must be removed.
     """
@@ -236,7 +240,7 @@ class SendUpdate(Effect, frozen=True):
 
 
 class SendSnapshot(Effect, frozen=True):
-    """Send the latest snapshot to a peer; the end comes back as `SnapshotSent`."""
+    """Send the latest snapshot to a peer; the end of the transfer comes back as `SnapshotSent`."""
 
     peer_uuid: str
     address: str
@@ -266,29 +270,29 @@ class SendRunElection(Effect, frozen=True):
 
 
 class Reply(Effect, frozen=True):
-    """Answer the call behind `reply`."""
+    """Answer the call whose event had the token `reply`."""
 
     reply: Any
     response: RequestConsensusVoteResponse | UpdateConsensusResponse | InstallSnapshotResponse
 
 
 class Committed(Effect, frozen=True):
-    """Entries up to `index` are committed: apply them."""
+    """Apply the entries up to `index` to the state machine: they are committed."""
 
     index: int
 
 
 class ProposalAccepted(Effect, frozen=True):
-    """Report that the entry is in the leader's log under `opid`."""
+    """Report that this leader has appended the proposed entry to its log, as `opid`."""
 
     token: Any
     opid: OpId
 
 
 class ConfigForced(Effect, frozen=True):
-    """Report that a configuration was forced upon this replica, as the entry `opid`.
+    """Report that an administrator's `ForceConfig` was appended to this log, as the entry `opid`.
 
-    Entries that only the removed members have are lost. The configuration takes effect once it is
+    Entries that only the removed members have are lost. The order is answered once the entry is
     durable.
     """
 
@@ -298,7 +302,7 @@ class ConfigForced(Effect, frozen=True):
 
 
 class ProposalRejected(Effect, frozen=True):
-    """Report that nothing was appended."""
+    """Report that this replica rejected a proposal and appended nothing."""
 
     token: Any
     reason: str
@@ -306,20 +310,23 @@ class ProposalRejected(Effect, frozen=True):
 
 
 class ReadReady(Effect, frozen=True):
-    """Report that leadership was confirmed after the request; read once `index` is applied."""
+    """Report that leadership was confirmed after the read arrived, and that `index` is committed.
+
+    The shell has applied `index`, because `Committed` precedes this effect.
+    """
 
     token: Any
     index: int
 
 
 class ReadRejected(Effect, frozen=True):
-    """Report that this replica does not lead, or lost leadership before it could confirm it."""
+    """Report that this replica cannot confirm leadership for a read, because it does not lead."""
 
     token: Any
 
 
 class ResetElectionTimer(Effect, frozen=True):
-    """Restart the timer with a whole election timeout."""
+    """Restart the election timer with a whole election timeout."""
 
 
 class StateChanged(Effect, frozen=True):

@@ -1,8 +1,8 @@
-"""Election timeouts, and the one timer of a replica.
+"""Election timeouts, and the only timer of a replica.
 
-Every heartbeat moves a follower's deadline; making and cancelling a timer of the event loop each
-time would cost more than the heartbeat itself. So the deadline is a number, and a timer that fires
-early is set again for the remaining time.
+Every heartbeat moves a follower's deadline; to make and cancel a timer of the event loop each time
+would cost more than the heartbeat itself. So the deadline is a number, and a timer that fires
+before the deadline is set again for the remaining time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from targets.kudu.flags import Flags
 _BACKOFF_EXPONENT_MAX: Final = 20
 _FIRST_SHARE_MAX: Final = 0.2
 _NS: Final = 1_000_000_000
-# loops round deadlines; without slack a timer could fire many times at one instant
+# Event loops round deadlines; without slack a timer could fire many times before its deadline.
 _SLACK_NS: Final = 1000
 
 
 class ElectionTimeouts:
-    """The time that a replica waits for a leader before it runs.
+    """The times that a replica waits for a leader's heartbeat before it runs for leader.
 
     The timeout is uniform between `min_ns` and a maximum. Each consecutive lost election raises the
     maximum by half, up to `leader_failure_exp_backoff_max_delta_ms`. A timeout stays in use until
@@ -42,23 +42,23 @@ class ElectionTimeouts:
         self._limit_ns = flags.leader_failure_exp_backoff_max_delta_ms * 1_000_000
 
     def max_ns(self, failed_elections: int) -> int:
-        """The longest timeout after this number of lost elections."""
+        """Return the longest timeout, in ns, after `failed_elections` lost elections in a row."""
         exponent = min(failed_elections + 1, _BACKOFF_EXPONENT_MAX)
         return max(self.min_ns, min(int(self.min_ns * 1.5**exponent), self._limit_ns))
 
     def draw_first_ns(self) -> int:
-        """The first timeout of a replica that has never known a leader and need not wait for one.
+        """Draw the first timeout, in ns, of a replica that has never known a leader.
 
         Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`).
-        Here the timeout is a share of the shortest one, which keeps the replicas of one group
-        apart. This is safe because the timeout starts a pre-election, which followers of a live
-        leader refuse. The short timeout is drawn only once, because the last replica of a group to
-        start finds all others running.
+        Here the timeout is a random share of the shortest one, so that the replicas of a group do
+        not run at the same time. A short timeout is safe because it starts a pre-election, which
+        followers of a live leader refuse. A replica draws the short timeout only once: when the
+        last replica of a group starts, all others are running.
         """
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 
     def current_ns(self, failed_elections: int) -> int:
-        """The current timeout, after this number of lost elections."""
+        """Return the timeout in use, in ns; draw one if `failed_elections` has changed."""
         if not self._current_ns or failed_elections != self._failed_elections:
             spread_ns = self.max_ns(failed_elections) - self.min_ns
             self._current_ns = self.min_ns + int(spread_ns * self._random.random())
@@ -66,15 +66,15 @@ class ElectionTimeouts:
         return self._current_ns
 
     def redraw(self) -> None:
-        """Note that the timeout has expired; the next call draws another one."""
+        """Note that the timeout has expired; the next `current_ns` draws a new timeout."""
         self._current_ns = 0
 
 
 class ReplicaTimer:
-    """A timer that tells a leader when to send its next heartbeat, and other replicas when to run.
+    """A timer that fires `HeartbeatDue` on a leader and `ElectionTimeout` on other replicas.
 
-    `fired` is called with the event. `failed` is called with any exception that `fired` raises,
-    because an exception in a callback does not end the node in every environment.
+    The timer calls `fired` with the event. It calls `failed` with any exception that `fired`
+    raises, because not every environment ends the node after an exception in a callback.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ReplicaTimer:
         self._stopped = False
 
     def start(self, core: RaftCore) -> None:
-        """Wait for a leader or, in a new group, for a short time."""
+        """Start waiting for an election timeout; a replica of a new group waits a shorter time."""
         self._core = core
         self._loop = asyncio.get_running_loop()
         if core.is_new and self._pre_election:
@@ -113,7 +113,7 @@ class ReplicaTimer:
             self._set_deadline(self._clock.monotonic_ns() + timeout_ns)
 
     def lead(self) -> None:
-        """Wait for a whole heartbeat interval from now on."""
+        """Set the deadline one heartbeat interval from now; call this when the replica leads."""
         self._set_deadline(self._clock.monotonic_ns() + self._heartbeat_ns)
 
     def stop(self) -> None:
@@ -122,7 +122,7 @@ class ReplicaTimer:
             self._handle.cancel()
 
     def _set_deadline(self, deadline_ns: int) -> None:
-        """Move the deadline; the event loop's timer is touched only if it would fire too late."""
+        """Move the deadline; replace the event loop's timer only if it would fire too late."""
         earlier = deadline_ns < self._deadline_ns
         self._deadline_ns = deadline_ns
         if self._handle is None:
@@ -142,11 +142,11 @@ class ReplicaTimer:
         if self._stopped:
             return
         if self._deadline_ns > self._clock.monotonic_ns() + _SLACK_NS:
-            self._arm()  # the deadline moved on since
+            self._arm()  # the deadline has moved since this timer was set
             return
         try:
             self._expire()
-        except Exception as error:  # noqa: BLE001  handed on, see above
+        except Exception as error:  # noqa: BLE001  `failed` ends the node
             self._failed(error)
 
     def _expire(self) -> None:
@@ -158,7 +158,7 @@ class ReplicaTimer:
             return
         due_ns = core.all_sent_ns + self._heartbeat_ns
         if due_ns > self._clock.monotonic_ns():
-            self._set_deadline(due_ns)  # the last entries it sent served as a heartbeat
+            self._set_deadline(due_ns)  # the leader's last updates served as a heartbeat
             return
         self.lead()
         self._fired(ev.HeartbeatDue())

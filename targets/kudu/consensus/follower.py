@@ -1,8 +1,8 @@
-"""The follower: accepting entries from a leader, and answering at the right time.
+"""The follower's part of the Raft core: append a leader's entries, and answer once durable.
 
-After Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`): skip entries that the log has already,
-check the preceding entry, drop a conflicting tail, append, commit matched entries, and answer once
-the entries are durable.
+The code follows Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`): skip entries that the log
+has already, check the preceding entry, drop a conflicting tail, append, commit matched entries, and
+answer once the entries are durable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEFT_OUT = "you were left out of this group"
 class Follower:
     """Takes entries and snapshots from leaders whose term the core has accepted.
 
-    The follower owns the answers that wait for the disk.
+    The follower keeps the answers whose entries are not durable yet.
     """
 
     def __init__(self, state: RaftState) -> None:
@@ -51,7 +51,7 @@ class Follower:
             and self._state.is_stranger(request.caller_uuid)
             and self._contradicts(preceding, entries)
         ):
-            # The sender leads members that were removed by force: ignore its calls.
+            # The sender leads members that this group removed by force: refuse its entries.
             self.refuse(event.reply, ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
             return
         if not matches:
@@ -74,21 +74,24 @@ class Follower:
             self._acknowledge(event.reply, self._log.durable_index)
 
     def _above_base(self, request: UpdateConsensusRequest) -> tuple[OpId, tuple[Entry, ...]]:
-        """The request without the entries in the snapshot, which are committed and thus equal."""
+        """Return the preceding entry and the entries of a request, without entries up to `base`.
+
+        A snapshot covers the omitted entries, which are committed and thus equal in both logs.
+        """
         preceding, entries = request.preceding, request.entries
         for position, entry in enumerate(entries, start=1):
-            assert entry.index == preceding.index + position, "a gap in a request"
+            assert entry.index == preceding.index + position, "the entries of a request have a gap"
         covered = self._log.base.index - preceding.index
         if covered <= 0:
             return preceding, entries
         return self._log.base, entries[covered:]
 
     def _matches(self, preceding: OpId) -> bool:
-        """The log matching check (Raft 5.3)."""
+        """Whether the log has the entry that precedes a request (log matching, Raft 5.3)."""
         return self._log.holds(preceding)
 
     def _contradicts(self, preceding: OpId, entries: tuple[Entry, ...]) -> bool:
-        """Whether a request has a different entry at an index that is committed here."""
+        """Whether a request's entry differs from an entry that this replica has committed."""
         opids = (preceding, *(OpId(entry.term, entry.index) for entry in entries))
         return any(o.index <= self._log.commit_index and not self._log.holds(o) for o in opids)
 
@@ -102,7 +105,7 @@ class Follower:
             return
 
     def _acknowledge(self, reply: Any, matched: int) -> None:
-        # A snapshot may have replaced the entry at `matched` since; its term is then unknown.
+        # A snapshot may have replaced the entry at `matched`; the entry's term is then unknown.
         term = self._log.term_at(matched) if matched >= self._log.base.index else 0
         response = UpdateConsensusResponse(
             responder_uuid=self._state.uuid,
@@ -124,19 +127,19 @@ class Follower:
         self._state.effects.append(ev.Reply(reply, response))
 
     def fail_acks(self, message: str) -> None:
-        """Answer requests of an earlier term; their sender no longer leads."""
+        """Refuse all requests whose answers wait for the disk; `message` says why."""
         acks, self._acks = self._acks, deque()
         for _, reply in acks:
             self.refuse(reply, ConsensusErrorCode.INVALID_TERM, message)
 
     def send_durable_acks(self) -> None:
-        """Send the answers whose entries are durable now."""
+        """Answer the waiting requests whose entries are durable now."""
         while self._acks and self._acks[0][0] <= self._log.durable_index:
             matched, reply = self._acks.popleft()
             self._acknowledge(reply, matched)
 
     def install(self, event: ev.SnapshotReceived) -> None:
-        """Install a whole snapshot, unless the log has committed everything in it."""
+        """Install a leader's snapshot, unless this log has committed all entries that it covers."""
         state, last = self._state, event.last_included
         committed = self._log.term_at(self._log.commit_index)
         if last.term < committed and state.is_stranger(event.caller_uuid):

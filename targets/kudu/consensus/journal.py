@@ -1,9 +1,9 @@
-"""The record of applied entries, which lets the harness compare the logs of replicas.
+"""Digests of the entries that a replica has applied, for comparing the logs of replicas.
 
-A rolling digest covers every entry ever applied (index, term, kind, payload), including those that
-a snapshot has replaced; snapshots carry the digest along. Two replicas agree on everything up to an
-index exactly if their digests at that index are equal. A bounded window of recent digests therefore
-suffices to compare replicas that have applied different numbers of entries.
+A rolling digest covers every entry ever applied (index, term, kind, payload), including entries
+that a snapshot has replaced; a snapshot contains the digest. Two replicas have applied the same
+entries up to an index exactly if their digests at that index are equal. A bounded window of recent
+digests therefore suffices to compare replicas that have applied different numbers of entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIGEST_BYTES: Final = 8
 
 
 class Journal:
-    """The last applied entry, and the digests at the most recent indexes."""
+    """The identity of a replica's last applied entry, and the digests at the last 2048 indexes."""
 
     __slots__ = ("_digests", "digest", "index", "term")
 
@@ -30,8 +30,8 @@ class Journal:
         self.index = last.index
         self.term = last.term
         self.digest = digest
-        # One buffer of consecutive digests, up to that of `index`. Two thousand objects would take
-        # 20 times the memory in every replica, and a tablet takes an hour to reach the limit.
+        # All digests are in one buffer, ending with the digest at `index`: 2048 objects would take
+        # 20 times the memory in every replica.
         self._digests = bytearray(digest)
 
     def add(self, entry: Entry) -> None:
@@ -46,10 +46,11 @@ class Journal:
             del self._digests[:_DIGEST_BYTES]
 
     def dump(self, log: MemoryLog) -> dict[str, Any]:
-        """Dump `log` and `digests`, both bounded.
+        """Return the newest entries of `log` and the digests of the newest applied entries as JSON.
 
-        `log` has [index, term, CRC-32 of the payload] of the newest retained entries. `digests` has
-        [index, digest] of the newest applied entries, oldest first.
+        "log" has [index, term, CRC-32 of the payload] of the newest entries in memory. "digests"
+        has [index, digest] of the newest applied entries, oldest first. Both lists have at most
+        2048 items.
         """
         first = max(log.base.index + 1, log.last_index - _WINDOW + 1)
         size = _DIGEST_BYTES

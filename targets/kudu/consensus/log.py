@@ -1,23 +1,22 @@
 """The write-ahead log of a replica: append-only segments over `Env.disk`.
 
-A segment `wal-NNNNNNNNNN` is a header and records. One record is one group commit: all entries that
-were queued while the previous record was being written, appended together and made durable by one
-sync.
+A segment `wal-NNNNNNNNNN` is a header and records. A record is a group commit: all entries that
+were queued during the write of the previous record. One sync makes the whole record durable.
 
     header  magic, segment number, CRC-32
     record  magic, body length, CRC-32 of both, CRC-32 of the body, body (msgpack)
 
-Truncation is by overwrite, as in Kudu's log: an entry whose index is not beyond the last one
-replaces the tail from there, so nothing on disk is changed in place.
+A truncation appends, as in Kudu's log: if an appended entry has an index at or below the last one,
+it replaces the tail from that index on. Nothing on disk is changed in place.
 
-**Torn or rotten?** A power cut leaves a prefix of the unsynced bytes, since a file grows on the
-disk only with its data. Only the last segment can hold such bytes, and recovery truncates it there.
-Damage to bytes that *were* synced must never be cut silently, because acknowledged entries would be
-lost. So a record counts as torn if the file ends before the record does: its header is too short,
-or a correct header gives a length beyond the end of the file. A record that is complete but wrong
-is corrupt, and start-up fails with `WalCorruptionError`. (Compare Alagappan et al., "Protocol-Aware
-Recovery for Consensus-Based Storage", FAST 2018, which covers file systems without this ordering
-guarantee.)
+**Torn or corrupt?** A power cut leaves a prefix of the unsynced bytes, because a file grows on the
+disk only with its data. Only the last segment can end in a torn record, and recovery truncates that
+record. Damage to bytes that *were* synced must never be truncated silently, because acknowledged
+entries would be lost. So a record counts as torn only if the file ends before the record does: its
+header is too short, or a correct header gives a length beyond the end of the file. A record that is
+complete but wrong is corrupt, and start-up fails with `WalCorruptionError`. (Compare Alagappan et
+al., "Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018, which covers file systems
+without this ordering guarantee.)
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ _RECORD: Final = struct.Struct(">12sII")
 
 
 class WalCorruptionError(Exception):
-    """Durable bytes of the log are damaged or missing; the replica must not start on it."""
+    """Durable bytes of the log are damaged or missing; the replica must not start on this log."""
 
 
 class _Append(msgspec.Struct, frozen=True, array_like=True):
-    """Entries that were appended together, and the entry before them."""
+    """Entries that were appended together, and the term of the entry before the first one."""
 
     preceding_term: int
     entries: tuple[Entry, ...]
@@ -59,7 +58,7 @@ _BODY_DECODER: Final = msgspec.msgpack.Decoder(tuple[_Append, ...])
 
 @dataclasses.dataclass(slots=True)
 class _Segment:
-    """A segment on disk; `last_index` is the highest index in any of its records."""
+    """A log segment on disk; `last_index` is the highest index in any record of the segment."""
 
     number: int
     path: str
@@ -68,11 +67,11 @@ class _Segment:
 
 
 class Wal:
-    """The log of one replica. Call `recover` once, then `append`.
+    """The write-ahead log of one replica. Call `recover` once, then `append`.
 
-    The task `run`, which the caller spawns, reports durability by calling `on_durable(sequence)`.
+    The caller spawns the task `run`, which calls `on_durable(sequence)` once an append is durable.
     With `sync` off (Kudu's default), appends count as durable without a sync; a power cut may then
-    lose them, a kill may not.
+    lose entries, but a kill of the process does not.
     """
 
     def __init__(
@@ -101,13 +100,13 @@ class Wal:
     # --- recovery ---------------------------------------------------------------------------
 
     async def recover(self, base: OpId) -> list[Entry]:
-        """The entries after `base`, the end of the snapshot. Raises `WalCorruptionError`.
+        """Read the log and return the entries after `base`, the last entry of the snapshot.
 
-        Truncates a torn tail. Entries that do not continue the snapshot are left out: they remain
-        if the snapshot was installed over a conflicting log and the power failed before the log was
-        removed.
+        Truncates a torn tail. Leaves out entries that do not continue the snapshot: such entries
+        remain if the snapshot was installed over a conflicting log and the power failed before the
+        log was removed. Raises `WalCorruptionError`.
         """
-        assert not self._segments, "recovered already"
+        assert not self._segments, "the log is recovered already"
         log = _Replay(base)
         paths = await self._env.disk.list(self._prefix)
         for position, path in enumerate(paths):
@@ -122,8 +121,8 @@ class Wal:
                 self._segments.append(segment)
                 self._number_next += 1
         if self._segments:
-            # Recovery has read what a killed process wrote without a sync, and the replica
-            # acknowledges it as durable from here on: sync to make that true.
+            # A killed process may have written entries without a sync. From here on the replica
+            # acknowledges all recovered entries as durable, so sync them.
             file = await self._env.disk.open(self._segments[-1].path)
             await file.sync()
             file.close()
@@ -136,11 +135,11 @@ class Wal:
         return int(text)
 
     async def _read_segment(self, segment: _Segment, log: _Replay, *, is_last: bool) -> bool:
-        """Replay a segment; false if the segment was empty and has been removed.
+        """Replay a segment; return False if the segment was empty and has been removed.
 
         A segment is empty after a crash before its header was written (KUDU-1551), or after a power
         cut that lost everything after the header. Without the removal, each such crash would leave
-        one segment.
+        one more segment.
         """
         data = await self._env.disk.read(segment.path)
         if is_last and len(data) < _HEADER.size:
@@ -174,14 +173,14 @@ class Wal:
     # --- writing ----------------------------------------------------------------------------
 
     def append(self, sequence: int, preceding: OpId, entries: tuple[Entry, ...]) -> None:
-        """Queue entries for the next group commit."""
-        assert entries, "an append without entries"
+        """Queue entries for the next group commit; `sequence` numbers the appends."""
+        assert entries, "the append has no entries"
         self._queue.append((sequence, _Append(preceding.term, entries)))
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
     async def run(self) -> None:
-        """Write queued entries until cancelled. An `OSError` ends this; it must end the node."""
+        """Write queued entries until cancelled. Raises `OSError`, which must end the node."""
         loop = asyncio.get_running_loop()
         while True:
             if not self._queue:
@@ -189,7 +188,7 @@ class Wal:
                 await self._wake
                 self._wake = None
                 continue
-            await self._writing.acquire()  # `async with` costs two more coroutines a write
+            await self._writing.acquire()  # `async with` costs two coroutines per write
             try:
                 queue, self._queue = self._queue, []
                 if queue:
@@ -216,7 +215,7 @@ class Wal:
     async def _roll(self) -> File:
         """Start the next segment.
 
-        The previous segment becomes durable first, under every policy: recovery relies on the
+        The previous segment is synced first, even with `sync` off, because recovery relies on the
         guarantee that only the last segment can be torn.
         """
         if self._file is not None:
@@ -233,7 +232,7 @@ class Wal:
         return file
 
     async def collect(self, index: int) -> None:
-        """Remove the oldest segments whose entries all end at or before `index`."""
+        """Remove the oldest segments that have no entry after `index`, down to `segments_min`."""
         async with self._writing:
             while len(self._segments) > self._segments_min:
                 oldest = self._segments[0]
@@ -243,27 +242,27 @@ class Wal:
                 del self._segments[0]
 
     async def reset(self) -> None:
-        """Remove all segments and queued entries, which a durable snapshot has replaced."""
+        """Remove all segments and queued entries, because a durable snapshot has replaced them."""
         self._queue.clear()
         async with self._writing:
             self.close()
-            # Newest first: a crash in between leaves a prefix of the log without a gap.
+            # Remove the newest first: a crash in between leaves a prefix of the log without a gap.
             while self._segments:
                 await self._env.disk.remove(self._segments[-1].path)
                 del self._segments[-1]
 
     def close(self) -> None:
-        """Close the file without writing the queued entries."""
+        """Close the last segment's file without writing the queued entries."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def counters(self, base_index: int) -> dict[str, int]:
-        """The log's size on disk and its number of segments.
+        """Return the log's size on disk, its number of segments and of removable segments.
 
         `garbage segments` counts the oldest segments without entries after `base_index`, which may
-        be removed. A segment whose tail was overwritten stays, together with all later segments,
-        until a snapshot covers the overwritten entries.
+        be removed. A segment whose last entries were overwritten by a later segment stays, together
+        with all later segments, until a snapshot covers the overwritten indexes.
         """
         old = sum(
             1 for _ in itertools.takewhile(lambda s: s.last_index <= base_index, self._segments)
@@ -280,10 +279,13 @@ class _Replay:
 
     def __init__(self, base: OpId) -> None:
         self._base = base
-        self._items: list[tuple[int, Entry]] = []  # (the entry's predecessor, the entry)
+        self._items: list[tuple[int, Entry]] = []  # (term of the preceding entry, entry)
 
     def add(self, append: _Append, where: str) -> None:
-        """Apply one append. Raises `WalCorruptionError` for a gap that no snapshot covers."""
+        """Add the entries of one append to the rebuilt log; `where` is its place in the files.
+
+        Raises `WalCorruptionError` if there is a gap that no snapshot covers.
+        """
         preceding_term = append.preceding_term
         for entry in append.entries:
             first = self._items[0][1].index if self._items else entry.index
@@ -321,9 +323,9 @@ def _pack_record(body: bytes) -> bytes:
 
 
 def _parse_record(data: bytes, offset: int, path: str) -> tuple[tuple[_Append, ...], int] | None:
-    """The appends of the record at `offset` and its end; None if the file ends within the record.
+    """Parse the record at `offset`; return its appends and the offset of its end.
 
-    Raises `WalCorruptionError`.
+    Returns None if the file ends within the record. Raises `WalCorruptionError`.
     """
     start = offset + _RECORD.size
     if start > len(data):

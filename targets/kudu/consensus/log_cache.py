@@ -1,8 +1,7 @@
-"""The in-memory log of the core: entries, and the indexes up to which they are durable and
-committed.
+"""The in-memory log of the Raft core, with its durable index and its commit index.
 
-The log begins after `base`, the last entry that a snapshot covers. Everything up to `base` is
-committed, so by leader completeness it equals the log of every later leader.
+The log begins after `base`, the last entry that a snapshot covers. All entries up to `base` are
+committed, so by leader completeness the log of every later leader has the same entries.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from targets.kudu.messages import RaftConfig
 COMMITTED_LOST: Final = "a committed entry was lost"
 """The start of the message of assertions that fail if a leader lacks committed entries.
 
-Only a disk that loses durable data can cause this.
+Only a disk that loses durable data can cause such a failure.
 """
 
 _ENTRY_OVERHEAD_BYTES: Final = 16
 
 
 class MemoryLog:
-    """Contiguous entries after `base`, and the configurations among them (`configs`).
+    """A replica's log in memory: contiguous entries after `base`, and their configurations.
 
     Committed entries are never truncated. `durable_index` concerns only this replica's disk: an
-    entry may be committed before it is durable here.
+    entry may be committed by other replicas before it is durable on this one.
     """
 
     def __init__(self, base: OpId, config: RaftConfig, entries: Iterable[Entry] = ()) -> None:
-        """Start from the recovered log: every entry is durable, `base` is committed."""
+        """Start from a recovered log: every entry is durable, and `base` is committed."""
         self.base = base
         self.last = base  # term and index of the last entry; `base` if there is none
         self.last_index = base.index
@@ -49,13 +48,13 @@ class MemoryLog:
     # --- reading ----------------------------------------------------------------------------
 
     def term_at(self, index: int) -> int:
-        """The term of the entry at `index`, which must be `base` or in memory."""
+        """Return the term of the entry at `index`, which must be `base` or in memory."""
         if index == self.last_index:
             return self.last.term
         return self.base.term if index == self.base.index else self.entry(index).term
 
     def holds(self, opid: OpId) -> bool:
-        """Whether `opid` is `base` or an entry in memory."""
+        """Whether `opid` identifies `base` or an entry in memory."""
         if opid == self.last:
             return True
         if not self.base.index <= opid.index <= self.last_index:
@@ -68,11 +67,14 @@ class MemoryLog:
         return self._entries[offset - 1]
 
     def batch(self, index: int, bytes_max: int) -> tuple[Entry, ...]:
-        """Entries from `index` on: at most `bytes_max` of payload, but at least one, if any."""
+        """Return entries from `index` on with at most `bytes_max` of payload in total.
+
+        At least one entry is returned if the log has an entry at `index`.
+        """
         if index == self.last_index + 1:
             return ()
         offset = index - self.base.index - 1
-        assert 0 <= offset <= len(self._entries), f"batch from {index} of {self}"
+        assert 0 <= offset <= len(self._entries), f"no entries from {index} in {self}"
         size = 0
         end = offset
         while end < len(self._entries):
@@ -84,8 +86,8 @@ class MemoryLog:
 
     def between(self, first: int, last: int) -> list[Entry]:
         start = first - self.base.index - 1
-        assert start >= 0, f"entries from {first} of {self}"
-        assert last <= self.last_index, f"entries up to {last} of {self}"
+        assert start >= 0, f"no entries from {first} in {self}"
+        assert last <= self.last_index, f"no entries up to {last} in {self}"
         return self._entries[start : last - self.base.index]
 
     def __repr__(self) -> str:
@@ -94,7 +96,7 @@ class MemoryLog:
     # --- changing ---------------------------------------------------------------------------
 
     def append(self, entries: tuple[Entry, ...]) -> ev.AppendLog:
-        """Append entries to memory; the effect writes them to disk."""
+        """Append entries to memory; return the effect that writes them to disk."""
         preceding = self.last
         self._extend(entries)
         self.append_sequence += 1
@@ -114,34 +116,37 @@ class MemoryLog:
                 self.configs.append(entry)
 
     def truncate_from(self, index: int) -> None:
-        """Drop a conflicting tail; the next append overwrites it on disk."""
+        """Drop conflicting entries from `index` on; the next append replaces them on disk."""
         assert index > self.commit_index, f"{COMMITTED_LOST}: truncation from {index}, {self}"
         offset = index - self.base.index - 1
-        assert 0 <= offset < len(self._entries), f"truncate {self} from {index}"
+        assert 0 <= offset < len(self._entries), f"cannot truncate {self} from {index}"
         self._remove(slice(offset, None))
         self.durable_index = min(self.durable_index, index - 1)
-        # Running appends still finish, but the entries they make durable count only below the cut.
+        # Running appends still finish; they may raise `durable_index` only up to `index - 1`.
         self._unsynced = deque((seq, min(last, index - 1)) for seq, last in self._unsynced)
         self.configs.truncate_from(index)
 
     def synced(self, sequence: int) -> bool:
-        """Note that all up to this append is durable; true if the durable index has risen."""
+        """Note that the append `sequence` and all earlier ones are durable.
+
+        Return whether the durable index has risen.
+        """
         durable_before = self.durable_index
         while self._unsynced and self._unsynced[0][0] <= sequence:
             _, last_index = self._unsynced.popleft()
             self.durable_index = max(self.durable_index, last_index)
-        assert self.durable_index <= self.last_index, "durable beyond the log"
+        assert self.durable_index <= self.last_index, "the durable index is beyond the log"
         return self.durable_index > durable_before
 
     def commit_to(self, index: int) -> bool:
-        """Note that `index` is committed; true if the committed configuration changed."""
-        assert self.commit_index < index <= self.last_index, f"commit {index} of {self}"
+        """Note that `index` is committed; return whether the committed configuration changed."""
+        assert self.commit_index < index <= self.last_index, f"cannot commit {index} of {self}"
         self.commit_index = index
         return self.configs.commit(index)
 
     def compact(self, index: int) -> None:
-        """Forget everything up to `index`, which becomes `base`, because a snapshot covers it."""
-        assert index <= self.commit_index, "only committed entries may go"
+        """Drop the entries up to `index`, which becomes `base`, because a snapshot covers them."""
+        assert index <= self.commit_index, "a snapshot covers only committed entries"
         if index <= self.base.index:
             return
         entry = self.entry(index)
@@ -150,10 +155,10 @@ class MemoryLog:
         self._remove(slice(0, count))
 
     def install(self, last: OpId, config: RaftConfig) -> bool:
-        """Let a snapshot up to `last` replace the entries that it covers.
+        """Replace the entries that a snapshot up to `last` covers; `config` is the snapshot's.
 
-        The result is false if the snapshot replaces all entries, because the log does not continue
-        it.
+        Return whether later entries stay. If the log does not continue the snapshot, all entries
+        are dropped.
         """
         assert last.index > self.commit_index, f"a snapshot of {last} behind {self.commit_index}"
         keeps = self.holds(last)

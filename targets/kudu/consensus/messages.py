@@ -2,9 +2,9 @@
 
 Every request names its destination server (`dest_uuid`) and the Raft group (`tablet_id`). So one
 dispatcher per server serves all groups, and a node that returns under another identity refuses
-calls for its predecessor. `InstallSnapshot` does not exist in Kudu, which copies whole tablets
-instead; its system tablet cannot be copied (KUDU-2748). `StartTabletCopy` only creates the empty
-replica that a snapshot or the log then fills.
+calls for its predecessor. Kudu has no `InstallSnapshot`: it copies whole tablets instead, except
+the masters' system tablet, which cannot be copied (KUDU-2748). `StartTabletCopy` only creates an
+empty replica, which a snapshot or the leader's log then fills.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class ConsensusCall(Call[R_co], frozen=True):
 
 
 class EntryKind(enum.IntEnum):
-    """The contents of a log entry."""
+    """The kind of content that a log entry has."""
 
     NO_OP = 0
-    """Opens a leader's term; its commit commits everything before it (Raft 5.4.2)."""
+    """The first entry of a leader's term; its commit commits all earlier entries (Raft 5.4.2)."""
     WRITE = 1
     """A payload for the state machine."""
     CONFIG = 2
-    """A msgpack `RaftConfig`, active once it is in the log."""
+    """A `RaftConfig` in msgpack, which is active once the entry is in the log."""
 
 
 class Entry(Message, frozen=True):
-    """A log entry, which `(term, index)` identifies for ever (the log matching property)."""
+    """A log entry; no other entry ever has the same term and index (log matching property)."""
 
     term: int
     index: int
@@ -46,7 +46,7 @@ class Entry(Message, frozen=True):
 
 
 class OpId(Message, frozen=True):
-    """The identity of a log entry; `OpId(0, 0)` stands for the empty log."""
+    """The identity of a log entry; `OpId(0, 0)` means the end of an empty log."""
 
     term: int
     index: int
@@ -55,8 +55,8 @@ class OpId(Message, frozen=True):
 class ConsensusErrorCode(enum.IntEnum):
     """Error codes of consensus calls.
 
-    The codes below 20 are `ConsensusErrorPB.Code`. The codes from 20 on are the renumbered
-    `TabletServerErrorPB.Code` and status codes that consensus calls use.
+    The codes below 20 are Kudu's `ConsensusErrorPB.Code`. The codes from 20 on are codes of Kudu's
+    `TabletServerErrorPB` and status codes that consensus calls use, with new numbers.
     """
 
     UNKNOWN = 1
@@ -72,17 +72,19 @@ class ConsensusErrorCode(enum.IntEnum):
     WRONG_SERVER_UUID = 21
     NOT_THE_LEADER = 22
     CAS_FAILED = 23
-    """The committed configuration is not the one on which the caller's decision was based."""
+    """The committed configuration is not the configuration that the caller expects."""
     INVALID_CONFIG = 24
-    """No configuration can ever be changed in this way (Kudu: InvalidArgument)."""
+    """The requested change of the configuration is never allowed (Kudu: InvalidArgument)."""
     ILLEGAL_STATE = 25
-    """Refused for now: another change is pending, or none of the leader's term has committed."""
+    """The change is refused for now, because another change is pending, the leader is handing over,
+    or no entry of the leader's term has committed.
+    """
     ABORTED = 26
-    """The change was appended, then leadership or the time was lost: it may still commit."""
+    """The change was appended, then leadership was lost; the change may still commit."""
     TABLET_FAILED = 27
-    """The replica exists but cannot run; it must be replaced."""
+    """The server has a replica that cannot run; the group must replace it."""
     ALREADY_INPROGRESS = 28
-    """The tablet is being created, copied or deleted on that server."""
+    """The tablet is being created, copied or deleted on the answering server."""
 
 
 class ConsensusError(Message, frozen=True):
@@ -93,7 +95,7 @@ class ConsensusError(Message, frozen=True):
 
 
 class RequestConsensusVoteResponse(Message, frozen=True):
-    """A voter's answer; a granted vote of a real election is durable before the answer is sent."""
+    """A voter's answer to a candidate; a vote in a real election is durable before it is sent."""
 
     responder_uuid: str
     responder_term: int = 0
@@ -104,8 +106,8 @@ class RequestConsensusVoteResponse(Message, frozen=True):
 class RequestConsensusVoteRequest(ConsensusCall[RequestConsensusVoteResponse], frozen=True):
     """A candidate's request for a vote.
 
-    `is_pre_election` asks without changing the voter's state. `ignore_live_leader` marks elections
-    that an operator, or a leader that hands over, asked for.
+    A request with `is_pre_election` does not change the voter's state. `ignore_live_leader` is set
+    if an operator, or a leader that hands over its role, has requested the election.
     """
 
     candidate_uuid: str
@@ -116,10 +118,11 @@ class RequestConsensusVoteRequest(ConsensusCall[RequestConsensusVoteResponse], f
 
 
 class UpdateConsensusResponse(Message, frozen=True):
-    """A follower's log positions.
+    """A follower's answer to an update, with its positions in the log.
 
-    `last_received_current_leader` is the last entry that is known to equal the caller's and is
-    durable here; `last_received` is the end of the log, whichever leader sent it.
+    `last_received_current_leader` is the last entry that is durable on the follower and known to
+    be in the caller's log. `last_received` is the end of the follower's log, which may be an entry
+    of an earlier leader.
     """
 
     responder_uuid: str
@@ -131,7 +134,7 @@ class UpdateConsensusResponse(Message, frozen=True):
 
 
 class UpdateConsensusRequest(ConsensusCall[UpdateConsensusResponse], frozen=True):
-    """Heartbeat and replication in one; `entries` follow `preceding` without a gap."""
+    """A leader's heartbeat to a follower; `entries`, if any, follow `preceding` without a gap."""
 
     caller_uuid: str
     caller_term: int
@@ -141,7 +144,10 @@ class UpdateConsensusRequest(ConsensusCall[UpdateConsensusResponse], frozen=True
 
 
 class InstallSnapshotResponse(Message, frozen=True):
-    """`next_offset` is that of the next chunk to send; `installed` ends the transfer."""
+    """A peer's answer to one chunk of a snapshot.
+
+    `next_offset` is the offset of the next chunk to send; `installed` ends the transfer.
+    """
 
     responder_uuid: str
     responder_term: int = 0
@@ -151,7 +157,10 @@ class InstallSnapshotResponse(Message, frozen=True):
 
 
 class InstallSnapshotRequest(ConsensusCall[InstallSnapshotResponse], frozen=True):
-    """One chunk of a snapshot, in order; `crc` covers the whole and is checked at the end."""
+    """One chunk of a leader's snapshot, at `offset`; `crc` is the CRC-32 of the whole snapshot.
+
+    `last_included`, `config` and `digest` are the fields of `consensus_meta.Snapshot`.
+    """
 
     caller_uuid: str
     caller_term: int
@@ -165,10 +174,10 @@ class InstallSnapshotRequest(ConsensusCall[InstallSnapshotResponse], frozen=True
 
 
 class GetConsensusStateResponse(Message, frozen=True):
-    """A replica's view of its group; `role` is the replica's own.
+    """A replica's view of its group; `role` is the role of this replica.
 
-    The active configuration is the pending one if there is one. Only a leader sends `peer_health`
-    (by uuid), which includes the leader itself.
+    The active configuration is the pending one or, without a pending one, the committed one. Only a
+    leader fills `peer_health`, which maps the uuid of each member, itself included, to its health.
     """
 
     responder_uuid: str
@@ -188,7 +197,7 @@ class GetConsensusStateResponse(Message, frozen=True):
 
 
 class GetConsensusStateRequest(ConsensusCall[GetConsensusStateResponse], frozen=True):
-    """Ask a replica for its view of its group; any replica answers."""
+    """Ask a replica, which need not lead, for its view of its group."""
 
 
 class OpIdType(enum.StrEnum):
@@ -199,22 +208,23 @@ class OpIdType(enum.StrEnum):
 
 
 class GetLastOpIdResponse(Message, frozen=True):
-    """The requested entry; `OpId(0, 0)` for an empty log."""
+    """The identity of the requested last entry; `OpId(0, 0)` if the log is empty."""
 
     opid: OpId = OpId(0, 0)
     error: ConsensusError | None = None
 
 
 class GetLastOpIdRequest(ConsensusCall[GetLastOpIdResponse], frozen=True):
-    """Ask a replica for the end of its log; any replica answers."""
+    """Ask a replica, which need not lead, for the last entry of its log."""
 
     opid_type: OpIdType = OpIdType.RECEIVED
 
 
 class ReadIndexResponse(Message, frozen=True):
-    """Everything acknowledged before the request arrived is at or before `index`.
+    """The leader's read index: every write acknowledged before the request is at or before it.
 
-    A majority has confirmed the leader since (dissertation 6.4). Kudu has no such reads (KUDU-500).
+    After the request arrived, a majority has confirmed the leader (dissertation 6.4). Kudu has no
+    linearizable follower reads (KUDU-500).
     """
 
     term: int = 0
@@ -230,16 +240,16 @@ class StepDownMode(enum.StrEnum):
     """The ways in which a leader gives up its role."""
 
     ABRUPT = "ABRUPT"
-    """The leader steps down at once; the replica whose timer expires first runs next."""
+    """The leader steps down at once; the first replica whose election timer expires runs."""
     GRACEFUL = "GRACEFUL"
-    """The leader refuses writes until a successor has its whole log, and asks that one to run.
+    """The leader refuses writes until a successor has its whole log, then asks it to run.
 
-    If no successor takes over within an election timeout, the leader continues.
+    If no successor takes over within an election timeout, the leader continues to lead.
     """
 
 
 class LeaderStepDownResponse(Message, frozen=True):
-    """Without an error the leader has stepped down (ABRUPT) or begun to hand over (GRACEFUL)."""
+    """Without `error`, the leader has stepped down (ABRUPT) or begun to hand over (GRACEFUL)."""
 
     error: ConsensusError | None = None
 
@@ -247,8 +257,8 @@ class LeaderStepDownResponse(Message, frozen=True):
 class LeaderStepDownRequest(ConsensusCall[LeaderStepDownResponse], frozen=True):
     """Ask a leader to give up its role.
 
-    `new_leader_uuid` applies to GRACEFUL and must name a voter; without it the first voter that has
-    caught up becomes the successor.
+    `new_leader_uuid` must name a voter and is allowed only with GRACEFUL. If it is None, the first
+    voter that has caught up becomes the successor.
     """
 
     mode: StepDownMode = StepDownMode.ABRUPT
@@ -256,7 +266,7 @@ class LeaderStepDownRequest(ConsensusCall[LeaderStepDownResponse], frozen=True):
 
 
 class RunLeaderElectionResponse(Message, frozen=True):
-    """Without an error the election was started, not won."""
+    """Without `error`, the replica has started an election, which it may lose."""
 
     error: ConsensusError | None = None
 
@@ -266,7 +276,7 @@ class RunLeaderElectionRequest(ConsensusCall[RunLeaderElectionResponse], frozen=
 
 
 class ChangeType(enum.StrEnum):
-    """`ChangeConfigType`."""
+    """The kind of a membership change; Kudu's `ChangeConfigType`."""
 
     ADD_PEER = "ADD_PEER"
     REMOVE_PEER = "REMOVE_PEER"
@@ -274,9 +284,10 @@ class ChangeType(enum.StrEnum):
 
 
 class PeerChange(Message, frozen=True):
-    """One change of one member. ADD_PEER needs all fields of `peer`, REMOVE_PEER only its uuid.
-    MODIFY_PEER copies member type, `promote` and `replace` from `peer`, and the address unless it
-    is "".
+    """One change of one member of a group.
+
+    ADD_PEER uses all fields of `peer`; REMOVE_PEER uses only its uuid. MODIFY_PEER copies member
+    type, `promote`, `replace` and, if not empty, the address from `peer`.
     """
 
     type: ChangeType
@@ -284,9 +295,10 @@ class PeerChange(Message, frozen=True):
 
 
 class ChangeConfigResponse(Message, frozen=True):
-    """Sent when the change has committed; `config` is the new configuration.
+    """The leader's answer once a change has committed; `config` is the new configuration.
 
-    After ABORTED, or without an answer, the change may have happened or may still happen.
+    If the code is ABORTED, or if the call times out, the change may have committed or may still
+    commit.
     """
 
     config: RaftConfig | None = None
@@ -305,30 +317,36 @@ class ChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
 
 
 class BulkChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
-    """A ChangeConfig with several changes in one step; at most one of them may affect a voter."""
+    """Ask a group's leader for several membership changes in one step.
+
+    At most one of the changes may add, remove, promote or demote a voter.
+    """
 
     changes: tuple[PeerChange, ...]
     cas_config_opid_index: int | None = None
 
 
 class UnsafeChangeConfigResponse(Message, frozen=True):
-    """Without an error the configuration is durable there; it commits under the next leader."""
+    """Without `error`, the replica has the new configuration on disk.
+
+    The configuration commits under the next leader.
+    """
 
     error: ConsensusError | None = None
 
 
 class UnsafeChangeConfigRequest(ConsensusCall[UnsafeChangeConfigResponse], frozen=True):
-    """Force a replica to continue with these members alone, itself among them.
+    """Force a replica to remove all members except `member_uuids` from its group.
 
-    All other members are given up, along with any data that only they have. For a group that has
-    lost its majority for good.
+    The replica itself must be in `member_uuids`. Data that only the removed members have are lost.
+    Use this only for a group that has lost its majority for good.
     """
 
     member_uuids: tuple[str, ...]
 
 
 class StartTabletCopyResponse(Message, frozen=True):
-    """Without an error there is a replica now, which the caller must fill."""
+    """Without `error`, the server has a replica now, which the caller must fill."""
 
     error: ConsensusError | None = None
 
@@ -336,11 +354,10 @@ class StartTabletCopyResponse(Message, frozen=True):
 class StartTabletCopyRequest(ConsensusCall[StartTabletCopyResponse], frozen=True):
     """Ask the server of a member that lacks the tablet to create an empty replica.
 
-    `superblock` is the owner's own description of the tablet (`Replica(copy_source=...)`). `config`
-    is the committed configuration, from which the new replica starts. With the group's first
-    configuration the replica might consider itself a voter and, if that configuration had one
-    member, the leader. The call is refused if a tombstone has logged an entry of a term after
-    `caller_term`.
+    `superblock` is the description of the tablet that `Replica(copy_source=...)` returned. The new
+    replica starts from `config`, the committed configuration. With the group's first configuration,
+    the replica might consider itself a voter and, if that configuration had one member, the leader.
+    The call is refused if the server's tombstone has logged an entry of a term after `caller_term`.
     """
 
     caller_uuid: str

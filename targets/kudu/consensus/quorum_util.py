@@ -1,4 +1,4 @@
-"""The membership of a group: known configurations, voters, and changes."""
+"""The membership of a Raft group: the configurations in its log, their voters and changes."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ _CONFIG_DECODER = msgspec.msgpack.Decoder(RaftConfig)
 
 
 def decode_config(entry: Entry) -> RaftConfig:
-    """The configuration in a CONFIG entry; the entry's index becomes its `opid_index`."""
+    """Decode the configuration in a CONFIG entry; the entry's index becomes its `opid_index`."""
     assert entry.kind is EntryKind.CONFIG, entry
     return msgspec.structs.replace(_CONFIG_DECODER.decode(entry.payload), opid_index=entry.index)
 
 
 def encode_config(config: RaftConfig) -> bytes:
-    """The payload of a CONFIG entry."""
+    """Encode `config` as the payload of a CONFIG entry."""
     return msgspec.msgpack.encode(config)
 
 
 def voters_of(config: RaftConfig) -> tuple[str, ...]:
-    """The uuids of the voters, in the order of the configuration."""
+    """Return the uuids of the voters in `config`, in its order."""
     return tuple(peer.uuid for peer in config.peers if peer.member_type == VOTER)
 
 
 class BadChangeError(Exception):
-    """A change of a configuration that is never allowed, no matter when it is requested."""
+    """The requested change of a configuration is never allowed, no matter when it is requested."""
 
 
 def changed_config(
     config: RaftConfig, changes: Iterable[PeerChange], *, leader_uuid: str
 ) -> RaftConfig:
-    """`config` after `changes`; its `opid_index` is not set yet. Raises `BadChangeError`.
+    """Return `config` after `changes`; the result still has the `opid_index` of `config`.
 
-    After Kudu's `RaftConsensus::BulkChangeConfig`: at most one change of a voter at a time (the old
-    and the new majorities must overlap), and a leader neither removes nor demotes itself. A second
-    request for the same addition or removal is refused, so that its caller looks at the
-    configuration.
+    The rules are those of Kudu's `RaftConsensus::BulkChangeConfig`: at most one voter changes at a
+    time (the old and the new majorities must overlap), and a leader neither removes nor demotes
+    itself. An addition of a member or a removal of a non-member is refused. Raises
+    `BadChangeError`.
     """
     peers = {peer.uuid: peer for peer in config.peers}
     asked = 0
@@ -60,11 +60,11 @@ def changed_config(
 
 
 def forced_config(config: RaftConfig, members: Collection[str], *, local_uuid: str) -> RaftConfig:
-    """`config` with these members only, which an administrator forces upon a replica.
+    """Return `config` with only `members`, for an administrator's forced change of a replica.
 
-    Raises `BadChangeError`. For a group that has lost its majority for good. After Kudu's
-    `RaftConsensus::UnsafeChangeConfig`: the change only removes members, never the replica itself,
-    and always leaves a voter.
+    Such a change is for a group that has lost its majority for good. As in Kudu's
+    `RaftConsensus::UnsafeChangeConfig`, it only removes members, and the replica `local_uuid` must
+    remain a voter. Raises `BadChangeError`.
     """
     uuids = [peer.uuid for peer in config.peers]
     strangers = [uuid for uuid in members if uuid not in uuids]
@@ -103,10 +103,11 @@ def _apply_change(peers: dict[str, PeerConfig], change: PeerChange, leader_uuid:
 
 
 class ConfigHistory:
-    """The committed configuration and those appended after it.
+    """The committed configuration of a log and the configurations appended after it.
 
-    The newest one is active from the moment it is in the log, and a truncation reactivates its
-    predecessor (Raft 6; KUDU-1338 forgot that). `voters` and `majority` refer to the active one.
+    The newest configuration is active from the moment it is in the log, and a truncation
+    reactivates its predecessor (Raft 6; the bug KUDU-1338 did not). `voters` and `majority` refer
+    to the active configuration.
     """
 
     __slots__ = ("_items", "active", "committed", "majority", "voters")
@@ -116,7 +117,7 @@ class ConfigHistory:
 
     def _note_ends(self) -> None:
         self.committed = self._items[0]  # the newest committed configuration
-        self.active = self._items[-1]  # the newest one
+        self.active = self._items[-1]  # the newest configuration, committed or pending
         self.voters = voters_of(self.active)
         self.majority = len(self.voters) // 2 + 1
 
@@ -125,15 +126,16 @@ class ConfigHistory:
         return len(self._items) > 1
 
     def may_run(self, uuid: str) -> bool:
-        """Whether `uuid` votes in the active or in the committed configuration.
+        """Whether `uuid` is a voter in the active or in the committed configuration.
 
-        Both count, because a member that a pending change demotes may hold the only copy of that
-        change: until it commits, no other member might be able to win (dissertation 4.2.2).
+        Both configurations count, because a member that a pending change demotes may have the only
+        copy of that change. Until the change commits, no other member might be able to win an
+        election (dissertation 4.2.2).
         """
         return uuid in self.voters or uuid in voters_of(self.committed)
 
     def append(self, entry: Entry) -> None:
-        """Add the configuration in `entry`, unless it is known already."""
+        """Add the configuration in `entry`, unless this history has it already."""
         config = decode_config(entry)
         if config.opid_index > self._items[-1].opid_index:
             self._items.append(config)
@@ -145,7 +147,7 @@ class ConfigHistory:
         self._note_ends()
 
     def commit(self, index: int) -> bool:
-        """Note that `index` is committed; true if the committed configuration changed."""
+        """Note that `index` is committed; return whether the committed configuration changed."""
         if len(self._items) == 1:
             return False
         newest = 0
@@ -157,6 +159,6 @@ class ConfigHistory:
         return newest > 0
 
     def reset(self, committed: RaftConfig) -> None:
-        """Start again with the configuration of a snapshot."""
+        """Replace all configurations by `committed`, the configuration of a snapshot."""
         self._items = [committed]
         self._note_ends()

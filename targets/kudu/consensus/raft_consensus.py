@@ -1,15 +1,15 @@
 """One member of a Raft group: the shell that carries out the core's decisions.
 
-The core (`raft_core.py`) is stepped synchronously, one event at a time. Its effects run in order.
-The two effects that must be durable before anything else happens (`SaveMeta`, `InstallSnapshot`)
-block the queue until they are, while later events wait. Log writes do not block: one task commits
-them in groups, and the core holds back the effects that depend on them. An idle heartbeat therefore
-costs no task, no disk access and no timer operation: the election deadline is a number that the
-replica's only timer reads when it fires.
+The shell steps the core (`raft_core.py`) synchronously, one event at a time, and carries out its
+effects in order. Two effects (`SaveMeta`, `InstallSnapshot`) are barriers: until their data are
+durable, later effects and events wait. Log writes do not block: one task commits log entries in
+groups, and the core holds back the effects that depend on these entries. An idle heartbeat
+therefore costs no task, no disk access and no timer operation: the election deadline is a number
+that the replica's only timer reads when it fires.
 
-The size of a replica is bounded. It takes a snapshot of the state machine every `snapshot_every`
-entries (or `log_cache_size_limit_kb`), drops the log behind the snapshot from memory and disk, and
-sends the snapshot to peers that fell behind it.
+The size of a replica is bounded. A replica takes a snapshot of the state machine after every
+`snapshot_every` entries (or `log_cache_size_limit_kb` of log), drops the log that the snapshot
+covers from memory and disk, and sends the snapshot to peers that need dropped entries.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from targets.kudu.flags import Flags
 from targets.kudu.messages import PeerHealth, RaftConfig
 
 SYS_CATALOG_ID: Final = "0" * 32
-"""The name of the masters' own group in events."""
+"""The id of the masters' own Raft group; events call this group "master"."""
 
 _PROPOSALS_MAX: Final = 1024
 _NS: Final = 1_000_000_000
@@ -54,8 +54,8 @@ _NEVER_NS: Final = 1 << 62
 class Replica:
     """One member of a Raft group.
 
-    `start` recovers the replica and joins the group; `replicate` and `confirm_leadership` are for
-    its leader. The properties are snapshots of the core and may be read at any time.
+    `start` recovers the replica and joins the group; `replicate` and `confirm_leadership` succeed
+    only on the group's leader. The properties show the current state and may be read at any time.
     """
 
     def __init__(
@@ -77,14 +77,17 @@ class Replica:
         files: SnapshotFiles | None = None,
         copy_source: Callable[[], bytes] | None = None,
     ) -> None:
-        """`initial_config` is used if the folder is empty. `on_role_change` is called whenever the
-        role, term, leader or committed configuration changes or, on a leader, the health of a peer;
-        it must not block. `trace_steps` announces every append, sync, vote, commit and apply as an
-        event, for nemeses that trigger on them. Without `needs_majority` a leader that has lost
-        contact with its majority still considers itself the leader, like Kudu's, instead of
-        stepping down. `copy_source` returns the description from which a server that lacks this
-        group creates an empty replica (`ConsensusService.on_missing_group`); without it, no replica
-        is created. `files` stores the snapshots of a large machine.
+        """Create a member that is not started.
+
+        A replica in an empty folder starts from `initial_config`. `on_role_change` is called after
+        every change of the role, term, leader or committed configuration and, on a leader, of a
+        peer's health; it must not block. With `trace_steps`, the replica announces every append,
+        sync, vote, commit and apply as an event, for nemeses that trigger on such events. Without
+        `needs_majority`, a leader that has lost contact with its majority continues to lead, as in
+        Kudu, instead of stepping down. `copy_source` returns the description from which a server
+        that lacks this group creates an empty replica (`ConsensusService.on_missing_group`);
+        without `copy_source`, no server is asked to create one. `files` stores the snapshots of a
+        large state machine.
         """
         self.group_id = group_id
         self.state_text = "NOT_INITIALIZED"
@@ -100,12 +103,12 @@ class Replica:
         self._can_copy = copy_source is not None
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._core: RaftCore | None = None
-        self._last_logged = msg.OpId(0, 0)  # last entry of a log that was given up
+        self._last_logged = msg.OpId(0, 0)  # last entry of a log that this replica gave up
         self._calls: ConsensusCalls | None = None
         self._events: deque[ev.Event] = deque()
         self._effects: deque[ev.Effect] = deque()
         self._busy = False
-        self._forced: deque[ev.ConfigForced] = deque()  # not durable yet
+        self._forced: deque[ev.ConfigForced] = deque()  # effects whose entry is not durable yet
         self._announced: tuple[Role, int] | None = None
         self._elections = {"started": 0, "won": 0}  # since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
@@ -154,8 +157,8 @@ class Replica:
 
     @property
     def core(self) -> RaftCore:
-        """The core, available after the start; read it, but never step it from outside."""
-        assert self._core is not None, "not started"
+        """The Raft core, available after the start; callers may read it but must not step it."""
+        assert self._core is not None, "the replica is not started"
         return self._core
 
     @property
@@ -173,7 +176,7 @@ class Replica:
 
     @property
     def config(self) -> RaftConfig:
-        """The active configuration; before the start, the initial one."""
+        """The active configuration; before the start, the initial configuration."""
         if self._core is not None:
             return self._core.config
         return self._initial_config or RaftConfig(-1, ())
@@ -190,15 +193,15 @@ class Replica:
         return self._core.config
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """This leader's view of each member, itself included, by uuid; {} on other replicas."""
+        """Return the leader's view of each member, itself included, by uuid; {} on non-leaders."""
         return {} if self._core is None else self._core.peer_health()
 
     @property
     def has_what_older_terms_committed(self) -> bool:
         """Whether this replica leads and has applied an entry of its own term.
 
-        The core's state may be ahead of this one: a disk write can come between the core's step and
-        its effects.
+        The applied index may be behind the core's commit index, because a disk write can come
+        between the core's step and the application of its effects.
         """
         core = self.core
         return core.committed_in_term and core.log.term_at(self.applied_index) == core.term
@@ -212,8 +215,8 @@ class Replica:
     async def start(self) -> None:
         """Recover from disk, then serve consensus calls and run the timers.
 
-        The state machine is restored from the snapshot; entries after it are applied as the commit
-        index advances. Raises `DamagedFileError`, `wal.WalCorruptionError`.
+        The state machine is restored from the snapshot; later entries are applied as the commit
+        index advances. Raises `DamagedFileError`, `log.WalCorruptionError`.
         """
         assert self.state_text == "NOT_INITIALIZED", f"the replica is {self.state_text}"
         self.state_text = "BOOTSTRAPPING"
@@ -225,7 +228,7 @@ class Replica:
         self._timer.start(core)
         self._announce()
         if core.config.peers == tuple(p for p in core.config.peers if p.uuid == self._local_uuid):
-            self.step(ev.ElectionTimeout())  # no other member to wait for
+            self.step(ev.ElectionTimeout())  # the group has no other member to wait for
 
     async def _recover(self) -> RaftCore:
         recovered = await cmeta.recover(
@@ -280,24 +283,27 @@ class Replica:
             self._calls.stop()
 
     async def keep_last_logged(self) -> None:
-        """Store the end of the log, which will be given up, in the vote state.
+        """Store the last entry of the log in the vote state, before the log is removed.
 
-        Call this only after `start` and `stop`. It changes nothing until the log is removed.
+        Call this only after `start` and `stop`. As long as the log exists, the stored entry has no
+        effect.
         """
-        assert self.state_text == "STOPPED", f"it is {self.state_text}"
+        assert self.state_text == "STOPPED", f"the replica is {self.state_text}"
         core = self.core
         ends = (self._last_logged, core.log.last)
         self._last_logged = max(ends, key=lambda opid: (opid.term, opid.index))
         await self._save_votes(core.term, core.voted_for, core.configs.committed)
 
     async def delete_data(self, *, keep_votes: bool = False) -> None:
-        """Remove everything in the folder, or leave a tombstone; only when stopped or never
-        started.
+        """Remove all files of the replica or, with `keep_votes`, all except the vote state.
 
-        Call `keep_last_logged` before leaving a tombstone. The vote state is removed last: without
-        it, the next start refuses the rest of a log.
+        The remaining vote state is a tombstone; call `keep_last_logged` before. The replica must be
+        stopped or never started. The vote state is removed last, because a start refuses a log
+        without a vote state.
         """
-        assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, f"it is {self.state_text}"
+        assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, (
+            f"the replica is {self.state_text}"
+        )
         paths = await self._env.disk.list(f"{self._folder}/")
         last = cmeta.vote_state_path(self._folder)
         for path in sorted(paths, key=lambda path: (path == last, path)):
@@ -305,7 +311,7 @@ class Replica:
                 await self._env.disk.remove(path)
 
     def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run a task of this replica; `stop` ends it, and its failure panics the node."""
+        """Start a task of this replica; `stop` cancels the task, and its failure ends the node."""
         self._task_count += 1
         key = self._task_count
         task = self._env.spawn(coro, name=f"raft {name} {self._group_label}")
@@ -316,21 +322,21 @@ class Replica:
     # --- stepping ---------------------------------------------------------------------------
 
     def step(self, event: ev.Event) -> None:
-        """Give the core an event; after a stop this does nothing."""
+        """Step the core with `event`, or queue `event` while effects run; ignore it if stopped."""
         if self.state_text != "RUNNING":
             return
         if self._busy:
             self._events.append(event)
             return
-        assert not self._events, "events wait, and no task is at work on them"
+        assert not self._events, "events are queued, and no task handles them"
         self._busy = True
         self._effects += self.core.step(event, self._env.clock.monotonic_ns())
         self._carry_on()
 
     def _carry_on(self) -> None:
-        """Carry out effects and handle queued events until none is left or a barrier comes."""
+        """Carry out effects and handle queued events until no event is left or a barrier comes."""
         core, effects, events = self._core, self._effects, self._events
-        assert core is not None, "not started"
+        assert core is not None, "the replica is not started"
         methods, clock = self._carry_out, self._env.clock
         while self.state_text == "RUNNING":
             if effects:
@@ -369,7 +375,7 @@ class Replica:
             effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
 
     def _trace(self, kind: str, **data: Any) -> None:
-        """Announce a step; call this only if `trace_steps` is set."""
+        """Announce an append, sync, vote, commit or apply; call this only with `trace_steps`."""
         self._env.event(kind, group=self._group_label, term=self.term, **data)
 
     # --- effects ----------------------------------------------------------------------------
@@ -431,7 +437,10 @@ class Replica:
         effect.token.finish(error)
 
     def _config_forced(self, effect: ev.ConfigForced) -> None:
-        """Record and announce the configuration first: from now on, promises may be broken."""
+        """Announce a forced configuration before it takes effect.
+
+        From here on, entries that the removed members acknowledged may be lost.
+        """
         self._forced.append(effect)
         kept = [peer.uuid for peer in effect.config.peers]
         before = self.core.configs.committed.peers
@@ -466,7 +475,7 @@ class Replica:
             self._on_role_change(self)
 
     def _announce(self) -> None:
-        """Announce a new role or term as an event."""
+        """Announce a new role or term of this replica as an event."""
         core = self.core
         now = (core.role, core.term)
         if now == self._announced:
@@ -479,7 +488,7 @@ class Replica:
         self._env.event(kind, group=self._group_label, term=core.term)
 
     def _timer_fired(self, event: ev.Event) -> None:
-        # A replica that waits for its disk must not handle all missed timeouts at once.
+        # While a replica waits for its disk, drop timer events, or many would run at once later.
         if not self._busy:
             self.step(event)
 
@@ -494,10 +503,11 @@ class Replica:
         *,
         timeout_s: float | None = None,
     ) -> tuple[int, int, Any]:
-        """Replicate one write; returns its index, its term and what `apply` returned.
+        """Replicate one write; return its index, its term and the result of `StateMachine.apply`.
 
-        Raises `NotLeaderError` or `OverloadedError` when nothing was appended, and
-        `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
+        Raises `NotLeaderError` or `OverloadedError` if nothing was appended. Raises
+        `IndeterminateError` if the write was appended and then leadership was lost or the time ran
+        out: the write may still commit.
         """
         limit = entry_limit(self._flags)
         if len(payload) > limit:
@@ -523,15 +533,17 @@ class Replica:
         *,
         cas_config_opid_index: int | None = None,
     ) -> RaftConfig:
-        """Change the membership; returns the committed configuration once the change is in it.
+        """Change the group's members; return the committed configuration once it has the change.
 
-        At most one of `changes` may concern a vote, no other change may be pending, an operation of
-        this leader's term must have committed (KUDU-872), and the committed configuration must be
-        at `cas_config_opid_index`, if given. A leader neither removes nor demotes itself. A member
-        that is added as NON_VOTER with `promote` gets its vote automatically once it has caught up.
+        At most one of `changes` may add, remove, promote or demote a voter. No other change may be
+        pending, and an operation of this leader's term must have committed (KUDU-872). If
+        `cas_config_opid_index` is given, the committed configuration must have that index. A leader
+        neither removes nor demotes itself. A member that is added as NON_VOTER with `promote`
+        becomes a voter automatically once it has caught up.
 
-        Raises `NotLeaderError` or `ConfigRefusedError` when nothing was appended, and
-        `IndeterminateError` when it was, but leadership was lost: it may still commit.
+        Raises `NotLeaderError` or `ConfigRefusedError` if nothing was appended. Raises
+        `IndeterminateError` if the change was appended and then leadership was lost: the change may
+        still commit.
         """
         self._check_running()
         waiter = Waiter()
@@ -540,12 +552,11 @@ class Replica:
         return self.committed_config
 
     async def confirm_leadership(self, *, timeout_s: float) -> int:
-        """Make sure that this replica leads *now* and has applied all previously acknowledged
-        writes.
+        """Wait until this replica leads and has applied all writes acknowledged before this call.
 
-        Waits until a majority has answered a request sent after this call, until an entry of the
-        leader's own term has committed, and until everything up to the read index is applied;
-        returns that index. Raises `NotLeaderError`, `TimeoutError`.
+        The wait ends when a majority has answered a request sent after this call, an entry of the
+        leader's own term has committed, and all entries up to the read index are applied. Returns
+        the read index. Raises `NotLeaderError`, `TimeoutError`.
         """
         self._check_running()
         waiter = Waiter()
@@ -554,7 +565,7 @@ class Replica:
         return index
 
     def step_down(self) -> None:
-        """Give up leadership at once; nothing happens on a follower."""
+        """Give up leadership at once; has no effect on a replica that does not lead."""
         self.step(ev.StepDown())
 
     def _check_running(self) -> None:
@@ -562,15 +573,15 @@ class Replica:
             raise NotLeaderError(f"the replica is {self.state_text}")
 
     def dump(self) -> dict[str, Any]:
-        """`status` plus the data for comparing logs (`journal.py`); reads the log in memory."""
+        """Return `status` plus the data for comparing the logs of replicas (`Journal.dump`)."""
         data, core = self.status(), self._core
         return data if core is None else data | self._applier.journal.dump(core.log)
 
     def status(self) -> dict[str, Any]:
-        """State, configuration and amounts that must stay bounded, as plain JSON for checkers and
-        people.
+        """Return the replica's state, configuration and counters as JSON, for checkers and people.
 
-        The amounts are the size of the log on disk and the number of waiting requests.
+        `counters` has the amounts that must stay bounded: the size of the log on disk and the
+        number of waiting requests.
         """
         core, config = self._core, self.config
         data: dict[str, Any] = {

@@ -1,32 +1,34 @@
 """Raft without input or output: `step(event, now_ns) -> effects`.
 
-After Ongaro's dissertation and Kudu's `consensus/raft_consensus.cc`, whose deviations are kept:
-pre-elections (9.6), votes withheld while a leader is alive (KUDU-562), one outstanding request per
-peer. The core reads no clock, draws no randomness and does no IO: time comes with each event,
-election timeouts are events, and a shell carries out the effects (`raft_consensus.py`; in tests, a
-model with a disk that loses unsynced data). It is deterministic, so a schedule of events replays
-exactly.
+The core follows Ongaro's dissertation and Kudu's `consensus/raft_consensus.cc`. It keeps Kudu's
+choices: pre-elections (dissertation 9.6), votes withheld while a leader is alive (KUDU-562), one
+outstanding request per peer. The core reads no clock, draws no random number and does no IO: time
+comes with each event, election timeouts are events, and a shell carries out the effects
+(`raft_consensus.py`; in tests, a model with a disk that loses unsynced data). The core is
+deterministic, so a schedule of events replays exactly.
 
 `RaftCore` decides on terms, votes and roles; `Follower` and `Leader` implement the roles within a
-term. They share `RaftState` and know neither each other nor the core.
+term. `Follower` and `Leader` share a `RaftState` and do not refer to each other or to the core.
 
 Guarantees, and their mechanisms:
 
-* **Votes are remembered.** `SaveMeta` is a barrier before every answer that depends on it.
+* **A replica never forgets its vote.** `SaveMeta` is a barrier before every answer that depends on
+  the saved vote.
 * **An acknowledged entry is durable.** A follower's answer waits for `Synced`; the leader counts
-  itself only up to its own durable index.
-* **Only entries of the leader's own term are counted** towards commit (Raft 5.4.2); a leader opens
-  its term with a NO_OP so that one exists.
-* **A follower commits only entries that it matched** with this leader (KUDU-639).
-* **Reads**: a leader answers after a majority has answered a request that left after the read
-  arrived, and after an entry of its own term has committed (dissertation 6.4).
-* **An administrator may overrule votes** if a majority is lost for good (`ForceConfig`). Removed
-  members may continue with a history of their own; messages that contradict this one are refused.
-* **A leader without a majority steps down** after one longest election timeout (profile `strict`;
-  Kudu's stays leader for ever).
+  its own acknowledgement only up to its own durable index.
+* **Only entries of the leader's own term are counted** towards commit (Raft 5.4.2); a leader
+  appends a NO_OP first, so that its term has an entry.
+* **A follower commits only entries that match the current leader's log** (KUDU-639).
+* **Reads are linearizable.** A leader answers a read after a majority has answered a request sent
+  after the read arrived, and after an entry of its own term has committed (dissertation 6.4).
+* **An administrator may force a configuration** if a majority is lost for good (`ForceConfig`).
+  The removed members may continue with a log of their own; the remaining members refuse messages
+  that contradict their committed entries.
+* **A leader without a majority steps down** after the longest election timeout (profile `strict`;
+  a leader of Kudu continues to lead for ever).
 
-The index arithmetic is asserted throughout; a failed assertion means a bug, or a node that lost
-data it had promised to keep.
+Assertions check all index arithmetic. A failed assertion means a bug, or a node that lost data that
+it had acknowledged as durable.
 """
 
 from __future__ import annotations
@@ -55,14 +57,14 @@ from targets.kudu.consensus.state import CoreOptions, RaftState
 from targets.kudu.messages import PeerHealth, RaftConfig
 
 TWO_LEADERS: Final = "two lead term"
-"""The start of the message with which a replica ends that hears of two leaders in one term."""
+"""The start of the message of an assertion that fails if a term has two leaders."""
 
 _NOTHING: Final = OpId(0, 0)
 _RESET: Final = ev.ResetElectionTimer()
 
 
 class Role(enum.StrEnum):
-    """`RaftPeerPB.Role`, plus CANDIDATE during an election."""
+    """The role of a replica: Kudu's `RaftPeerPB.Role`, plus CANDIDATE during an election."""
 
     LEADER = "LEADER"
     FOLLOWER = "FOLLOWER"
@@ -83,7 +85,7 @@ class _Election:
 
 
 class RaftCore:
-    """One member of one group. All state is public to read; only `step` changes it."""
+    """The Raft state machine of one member of one group; only `step` changes its state."""
 
     def __init__(
         self,
@@ -98,10 +100,10 @@ class RaftCore:
         options: CoreOptions | None = None,
         last_logged: OpId = _NOTHING,
     ) -> None:
-        """Start a replica as recovered from disk: all given entries are durable, `base` is
-        committed.
+        """Start from the state recovered from disk: `entries` are durable, and `base` is committed.
 
-        `last_logged` is the last entry of a log that was given up here (`tombstoned_voting.py`).
+        `last_logged` is the last entry of a log that this replica gave up
+        (`tombstoned_voting.py`).
         """
         self.uuid = uuid
         self.options = options or CoreOptions()
@@ -118,7 +120,7 @@ class RaftCore:
         self._leader = Leader(self._state)
         self._election: _Election | None = None
         self._election_count = 0
-        self._config = self.configs.active  # as of the last step
+        self._config = self.configs.active  # the active configuration after the last step
         self.role = self._passive_role()
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.ElectionTimeout: self._on_election_timeout,
@@ -176,36 +178,36 @@ class RaftCore:
         return self._leader.committed_in_term
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """A leader's view of each member, itself included, by uuid; {} on other replicas."""
+        """Return the leader's view of each member, itself included, by uuid; {} on non-leaders."""
         if not self._leader.leads:
             return {}
         return {self.uuid: PeerHealth.HEALTHY, **self._leader.health()}
 
     @property
     def all_sent_ns(self) -> int:
-        """The time at which this replica, as leader, last sent to all peers at once."""
+        """The time, in ns, at which this replica, as leader, last sent to all peers at once."""
         return self._leader.all_sent_ns
 
     # --- stepping ---------------------------------------------------------------------------
 
     def step(self, event: ev.Event, now_ns: int) -> list[ev.Effect]:
-        """Handle one event and return the effects, which must be carried out in order."""
+        """Handle one event; return the effects, which the caller must carry out in order."""
         state, log, configs = self._state, self.log, self.configs
-        assert not state.effects, "effects of the last step were not taken"
+        assert not state.effects, "the state still has effects of the last step"
         state.now_ns = now_ns
         role, term, leader_uuid = self.role, state.term, self.leader_uuid
         committed = configs.committed
         commit_before = log.commit_index
         self._handlers[type(event)](event)
         if self.role is Role.LEADER and not self._leader.leads:
-            self._become_follower(state.term, None)  # the leader ended its own leadership
+            self._become_follower(state.term, None)  # `Leader` has ended its leadership itself
         if configs.active is not self._config:
             self._config = configs.active
             if self.role is not Role.LEADER:
                 self.role = self._passive_role()
         effects, state.effects = state.effects, []
         assert log.commit_index >= commit_before, "the commit index fell"
-        assert log.commit_index <= log.last_index, "committed more than the log holds"
+        assert log.commit_index <= log.last_index, "the commit index is beyond the log"
         if (
             self.role is not role
             or state.term != term
@@ -218,7 +220,7 @@ class RaftCore:
     # --- terms and roles --------------------------------------------------------------------
 
     def _passive_role(self) -> Role:
-        """The role of this replica when it neither leads nor runs."""
+        """Return the role that this replica has while it neither leads nor runs for leader."""
         if self.uuid in self.configs.voters:
             return Role.FOLLOWER
         if any(peer.uuid == self.uuid for peer in self.config.peers):
@@ -241,12 +243,12 @@ class RaftCore:
         self.leader_uuid = leader_uuid
 
     def _follow(self, caller_term: int, caller_uuid: str) -> bool:
-        """Accept a leader; false if its term is over."""
+        """Follow the leader `caller_uuid`; return False if its term is over or it was removed."""
         term = self._state.term
         if caller_term < term:
             return False
         if caller_term == term and self.leader_uuid not in {None, caller_uuid}:
-            # Only a member that was removed by force may lead a term that has a leader here.
+            # Only a member that was removed by force may lead a term that has another leader.
             assert self._state.is_stranger(caller_uuid), (
                 f"{TWO_LEADERS} {caller_term}: {self.leader_uuid} and {caller_uuid}"
             )
@@ -266,7 +268,7 @@ class RaftCore:
         if self.role is Role.LEADER:
             return
         if self._follower.waits_for_disk:
-            # The leader is fine: this replica's own disk is slow (KUDU-2947).
+            # The leader is alive, but this replica's own disk is slow (KUDU-2947).
             self._state.effects.append(ev.ResetElectionTimer())
             return
         if self._election is not None:
@@ -279,7 +281,7 @@ class RaftCore:
             self._run(is_pre=False, ignore_live_leader=True)
 
     def _run(self, *, is_pre: bool, ignore_live_leader: bool) -> None:
-        """Start an election. A pre-election touches no state (dissertation 9.6)."""
+        """Start an election; a pre-election changes neither term nor vote (dissertation 9.6)."""
         state = self._state
         state.effects.append(ev.ResetElectionTimer())
         if not self.configs.may_run(self.uuid) or not self._log_is_current(self.log.last):
@@ -317,8 +319,8 @@ class RaftCore:
         if response is None:
             return
         if response.responder_term > self.term:
-            # Do so even after a lost pre-election: two replicas that each lack the other's term
-            # would block one another for ever.
+            # Adopt the newer term even in a pre-election: two replicas could otherwise refuse each
+            # other for ever, one for its old term and one for its old log.
             lost = self._election is not None
             self._become_follower(response.responder_term, None)
             self.failed_elections += lost
@@ -327,7 +329,7 @@ class RaftCore:
         if election is None or election.number != event.election_id:
             return
         if response.vote_granted and not election.is_pre and response.responder_term != self.term:
-            # the answer belongs to an election of the same number, before this replica restarted
+            # The answer belongs to an election that had the same number before a restart.
             return
         election.answers[event.peer_uuid] = response.vote_granted
         self._count_votes(election)
@@ -390,10 +392,11 @@ class RaftCore:
         self._reply_vote(event.reply)
 
     def _leader_is_alive(self) -> bool:
-        """Whether a live leader makes this replica withhold its vote.
+        """Whether this replica must withhold its vote because its leader is alive.
 
-        A leader withholds its vote for ever, other replicas for the shortest election timeout. A
-        replica that waits for its own slow disk still counts its leader as alive (KUDU-2947).
+        A leader always withholds its vote. Other replicas withhold it for the shortest election
+        timeout after the last message of their leader. A replica that waits for its own slow disk
+        still counts its leader as alive (KUDU-2947).
         """
         if self.role is Role.LEADER or self._follower.waits_for_disk:
             return True
@@ -401,7 +404,10 @@ class RaftCore:
         return heard_ns is not None and self._state.now_ns - heard_ns < self.options.leader_alive_ns
 
     def _log_is_current(self, last_logged: OpId) -> bool:
-        """The election restriction (Raft 5.4.1); the end of a log that was given up counts too."""
+        """Whether a candidate's log is at least as up to date as this replica's (Raft 5.4.1).
+
+        The end of a log that this replica gave up counts too.
+        """
         given_up, last = self._last_logged, self.log.last
         least = max((last.term, last.index), (given_up.term, given_up.index))
         return (last_logged.term, last_logged.index) >= least
@@ -464,9 +470,9 @@ class RaftCore:
             self._refuse_proposal(event.token)
 
     def _on_force_config(self, event: ev.ForceConfig) -> None:
-        """Append the configuration as if a leader of a new term had sent it, and run under it.
+        """Append the forced configuration in a new term, and run for leader under it.
 
-        Like any configuration it is active once appended, so the remaining members decide alone.
+        Like any configuration, it is active once appended, so the remaining members decide alone.
         """
         try:
             config = forced_config(self.configs.committed, event.members, local_uuid=self.uuid)

@@ -1,4 +1,4 @@
-"""State shared by the parts of the Raft core: persistent state, peers, the running step."""
+"""State that the parts of the Raft core share: term, vote, log, peers and pending effects."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from targets.kudu.messages import PeerConfig, PeerHealth
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class CoreOptions:
-    """The limits of the core.
+    """The limits and options of the Raft core.
 
-    `leader_alive_ns` is the shortest election timeout. A peer that was silent for `failed_ns` has
-    failed. With `tablet_copy`, servers without a replica are asked to create one.
+    `leader_alive_ns` is the shortest election timeout. A leader that has had no contact with a
+    majority for `step_down_ns` steps down. A peer that was silent for `failed_ns` has failed. With
+    `tablet_copy`, a leader asks servers that have no replica to create one.
     """
 
     leader_alive_ns: int = 1_500_000_000
@@ -28,36 +29,36 @@ class CoreOptions:
 
 @dataclasses.dataclass(slots=True)
 class PeerProgress:
-    """A peer as the leader tracks it, and its health.
+    """A leader's record of one peer: its progress in the log, and its health.
 
-    After Kudu's `TrackedPeer` and `PeerHealthStatus` (`consensus/consensus_queue.cc`). A peer that
-    fell behind the log gets a snapshot. So a peer is beyond recovery only if it reports a failure,
-    or has no data and cannot receive any.
+    The record follows Kudu's `TrackedPeer` and `PeerHealthStatus` (`consensus/consensus_queue.cc`).
+    A peer that needs entries before the leader's log gets a snapshot. So a peer is beyond recovery
+    only if it reports a failure, or if it has no replica and refuses to create one.
     """
 
     uuid: str
     address: str
     config: PeerConfig
     next_index: int
-    # time of its last answer or, before the first, of the leader's start with this peer
+    # time of the peer's last answer or, before its first answer, of its addition by this leader
     contact_ns: int
     match_index: int = 0
     in_flight: int | None = None  # the id of the only outstanding request
     read_sent: int = 0  # number of reads that had arrived when the outstanding request was sent
     read_acked: int = 0
-    is_heard: bool = False  # whether it has answered since this leader started with it
-    is_hopeless: bool = False  # see FAILED_UNRECOVERABLE
+    is_heard: bool = False  # whether the peer has answered this leader
+    is_hopeless: bool = False  # its health is then FAILED_UNRECOVERABLE
     announced_health: PeerHealth = PeerHealth.UNKNOWN  # as of the last `HealthChanged`
 
     def note_contact(self, now_ns: int) -> None:
-        """Note an answer of a working replica."""
+        """Note at `now_ns` that the peer's replica has answered and works."""
         self.contact_ns = now_ns
         self.read_acked = max(self.read_acked, self.read_sent)
         self.is_heard = True
         self.is_hopeless = False
 
     def health(self, now_ns: int, failed_ns: int) -> PeerHealth:
-        """The peer's health; `failed_ns` of silence count as a failure."""
+        """Return the peer's health at `now_ns`; a peer silent for `failed_ns` has failed."""
         if self.is_hopeless:
             return PeerHealth.FAILED_UNRECOVERABLE
         if now_ns - self.contact_ns > failed_ns:
@@ -66,7 +67,7 @@ class PeerProgress:
 
 
 class RaftState:
-    """Term, vote and log; the running step adds its effects to `effects`."""
+    """Term, vote and log of a replica; the current step of the core adds effects to `effects`."""
 
     def __init__(
         self,
@@ -89,11 +90,11 @@ class RaftState:
         self.effects: list[ev.Effect] = []
 
     def is_stranger(self, uuid: str) -> bool:
-        """Whether `uuid` is not in the active configuration known here."""
+        """Whether `uuid` is not a member in this replica's active configuration."""
         return all(peer.uuid != uuid for peer in self.log.configs.active.peers)
 
     def save_meta(self) -> None:
-        """Make term, vote and committed configuration durable."""
+        """Add an effect that makes term, vote and committed configuration durable."""
         meta = ev.SaveMeta(self.term, self.voted_for, self.log.configs.committed)
         if self.effects and type(self.effects[-1]) is ev.SaveMeta:
             self.effects[-1] = meta
@@ -104,7 +105,7 @@ class RaftState:
         self.effects.append(self.log.append(entries))
 
     def commit_to(self, index: int) -> None:
-        """Commit up to `index`; does nothing if that index is committed already."""
+        """Commit the entries up to `index`; do nothing if `index` is committed already."""
         if index <= self.log.commit_index:
             return
         if self.log.commit_to(index):

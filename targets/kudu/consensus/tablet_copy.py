@@ -1,12 +1,13 @@
-"""Snapshots of a replica's state machine: taking them, and installing them in place of a log.
+"""The snapshot of a replica's state machine: when a replica takes, installs and loads it.
 
-A machine whose snapshots would be too large keeps its state in files of its own
-(`applier.SnapshotFiles`); the snapshot on disk then holds a manifest of them.
+A state machine whose snapshot would be too large keeps its state in files of its own
+(`applier.SnapshotFiles`); the snapshot on disk then holds a manifest of these files.
 
-Taking a snapshot and installing a leader's exclude each other, so that the newer one stays on disk.
-A replica can start after a crash at any point. The snapshot is replaced atomically: after the files
-that it names are durable, and before the log behind it and the files that only the previous
-snapshot names are removed. Recovery leaves out remains of a log that do not continue the snapshot.
+`take` and `install` exclude each other, so that the newer snapshot stays on disk. A replica can
+start after a crash at any point, because these steps have an order. First, the files that the new
+snapshot names become durable. Then the new snapshot replaces the old one atomically. Then the log
+that it covers and the files that only the old snapshot names are removed. Recovery ignores
+remaining log entries that do not continue the snapshot.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from targets.kudu.consensus.log_cache import MemoryLog
 
 
 class Snapshots:
-    """The snapshot of one replica; `index` is the last index that the one on disk covers."""
+    """The snapshot of one replica; `index` is the last index that the snapshot on disk covers."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class Snapshots:
         log_bytes_max: int,
         files: SnapshotFiles | None = None,
     ) -> None:
-        """A snapshot is due after `every` entries or `log_bytes_max` of log in memory."""
+        """A new snapshot is due after `every` entries or `log_bytes_max` bytes of log in memory."""
         self._disk = disk
         self._path = cmeta.snapshot_path(folder)
         self._wal = wal
@@ -51,13 +52,13 @@ class Snapshots:
 
     async def resume(self, snapshot: cmeta.Snapshot) -> None:
         self.index = snapshot.last_included.index
-        await self._wal.collect(self.index)  # needed if a crash came right after the save
+        await self._wal.collect(self.index)  # a crash after the save may have left old segments
         await self._applier.restore(await self._whole(snapshot))
         if self._files is not None:
-            await self._files.sweep()  # as above
+            await self._files.sweep()  # a crash after the save may have left old files
 
     def begin(self, log: MemoryLog) -> bool:
-        """Whether a snapshot is due; the caller must then `take` it."""
+        """Whether a snapshot is due; if it is, the caller must call `take`."""
         entries = self._applier.journal.index - self.index
         due = entries >= self._every or (entries > 0 and log.payload_bytes > self._log_bytes_max)
         if not due or self._running:
@@ -66,12 +67,12 @@ class Snapshots:
         return True
 
     async def take(self, log: MemoryLog) -> int:
-        """Save the state machine; return the index up to which the log may be forgotten.
+        """Save a snapshot; return the index up to which the log in memory may be dropped.
 
         A tail of the log stays, so that slow followers can catch up without a whole snapshot.
         """
         async with self._lock:
-            # no newer snapshot was installed meanwhile
+            # Skip the save if a newer snapshot was installed during the wait for the lock.
             if self._applier.journal.index > self.index:
                 await self._save(self._applier.snapshot(log.configs.committed))
                 await self._wal.collect(self.index)
@@ -93,12 +94,12 @@ class Snapshots:
             await self._applier.restore(snapshot)
 
     async def load(self) -> cmeta.Snapshot | None:
-        async with self._lock:  # the files that the snapshot names must not be removed meanwhile
+        async with self._lock:  # no `sweep` may remove the files that the snapshot names
             snapshot = await cmeta.load(self._disk, self._path, cmeta.Snapshot)
             return None if snapshot is None else await self._whole(snapshot)
 
     async def _whole(self, snapshot: cmeta.Snapshot) -> cmeta.Snapshot:
-        """The snapshot with the machine's state in place of its manifest."""
+        """Return `snapshot` with the machine's whole state in place of the manifest."""
         if self._files is None:
             return snapshot
         return msgspec.structs.replace(snapshot, data=await self._files.load(snapshot.data))

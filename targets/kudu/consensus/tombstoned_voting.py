@@ -1,13 +1,13 @@
-"""Tombstones: replicas whose data were given up, but which still vote (KUDU-871).
+"""Tombstones: replicas whose data were removed, but which still vote (KUDU-871).
 
-A tombstone is the vote state alone: term, vote, committed configuration, and the last entry that
-the log ever held. That entry makes its votes safe: the tombstone votes for no candidate whose log
-is shorter. A replica that is filled again in its place does the same, and does not run for leader
-until its log has reached that entry. So every entry that the old replica acknowledged still counts
-towards the required majority.
+A tombstone consists of the vote state alone: term, vote, committed configuration, and the last
+entry that the removed log had. That entry makes a tombstone's votes safe: it votes for no candidate
+whose log ends before that entry. A new replica in the tombstone's place follows the same rule, and
+does not run for leader until its own log has reached that entry. So every entry that the old
+replica acknowledged still counts towards the required majority.
 
-Without these votes, a group of three could elect no leader if it lost one member for good and a
-delayed order tombstoned another one.
+Without the votes of tombstones, a group of three could elect no leader if it lost one member for
+good and a delayed order tombstoned another one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from targets.kudu.rpc import Answer
 class TombstonedVoter:
     """Answers vote requests for a tombstone, from `start` to `stop`.
 
-    It handles one request at a time; other candidates get CONSENSUS_BUSY while a vote is made
-    durable.
+    While a vote is being made durable, other vote requests are answered with CONSENSUS_BUSY.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class TombstonedVoter:
         self._saving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the vote state and start to answer; a tombstone without one cannot vote."""
+        """Read the vote state and start to answer; without a vote state, answer no requests."""
         state = await cmeta.load(self._env.disk, self._path, cmeta.VoteState)
         if state is None:
             return
@@ -70,7 +69,7 @@ class TombstonedVoter:
     def _vote(self, request: msg.RequestConsensusVoteRequest) -> Answer:
         answer = Answer()
         core = self._core
-        assert core is not None, "stopped"
+        assert core is not None, "the voter is stopped"
         if self._saving is not None and not self._saving.done():
             busy = msg.ConsensusError(msg.ConsensusErrorCode.CONSENSUS_BUSY, "it is voting")
             answer.set(msg.RequestConsensusVoteResponse(core.uuid, core.term, False, busy))

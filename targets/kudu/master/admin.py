@@ -1,7 +1,7 @@
-"""Requests of operators to the leader: maintenance of tablet servers, replacement of lost tablets.
+"""Operators' requests to the leader: maintenance of tablet servers, replacement of lost tablets.
 
-Each is a single write and may be repeated: setting the current state again succeeds, and a tablet
-that was already replaced is not found.
+Each request is a single write, and an operator may repeat it. A repeated change of maintenance
+succeeds, and a repeated replacement gets NOT_FOUND, because the old tablet is dead.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ _ENTER: Final = TServerStateChange.ENTER_MAINTENANCE_MODE
 
 
 class Admin:
-    """The operations; each receives the epoch in which it runs. All raise `RefusedError`."""
+    """The operators' operations; each one receives the epoch in which it runs.
+
+    All operations raise `RefusedError`.
+    """
 
     def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
         self._node = node
         self._tservers = tservers
 
     async def change_tserver_state(self, epoch: Epoch, request: ChangeTServerStateRequest) -> None:
-        """Turn maintenance on or off.
+        """Turn maintenance of a tablet server on or off.
 
-        When maintenance ends, every tablet server must send a full report, so that replicas that
-        were ignored meanwhile are reviewed (Kudu does the same).
+        When maintenance ends, every tablet server must send a full report, so that the leader
+        reviews replicas that it ignored during maintenance (Kudu does the same).
         """
         record = epoch.catalog.tservers.get(request.ts_uuid)
         if record is None and self._tservers.get(request.ts_uuid) is None:
@@ -53,7 +56,7 @@ class Admin:
         epoch.after_commit(())
 
     async def replace_tablet(self, epoch: Epoch, request: ReplaceTabletRequest) -> str:
-        """Replace a tablet by an empty one and return its id. The rows are lost."""
+        """Replace a tablet by an empty tablet and return the new id; all rows are lost."""
         tablet = epoch.catalog.tablets.get(request.tablet_id)
         if tablet is not None:
             async with epoch.locked([tablet.table_id]):

@@ -1,9 +1,9 @@
 """The state of a master as plain JSON: for snapshots that checkers judge, and for people.
 
 The data come from the applied rows, so masters that applied the same operations dump the same data
-in every role. There are two exceptions: `name_map` comes from a map in memory, and `unlike_rows`
-lists the differences between the maps (the read view, and a ready leader's own) and a scan of the
-rows.
+in every role. There are two exceptions. `name_map` comes from a map in memory. `unlike_rows` lists
+the differences between the catalog's maps in memory (a ready leader's maps, and every master's read
+view) and a scan of the rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import Schema
 
 DUMP_ROWS_MAX: Final = 20_000
-"""Rows of one kind in a dump; `truncated` is the number of omitted rows."""
+"""Maximum number of tables, and of tablets, in a dump; `truncated` counts the omitted rows."""
 
 
 def dump_entities(
@@ -30,10 +30,10 @@ def dump_entities(
     now_ns: int,
     calls: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The whole state of one master, sorted and bounded.
+    """Return the whole state of one master as JSON, sorted and bounded.
 
-    It extends `master_status` with data that lets checkers compare the master's log with others'
-    and its maps with a scan of the rows.
+    The result is `master_status` plus data for checkers, which compare the logs of masters with
+    each other and a master's maps with a scan of its rows.
     """
     epoch = leadership.epoch
     maps = {"view": leadership.view}
@@ -58,7 +58,7 @@ def master_status(
     now_ns: int,
     calls: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The main facts about one master; `calls` are the calls that it has served."""
+    """Return a master's status as JSON; `calls` counts the calls that it has served, by method."""
     replica, epoch = leadership.replica, leadership.epoch
     tables = sorted(rows.tables.items())
     tablets = sorted(rows.tablets.items())

@@ -1,8 +1,8 @@
-"""The refusals of a master, including Kudu's four cases of NOT_THE_LEADER (code 7).
+"""The errors with which a master refuses a request, with Kudu's four cases of code 7.
 
-(a) The master does not lead; (b) it leads but is not ready; (c) it is not initialised. In these
-cases nothing was done. (d) It lost its leadership while writing: the write may still commit
-(KUDU-591), and only this case is marked `indeterminate`.
+Code 7 is NOT_THE_LEADER: (a) the master does not lead; (b) it leads but is not ready; (c) it is not
+initialised; (d) it lost its leadership during a write. In cases (a) to (c) the master did nothing.
+In case (d) the write may still commit (KUDU-591), and the error is marked `indeterminate`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _Status = AppStatus
 
 
 class RefusedError(Exception):
-    """A refused request; the master service answers with `error`."""
+    """The master refuses a request; the master service sends `error` as the answer."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
 
 def not_initialized() -> RefusedError:
-    """Case 7(c), also for leader-only calls: the master is still starting."""
+    """Return the error of a master that is still starting: case 7(c)."""
     return RefusedError(
         _Code.CATALOG_MANAGER_NOT_INITIALIZED,
         _Status.SERVICE_UNAVAILABLE,
@@ -38,25 +38,28 @@ def not_initialized() -> RefusedError:
 
 
 def not_the_leader() -> RefusedError:
-    """Case 7(a)."""
+    """Return the error of a master that does not lead: case 7(a)."""
     message = "this master is not the leader"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.ILLEGAL_STATE, message)
 
 
 def not_yet_ready() -> RefusedError:
-    """Case 7(b)."""
+    """Return the error of a leader that is still loading the catalog: case 7(b)."""
     message = "this master is the leader but not yet ready to serve requests"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 
 
 def unconfirmed() -> RefusedError:
-    """Case 7(b) of profile `strict`: no majority confirmed the leader in time."""
+    """Return the error of a leader that no majority confirmed in time: case 7(b).
+
+    Only profile `strict` confirms leadership.
+    """
     message = "no majority confirmed this master as the leader in time; nothing was done"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 
 
 def write_lost(cause: object) -> RefusedError:
-    """Case 7(d)."""
+    """Return the error of a write that may still commit after leadership was lost: case 7(d)."""
     return RefusedError(
         _Code.NOT_THE_LEADER,
         _Status.SERVICE_UNAVAILABLE,
@@ -66,7 +69,7 @@ def write_lost(cause: object) -> RefusedError:
 
 
 def wrong_cluster(theirs: str, ours: str) -> RefusedError:
-    """The tablet server belongs to another cluster; this master does not manage its replicas."""
+    """Return the error for a tablet server that belongs to another cluster than this master."""
     return invalid_argument(
         f"the tablet server belongs to the cluster {theirs}, and this is {ours}: check the "
         "addresses of masters that it was started with"
@@ -74,7 +77,7 @@ def wrong_cluster(theirs: str, ours: str) -> RefusedError:
 
 
 def busy(what: str, limit: int) -> RefusedError:
-    """A limit was reached; nothing was done."""
+    """Return the error for a request beyond a limit of this master; nothing was done."""
     return RefusedError(
         _Code.UNKNOWN_ERROR,
         _Status.SERVICE_UNAVAILABLE,
@@ -83,7 +86,7 @@ def busy(what: str, limit: int) -> RefusedError:
 
 
 def overloaded(cause: object) -> RefusedError:
-    """The system tablet accepts no more writes; nothing was done."""
+    """Return the error for a write that the overloaded system tablet refused; nothing was done."""
     return RefusedError(
         _Code.UNKNOWN_ERROR,
         _Status.SERVICE_UNAVAILABLE,
@@ -92,7 +95,7 @@ def overloaded(cause: object) -> RefusedError:
 
 
 def too_stale(bound_ns: int | None, limit_ms: int) -> RefusedError:
-    """The state is older than a read allows; nothing was done."""
+    """Return the error for a read that allows only a newer state than this master has."""
     age = "its age is not known" if bound_ns is None else f"it is up to {bound_ns / 1e6:.0f} ms"
     return RefusedError(
         _Code.TOO_STALE,
@@ -102,16 +105,16 @@ def too_stale(bound_ns: int | None, limit_ms: int) -> RefusedError:
 
 
 def not_supported(what: str) -> RefusedError:
-    """This profile lacks the feature; nothing was done."""
+    """Return the error for a feature that the cluster's profile lacks; nothing was done."""
     message = f"{what}: not supported in this profile; use --profile strict"
     return RefusedError(_Code.UNKNOWN_ERROR, _Status.NOT_SUPPORTED, message)
 
 
 def invalid_argument(message: str) -> RefusedError:
-    """The request is malformed; nothing was done."""
+    """Return the error for a malformed request; nothing was done."""
     return RefusedError(_Code.UNKNOWN_ERROR, _Status.INVALID_ARGUMENT, message)
 
 
 def invalid_schema(message: str, status: AppStatus = AppStatus.INVALID_ARGUMENT) -> RefusedError:
-    """A name, schema or partitioning is not allowed; nothing was done."""
+    """Return the error for a forbidden name, schema or partitioning; nothing was done."""
     return RefusedError(_Code.INVALID_SCHEMA, status, message)

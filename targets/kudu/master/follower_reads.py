@@ -1,17 +1,16 @@
-"""Reads that any master answers, with a bound on how old the answer may be (KUDU-500, which Kudu
-never had).
+"""Reads that any master answers, with a bound on the age of the answer (KUDU-500; Kudu has none).
 
 A master asks the leader for a read index (`ConsensusService.ReadIndex`). The leader answers once a
-majority has confirmed it, so everything acknowledged *before the question was asked* is at or
-before that index. Once this master has applied that index, its state lacks nothing that was
-acknowledged before the question. The age of the state counts from the question, on this master's
-own monotonic clock, so no other clock and no message delay can make the bound too small. The
-monotonic clock may be slow, so the bound is larger than its reading (`_RATE_MIN`). A leader asks
-itself in the same way.
+majority has confirmed its leadership, so all operations acknowledged *before the request was sent*
+are at or before that index. Once this master has applied that index, its state has all these
+operations. The age of the state counts from the sending of the request, on this master's own
+monotonic clock, so no other clock and no message delay can make the bound too small. The monotonic
+clock may be slow, so the bound is larger than the clock's reading (`_RATE_MIN`). A leader confirms
+its own leadership instead of sending a request.
 
-One question serves all reads for which it is recent enough; reads that need a newer question share
-one. The state and its age are read in the same step. The transmission of the answer adds no
-staleness, since a read takes effect when it is evaluated.
+A request for the read index serves all reads for which it is recent enough; reads that need a newer
+index share the next request. A read gets the state and its age in the same step. The transmission
+of the answer adds no staleness, because a read takes effect when it is evaluated.
 """
 
 from __future__ import annotations
@@ -40,27 +39,30 @@ _WAIT_STEP_S: Final = 0.01
 _RATE_MIN: Final = 0.5
 """The slowest assumed rate of this machine's clock, in clock seconds per true second.
 
-No clock is that bad, but a bound that is too large does no harm.
+No real clock is so slow, but a bound that is too large does no harm.
 """
 Response = TypeVar("Response")
 
 
 class FollowerReads:
-    """The age of this master's own state, and reads with a staleness bound."""
+    """Evaluates reads with a staleness bound on this master's own state."""
 
     def __init__(self, node: NodeContext, leadership: Leadership) -> None:
         self._node = node
         self._clock = node.env.clock
         self._leadership = leadership
         self._limit_s = node.flags.master_follower_read_timeout_ms / 1000
-        # when the master asked for the index of the state that is applied now
+        # time of the request for the newest read index that is applied now; None before the first
         self._asked_ns: int | None = None
         self._asking: asyncio.Task[None] | None = None
 
     async def read(
         self, max_staleness_ms: int, evaluate: Callable[[Catalog, Meta], Response]
     ) -> Response:
-        """Evaluate on a state that is recent enough; raises `RefusedError` at the deadline."""
+        """Return `evaluate(catalog, meta)` of a state that is at most `max_staleness_ms` old.
+
+        Raises `RefusedError` if the state is too old until the deadline.
+        """
         if Bug.LEADER_READS in self._node.bugs:
             raise not_supported("max_staleness_ms: only leaders answer reads")
         if max_staleness_ms < 0:
@@ -79,7 +81,7 @@ class FollowerReads:
             await self._refresh(left_s)
 
     def _bound_ns(self) -> int | None:
-        """The maximum possible age of the current state."""
+        """Return the maximum possible age of the applied state, in ns; None if it is unknown."""
         if self._asked_ns is None:
             return None
         return int((self._clock.monotonic_ns() - self._asked_ns) / _RATE_MIN)
@@ -90,7 +92,7 @@ class FollowerReads:
         return Meta(self._node.uuid, term, view.revision, bound_ns)
 
     async def _refresh(self, left_s: float) -> None:
-        """Wait at most `left_s` for a newer bound; concurrent reads share the question."""
+        """Wait at most `left_s` for a newer read index; concurrent reads share one request."""
         if self._asking is None or self._asking.done():
             self._asking = self._node.env.spawn(self._ask(), name="follower-read")
         with contextlib.suppress(TimeoutError):
@@ -102,7 +104,7 @@ class FollowerReads:
         replica = self._leadership.replica
         index = None if replica is None else await self._read_index(replica)
         if replica is None or index is None:
-            await asyncio.sleep(_WAIT_STEP_S)  # another leader may be elected soon
+            await asyncio.sleep(_WAIT_STEP_S)  # a new leader may be elected soon
             return
         end_ns = asked_ns + int(self._limit_s * 1e9)
         while replica.applied_index < index:
@@ -112,7 +114,10 @@ class FollowerReads:
         self._asked_ns = asked_ns
 
     async def _read_index(self, replica: Any) -> int | None:
-        """The index that a state must have applied to contain everything acknowledged so far."""
+        """Return the leader's read index; None if the leader is unknown or does not answer.
+
+        A state that has applied this index contains all operations acknowledged before this call.
+        """
         leader = replica.leader_uuid
         if leader == self._node.uuid:
             try:

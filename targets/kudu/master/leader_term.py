@@ -1,13 +1,14 @@
-"""One term of leadership: the catalog loaded for it, its locks, its writes and its tasks.
+"""One term of a master's leadership: its catalog, its locks, its writes and its tasks.
 
-All state of a leader lives in one `Epoch` and ends with it. A request works on the epoch in which
-it began and checks after every wait that this epoch still leads. A write that misses a change of
-leadership is void, because its batch names the term in which it was planned. This replaces Kudu's
-`leader_lock_`, which blocks requests while the maps are reloaded (d1d3cfe77): here a reload creates
-new maps, and the old ones are never served again.
+All state of a leader is in one `Epoch`, and a new leadership starts with a new `Epoch`. A request
+works on the epoch in which it began and checks after every wait that this epoch still leads. A
+write that is replicated after a change of leadership is void, because its batch names the term in
+which it was planned. Kudu has `leader_lock_` for the same purpose, which blocks requests while the
+maps are reloaded (d1d3cfe77). Here a reload creates new maps, and no request reads the old maps
+afterwards.
 
-Locks are per table and cover its tablets (Kudu locks tablets one by one). Several are taken in the
-order of table ids, so that they cannot deadlock; `asyncio.Lock` is fair.
+A lock covers a table and its tablets (Kudu locks tablets one by one). A request takes several locks
+in the order of table ids, so that requests cannot deadlock; `asyncio.Lock` is fair.
 
 The write contract (top of Kudu's `catalog_manager.cc`) is: lock, mutate copies, replicate ONE
 batch, commit and publish, then call tablet servers. Here the step that applies the batch also
@@ -55,11 +56,11 @@ from targets.kudu.wakeup import Wakeup
 LOCK_WAITERS_MAX: Final = 1000
 
 Outcome = Reply | RefusedError
-"""The end of a DDL request."""
+"""The outcome of a DDL request: an answer or a refusal."""
 
 
 class Epoch:
-    """The state of one leadership. `close` ends it for good."""
+    """The state of one leadership of this master. `close` ends the epoch for good."""
 
     def __init__(self, node: NodeContext, replica: Replica, catalog: Catalog, tasks: Tasks) -> None:
         self.term: Final = catalog.term
@@ -82,12 +83,12 @@ class Epoch:
     def is_current(self) -> bool:
         """Whether this leadership still lasts, as far as this master knows."""
         replica = self._replica
-        if self._outlasts:  # it lasts in any term, and after any reload
+        if self._outlasts:  # switch RELOAD-NO-LOCK: an epoch outlasts its term and any reload
             return replica.role == "LEADER"
         return not self._closed and replica.role == "LEADER" and replica.term == self.term
 
     def check(self) -> None:
-        """Raise `RefusedError` 7(a) unless this leadership lasts; call this after every wait."""
+        """Raise `not_the_leader` unless this leadership lasts; call this after every wait."""
         if not self.is_current():
             raise not_the_leader()
 
@@ -95,7 +96,7 @@ class Epoch:
         self._background.append(task)
 
     def counters(self) -> dict[str, int]:
-        """Amounts that grow with the pending work and must shrink with it."""
+        """Return counters that grow with pending work and must be small again when it is done."""
         return {
             "locks": len(self._locks),
             "requests in flight": len(self.in_flight),
@@ -114,7 +115,10 @@ class Epoch:
     # --- waits -------------------------------------------------------------------------------
 
     async def confirm(self) -> None:
-        """Make sure that the maps are at least as new as this call."""
+        """Wait until a majority confirms this leader, so that the maps are as new as this call.
+
+        Raises `RefusedError` if the leadership is lost or not confirmed in time.
+        """
         self.check()
         if Bug.NO_LEASE in self._node.bugs:
             return
@@ -130,7 +134,10 @@ class Epoch:
 
     @contextlib.asynccontextmanager
     async def locked(self, table_ids: Iterable[str]) -> AsyncIterator[None]:
-        """Hold the write locks of these tables and their tablets, all in one global order."""
+        """Hold the write locks of the tables `table_ids`, taken in the order of their ids.
+
+        A table's lock covers its tablets. Raises `RefusedError`.
+        """
         held: list[str] = []
         try:
             for table_id in sorted(table_ids):
@@ -174,9 +181,9 @@ class Epoch:
         tservers: Sequence[TServerRecord] = (),
         hms_event: int | None = None,
     ) -> Applied:
-        """Replicate one batch and wait until it is applied here, hence published.
+        """Replicate one batch and wait until this master has applied and published it.
 
-        There is no time limit, as in Kudu: only the end of the leadership ends the wait, and then
+        The wait has no time limit, as in Kudu. If the leadership ends first, the raised
         `RefusedError` says whether the batch may still commit.
         """
         self.check()
@@ -194,7 +201,7 @@ class Epoch:
             batch = HmsBatch(**msgspec.structs.asdict(batch), hms_event=hms_event)
         payload = encode_batch(batch)
         limit = entry_limit(self._node.flags)
-        if len(payload) > limit:  # KUDU-3036: followers would never accept it
+        if len(payload) > limit:  # followers would never accept such a large entry (KUDU-3036)
             raise invalid_argument(
                 f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
                 f"{limit} (flag rpc_max_message_size, less what a message adds)"
@@ -218,7 +225,7 @@ class Epoch:
     def _assert_locked(
         self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
     ) -> None:
-        """Only a new table, not visible yet, is written without its lock."""
+        """Assert that all tables to write are locked, except new ones, which no request can see."""
         for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
             if table_id in self.catalog.tables:
                 lock = self._locks.get(table_id)
@@ -226,8 +233,9 @@ class Epoch:
                 assert lock.locked(), f"table {table_id} is written without its lock"
 
     def _abandon(self) -> None:
-        """End this leadership after a write of unknown outcome: the next one, here or elsewhere,
-        loads the catalog that really committed.
+        """End this leadership after a write of unknown outcome.
+
+        The next leader, which may be this master, loads the catalog that really committed.
         """
         lasts = self.is_current()
         self.close()

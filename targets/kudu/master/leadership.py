@@ -1,16 +1,17 @@
-"""Elections: when this master may serve, and with which catalog.
+"""Elections of masters: when this master may serve, and with which catalog.
 
-After Kudu's `PrepareForLeadershipTask`. The replica of the system tablet reports every change of
-role. For a new term of its own, the master loads the catalog once an operation of that very term
-has committed and is applied, because only then is everything that older terms committed applied as
-well. That wait is the fix of KUDU-765; the switch leaves it out. If the wait takes longer than
-`master_failover_catchup_timeout_ms`, Kudu exits, and profile `strict` steps down and stays up.
+The code follows Kudu's `PrepareForLeadershipTask`. The replica of the system tablet reports every
+change of role. If this master leads a new term, it loads the catalog once an operation of that term
+has committed and is applied, because only then are all operations that older terms committed
+applied as well. That wait is the fix of KUDU-765; the switch KUDU-765 leaves it out. If the wait
+takes longer than `master_failover_catchup_timeout_ms`, Kudu exits; with profile `strict`, the
+master steps down and stays up.
 
-Followers keep maps as well (`view`). These are updated with every batch that the follower applies,
-and loaded only from a snapshot. The maps of leaders and followers must equal a scan of the rows at
-any time, which every dump checks.
+Every master also keeps maps for reads in any role (`view`). The master updates these maps with
+every batch that it applies, and loads them again only after a snapshot. All maps must equal a scan
+of the rows at any time, which every dump checks.
 
-A term that is loaded or being loaded is never loaded again (SPURIOUS-RELOAD).
+A master loads the catalog of a term only once (bug SPURIOUS-RELOAD).
 """
 
 from __future__ import annotations
@@ -38,8 +39,7 @@ from targets.kudu.master.tablets.async_rpc_tasks import Tasks
 class Leadership:
     """Follows the role of the system tablet's replica and owns the current `Epoch`.
 
-    `make_tasks` creates the call tasks of an epoch; `serve` is started for each epoch that is
-    ready.
+    `make_tasks` creates the `Tasks` of an epoch. `serve` is called with each epoch that is ready.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Leadership:
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: Replica | None = None
-        self._epoch: Epoch | None = None  # ready, or still writing the cluster id
+        self._epoch: Epoch | None = None  # not ready yet while the cluster id is written
         self._is_ready = False
-        self._last_term: int = -1  # the newest term of its own that this master started to load
+        self._last_term: int = -1  # newest term for which this master has begun to load the catalog
         self._view = Catalog.load(rows, 0)
         rows.observer = self._publish
         rows.on_restore = self._scan
@@ -72,17 +72,17 @@ class Leadership:
 
     @property
     def view(self) -> Catalog:
-        """The maps of everything applied here, which a master can show in any role."""
+        """The maps of all rows that this master has applied, for reads in any role."""
         return self._view
 
     @property
     def epoch(self) -> Epoch | None:
-        """The leadership that serves now; `None` unless this master leads and is ready."""
+        """The epoch that serves requests now; `None` unless this master leads and is ready."""
         epoch = self._epoch
         return epoch if epoch is not None and self._is_ready and epoch.is_current() else None
 
     def ready(self) -> Epoch:
-        """The `epoch`; raises `RefusedError` with the matching case of NOT_THE_LEADER."""
+        """Return the `epoch`; raise `RefusedError` if this master does not lead or is not ready."""
         epoch = self.epoch
         if epoch is not None:
             return epoch
@@ -92,7 +92,7 @@ class Leadership:
         raise not_yet_ready() if leads else not_the_leader()
 
     def on_role_change(self, replica: Replica) -> None:
-        """Handle any change of role, term or leader; called by the replica."""
+        """Handle a change of role, term or leader; the replica of the system tablet calls this."""
         self._replica = replica
         epoch = self._epoch
         if epoch is not None and not epoch.is_current():
@@ -113,7 +113,7 @@ class Leadership:
         if waits and not await self._wait_caught_up(replica):
             return
         if replica.role != "LEADER" or replica.term != term:
-            return  # deposed meanwhile; the next election starts a task of its own
+            return  # deposed during the wait; the next won election starts another task
         catalog = Catalog.load(self._rows, term)
         if Bug.KUDU_1353 in self._node.bugs:
             catalog.heard = {}
@@ -124,7 +124,7 @@ class Leadership:
                 await epoch.write(cluster_id=self._node.new_id())
             except RefusedError:
                 if epoch.is_current():
-                    replica.step_down()  # otherwise this term would have no ready leader
+                    replica.step_down()  # without a step-down, this term has no ready leader
                 return
         if not epoch.is_current():
             return
@@ -136,7 +136,7 @@ class Leadership:
             tables=len(catalog.by_name),
             revision=catalog.revision,
         )
-        # Calls that the previous leader left unfinished are sent again; all are idempotent.
+        # The previous leader may have left calls unfinished: send all again, they are idempotent.
         for _, tablet in sorted(catalog.tablets.items()):
             if tablet.state is TabletState.CREATING:
                 epoch.tasks.submit(create_replicas(tablet))
@@ -163,10 +163,11 @@ class Leadership:
         self._view = Catalog.load(self._rows, 0)
 
     def _publish(self, batch: Batch, index: int, term: int) -> None:
-        """Update the maps in the step that changes the rows.
+        """Add a batch to the maps in the step that changes the rows.
 
-        Operations of older terms are in the maps already, since loading waited for them. Under
-        switch KUDU-765 loading did not wait, and these operations are lost here.
+        The leader's maps have all operations of older terms, because `_prepare` waited for them
+        before it loaded the maps. With the switch KUDU-765, `_prepare` did not wait, and the maps
+        miss such operations.
         """
         self._view.publish(batch, index)
         if self._epoch is not None and self._epoch.term == term:

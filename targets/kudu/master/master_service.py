@@ -1,11 +1,11 @@
-"""MasterService: handlers that turn requests into answers.
+"""The RPC handlers of MasterService.
 
 In profile `strict` a read has three steps: check that this master leads and is ready; wait until a
-majority confirms it and everything committed by then is applied; compute the answer in one
-synchronous step. Error answers of reads take the same steps, since "not found" is an observation as
-well.
+majority confirms its leadership and all operations committed by then are applied; compute the
+answer in one synchronous step. Reads that answer with an error take the same steps, because "not
+found" is an observation as well.
 
-Handlers raise `RefusedError`; this module turns it into the error of an answer.
+If a handler raises `RefusedError`, `MasterService` sends its error as the answer.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from targets.kudu.rpc import Call, RpcServer
 from targets.kudu.rpc.server import request_type_of
 
 _TORN_S: Final = 0.001
-"""The approximate time that a master needs per table of a list while other threads run."""
+"""The pause, in seconds, before each table of a torn list, in which other threads of Kudu run."""
 
 Request = TypeVar("Request", bound=Call[m.MasterResponse])
 Response = TypeVar("Response", bound=m.MasterResponse)
 
 
 class MasterService:
-    """The handlers; `register` puts them on a server."""
+    """The handlers of a master's calls; `register` registers the handlers with an RPC server."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class MasterService:
         return await self._read(reads.list_tables, request)
 
     async def _list_torn(self, request: m.ListTablesRequest) -> m.ListTablesResponse:
-        """Switch LIST-TORN: copy the names, then read one table after the other."""
+        """Switch LIST-TORN: list the names at once, then read one table after the other."""
         epoch = self._leadership.ready()
         await epoch.confirm()
         meta, tables = self._meta(epoch), []
@@ -193,7 +193,7 @@ class MasterService:
     def connect_to_master(
         self, _request: m.ConnectToMasterRequest, _peer: str
     ) -> m.ConnectToMasterResponse:
-        """`MasterService.ConnectToMaster`: the role according to the catalog manager."""
+        """Answer ConnectToMaster; this master's role is LEADER only if it leads and is ready."""
         replica = self._leadership.replica
         if replica is None:
             return m.ConnectToMasterResponse(self._meta(), error=not_initialized().error)
@@ -207,10 +207,10 @@ class MasterService:
     def get_master_registration(
         self, _request: m.GetMasterRegistrationRequest, _peer: str
     ) -> m.GetMasterRegistrationResponse:
-        """`MasterService.GetMasterRegistration`: the raw Raft role.
+        """Answer GetMasterRegistration with this master's Raft role.
 
-        A starting master answers with its uuid as well, so that masters find one another before the
-        first configuration exists.
+        A master that is still starting answers with its uuid as well, so that masters find each
+        other before the first configuration exists.
         """
         replica = self._leadership.replica
         if replica is None:
@@ -235,7 +235,7 @@ class MasterService:
         )
 
     async def list_masters(self, _request: m.ListMastersRequest) -> m.ListMastersResponse:
-        """`MasterService.ListMasters`, on any master; only the leader adds a revision."""
+        """Answer ListMasters on any master; only a ready leader adds a revision to the answer."""
         if self._leadership.replica is None:
             raise not_initialized()
         meta, epoch = self._meta(), self._leadership.epoch
@@ -248,7 +248,7 @@ class MasterService:
     def list_tablet_servers(
         self, _request: m.ListTabletServersRequest, _peer: str
     ) -> m.ListTabletServersResponse:
-        """`MasterService.ListTabletServers`: this master's own view; any role answers."""
+        """Answer ListTabletServers with the tablet servers known to this master, in any role."""
         now_ns = self._node.env.clock.monotonic_ns()
         servers = tuple(
             m.TabletServerEntry(
@@ -264,13 +264,13 @@ class MasterService:
         return m.ListTabletServersResponse(self._meta(), servers=servers)
 
     async def dump_entities(self, _request: m.DumpEntitiesRequest, _peer: str) -> m.DumpResponse:
-        """`MasterService.DumpEntities`: applied rows and the state of the Raft replica."""
+        """Answer DumpEntities with the applied rows and the state of the Raft replica."""
         files = len(await self._node.env.disk.list())
         hms = {} if self._hms is None else {"hms": self._hms()}
         return m.DumpResponse({**dump_entities(**self._parts()), "files": files, **hms})
 
     def status(self) -> dict[str, Any]:
-        """The state that the master's pages show."""
+        """Return the state that this master's web pages show."""
         return master_status(**self._parts())
 
     def _parts(self) -> dict[str, Any]:

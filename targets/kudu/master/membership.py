@@ -1,15 +1,15 @@
 """The masters' own membership: AddMaster, RemoveMaster, ListMasters, and auto-join.
 
-After Kudu's `Master::AddMaster` and `RemoveMaster` (`master/master.cc`) and auto-join (1.16). Each
-operation changes the configuration of the system tablet. A new master is added without a vote,
-receives the leader's log or snapshot like any member that fell behind, and is promoted by the
-leader once it has caught up. A master that is not a member yet already runs, with the members'
-configuration and an empty log, but it cannot become leader and does not count towards majorities.
+The code follows Kudu's `Master::AddMaster` and `RemoveMaster` (`master/master.cc`) and auto-join
+(1.16). Each operation changes the configuration of the system tablet's Raft group. A new master is
+added as a non-voter and receives the leader's log or snapshot, and the leader promotes it once it
+has caught up. A new master already runs before it is added: it has the members' configuration and
+an empty log, but it cannot become leader and does not count towards majorities.
 
-A master follows its stored configuration, not the list with which it is started. So a master that
-was killed in the middle of a migration and restarts with the old list is not lost. The page
-`/masters` shows which masters were started with a different list. Kudu compares both at every start
-(`check_start_list`).
+A master follows its stored configuration, not the list of masters with which it is started. So a
+master that was killed in the middle of a migration and restarts with the old list remains a member.
+The page `/masters` shows which masters were started with a different list. Kudu compares list and
+configuration at every start (`check_start_list`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OUTSIDE: Final = "NON_PARTICIPANT"
 async def ask_registration(
     node: NodeContext, address: str
 ) -> GetMasterRegistrationResponse | RpcError:
-    """The registration of the master at `address`, or the error of the call."""
+    """Ask the master at `address` for its registration; return the answer or the call's error."""
     try:
         timeout_s = node.flags.master_registration_rpc_timeout_ms / 1000
         return await node.rpc.call(address, GetMasterRegistrationRequest(), timeout_s=timeout_s)
@@ -66,13 +66,13 @@ async def ask_registration(
 
 
 def check_start_list(node: NodeContext, config: RaftConfig, start_list: Sequence[str]) -> None:
-    """Compare the known masters with `start_list`, the list in this master's settings.
+    """Compare the masters in `config` with `start_list`, the list in this master's settings.
 
-    The known masters are the stored masters or, at the first start, the discovered ones. Kudu lets
-    the lists differ by one address, unless that is a surplus stored address: this master is
-    joining, or one was removed. Otherwise Kudu's master exits (`master/sys_catalog.cc`); here
-    switch STORED-LIST raises `UsageError` in that case. Without the switch the stored list counts,
-    and an event is emitted.
+    `config` is stored or, at the first start, discovered. If the lists differ, the master announces
+    an event and follows `config`. Kudu's master exits if the lists differ by more than one address
+    or if the stored list is longer (`master/sys_catalog.cc`). With switch STORED-LIST, this
+    function raises `UsageError` in these cases. A difference of only this master's own address
+    counts as no difference.
     """
     stored = sorted({peer.address for peer in config.peers})
     differ = sorted({*stored} ^ {*start_list})
@@ -86,20 +86,22 @@ def check_start_list(node: NodeContext, config: RaftConfig, start_list: Sequence
 
 
 class Membership:
-    """Changes and lists the masters; only a ready leader makes changes."""
+    """Adds, removes and lists the masters of the cluster; only a ready leader adds and removes."""
 
     def __init__(
         self, node: NodeContext, leadership: Leadership, told_masters: tuple[str, ...]
     ) -> None:
-        """`told_masters` are the masters with which this one was started, members or not."""
+        """`told_masters` are the masters in this master's settings, members or not."""
         self.told_masters = told_masters
         self._node = node
         self._leadership = leadership
 
     async def add(self, request: AddMasterRequest) -> None:
-        """Add a master, without a vote at first; returns at commit. Raises `RefusedError`: code 15
-        if it is a member already, 7 if the change cannot be made now (Kudu: IllegalState,
-        ServiceUnavailable and Aborted), InvalidArgument for a malformed address.
+        """Add a master as a non-voter; return once the change is committed.
+
+        Raises `RefusedError`. The code is 15 if the master is a member already, and 7 if the change
+        cannot be made now (Kudu: IllegalState, ServiceUnavailable and Aborted). The status is
+        INVALID_ARGUMENT for a malformed address.
         """
         self._refuse_if_offline_only("AddMaster")
         replica = self._leader()
@@ -132,11 +134,12 @@ class Membership:
         await _change(replica, config, change, code=MasterErrorCode.NOT_THE_LEADER)
 
     async def _is_ours(self, address: str, newcomer: GetMasterRegistrationResponse) -> bool:
-        """Whether the master at `address` does not belong to another cluster.
+        """Whether the master at `address` may join this cluster: it belongs to no other cluster.
 
-        A master that is not a member started with the configuration of the cluster in its settings.
-        A master that considers itself a member was a member of this cluster before, because a
-        removed master gets no notice. It kept its votes and its log, so it may return.
+        A master that does not consider itself a member has the configuration of the cluster in its
+        settings, which must be this cluster. A master that considers itself a member may be a
+        removed member of this cluster, because a removed master gets no notice. It still has its
+        votes and its log, so it may return if its cluster id is the id of this cluster.
         """
         if newcomer.member_type == _OUTSIDE:
             config = newcomer.committed_config
@@ -152,9 +155,11 @@ class Membership:
         return answer.cluster_id != "" and answer.cluster_id == self._leadership.cluster_id
 
     async def remove(self, request: RemoveMasterRequest) -> None:
-        """Remove a master; returns at commit. Raises `RefusedError`: NotFound for an address that
-        no member has, InvalidArgument for the leader itself, the last master, an unknown uuid, or a
-        missing one if the address is ambiguous.
+        """Remove a master; return once the change is committed.
+
+        Raises `RefusedError`. The status is NOT_FOUND if no member has the address. The status is
+        INVALID_ARGUMENT for the leader itself, for the last master, for an unknown uuid, and for a
+        request without uuid if several members have the address.
         """
         self._refuse_if_offline_only("RemoveMaster")
         replica = self._leader()
@@ -184,14 +189,20 @@ class Membership:
             raise not_supported(f"{what}: masters change while the cluster is down")
 
     def _leader(self) -> Replica:
-        """The replica, if this master leads and is ready; raises `RefusedError` otherwise."""
+        """Return the system tablet's replica if this master leads and is ready.
+
+        Raises `RefusedError` if it does not lead or is not ready.
+        """
         self._leadership.ready()
         replica = self._leadership.replica
-        assert replica is not None, "ready without a replica"
+        assert replica is not None, "the master is ready but has no replica"
         return replica
 
     async def list(self) -> tuple[MasterEntry, ...]:
-        """The members of the committed configuration (KUDU-2309: not of a flag), with answers."""
+        """Return the members in the committed configuration, each with its answer or its error.
+
+        The list does not come from a flag (KUDU-2309).
+        """
         return tuple(await asyncio.gather(*(self._entry(peer) for peer in self._members())))
 
     def _members(self) -> tuple[PeerConfig, ...]:
@@ -217,7 +228,8 @@ async def _change(
 ) -> None:
     """Make the change if `decided_on` is still the committed configuration.
 
-    Otherwise, or if no change can be made now, the refusal has `code`.
+    Raises `RefusedError` with `code` if the committed configuration has changed, or if no change
+    can be made now.
     """
     try:
         await replica.change_config((change,), cas_config_opid_index=decided_on.opid_index)
@@ -232,11 +244,12 @@ async def _change(
 
 
 async def auto_join(node: NodeContext, replica: Replica, masters: Sequence[str]) -> None:
-    """Have a master that is not a member of its cluster added, as Kudu 1.16 does.
+    """Have this master added to its cluster if it is not a member, as Kudu 1.16 does.
 
-    Every 5 s the master asks all others of `masters`. If all of them answer, agree on term and
-    configuration, and lack only this master, it asks their leader for AddMaster. The task ends once
-    this master is a member, or if its address belongs to another member.
+    Every 5 s this master asks all other `masters` for their registrations. If all of them answer,
+    agree on term and configuration, and their configuration lacks only this master, it asks their
+    leader for AddMaster. The task ends once this master is a member, or if its address belongs to
+    another member.
     """
     others = [address for address in masters if address != node.address]
     while all(peer.uuid != node.uuid for peer in replica.config.peers):

@@ -1,17 +1,19 @@
-"""A master as a node: identity, first start, wiring.
+"""The master process: identity, first start, and the wiring of the master's parts.
 
-At its first start a master draws its uuid and asks the others for theirs until all have answered.
-Every master then creates the system tablet with the same first configuration: all masters, as
-voters, in the order of their addresses. From then on a master reads the configuration from disk and
-can start alone.
+At its first start a master draws its uuid and asks the other masters for their uuids until all have
+answered. Every master then creates the system tablet with the same first configuration: all
+masters, as voters, in the order of their addresses. From then on a master reads the configuration
+from disk and can start alone.
 
-If one of the others has a configuration already, a cluster exists: the new master starts with that
-configuration, which does not contain it, and becomes a member by AddMaster (`membership.py`).
+If one of the other masters has a configuration already, a cluster exists. The new master then
+starts with that configuration, which does not contain the new master, and becomes a member by
+AddMaster (`membership.py`).
 
-`config`: `masters` (addresses of all, this one included), `address`, `flags` (a mapping of fields
-of `Flags`), `profile`, `bugs`; `hms`, if tables are also in a metastore (`targets.kudu.hms`); and
-`masters_kept`, which says that an operator would have kept `masters` up to date, but the nemesis
-that restarts the node can pass only the initial list.
+The settings of a master (`MasterConfig`) are `masters` (the addresses of all masters, this one
+included), `address`, `flags` (a mapping of fields of `Flags`), `profile` and `bugs`. `hms` is set
+if tables are also in a Hive metastore (`targets.kudu.hms`). With `masters_kept`, the master accepts
+an outdated list `masters`: an operator would have updated the list, but the nemesis that restarts
+the node can pass only the initial list.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ _CHECKPOINT_EVERY: Final = 4
 
 
 class MasterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of a master."""
+    """The settings of a master: masters, address, flags, profile, bugs, masters_kept and hms."""
 
     masters: tuple[str, ...]
     address: str
@@ -128,7 +130,10 @@ def _wire(
     tservers: TServerMap,
     settings: MasterConfig,
 ) -> tuple[Leadership, MasterPages, HmsSide | None]:
-    """Assemble the parts; the service is registered and refuses requests until a replica exists."""
+    """Create and connect the parts of a master, and register its RPC service.
+
+    The service refuses requests until the replica of the system tablet exists.
+    """
 
     def make_tasks(catalog: Catalog) -> Tasks:
         return Tasks(node, tservers, catalog)
@@ -170,7 +175,7 @@ def _checked(config: dict[str, Any]) -> MasterConfig:
         settings = msgspec.convert(config, MasterConfig)
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"bad configuration of a master: {error}; the fields are {MasterConfig.__doc__}"
+            f"bad configuration of a master: {error}. {MasterConfig.__doc__}"
         ) from error
     if settings.address not in settings.masters:
         raise UsageError(
@@ -186,7 +191,7 @@ def _checked(config: dict[str, Any]) -> MasterConfig:
 
 
 async def _instance_uuid(env: Env) -> str:
-    """This master's uuid, drawn at the first start and stored."""
+    """Return this master's uuid; draw and store the uuid at the first start."""
     try:
         return (await checked_file.read(env.disk, _INSTANCE_FILE, _INSTANCE_MAGIC)).decode()
     except FileNotFoundError:
@@ -196,10 +201,10 @@ async def _instance_uuid(env: Env) -> str:
 
 
 async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig:
-    """The first configuration of this replica of the system tablet.
+    """Return the first configuration of this master's replica of the system tablet.
 
-    It comes from disk, or from an existing cluster, or all masters agree on it at their first
-    start.
+    The configuration is read from disk. At the first start it comes from an existing cluster, or
+    consists of all masters.
     """
     env = node.env
     try:
@@ -213,11 +218,11 @@ async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig
 
 
 async def _discover(node: NodeContext, masters: list[str]) -> RaftConfig:
-    """Ask the other masters for their uuids.
+    """Ask the other masters for their uuids; return the first configuration of the system tablet.
 
-    If one of them has a configuration, that one decides. Otherwise this is a first start, which
-    needs all masters: all must answer, and all must have been started with the same list. A master
-    with a longer list than the others joins them once they form a cluster.
+    If another master has a configuration, the result is that configuration. If none has one, the
+    cluster is new: all masters must answer, and all must have been started with the same list. A
+    master with a longer list waits until the other masters have formed a cluster.
     """
     uuids = {node.address: node.uuid}
     while True:

@@ -1,6 +1,6 @@
 """Answers to reads: pure functions of the catalog, each evaluated in one synchronous step.
 
-All raise `RefusedError`.
+All functions raise `RefusedError`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from targets.kudu.messages import (
 def is_create_table_done(
     catalog: Catalog, request: IsCreateTableDoneRequest, meta: Meta
 ) -> IsCreateTableDoneResponse:
-    """Answer whether every live tablet runs."""
+    """Answer whether every live tablet of a table runs."""
     table = _find_readable(catalog, request.table)
     tablets = catalog.live_tablets(table.id)
     done = table.is_running and all(t.state is TabletState.RUNNING for t in tablets)
@@ -46,7 +46,7 @@ def is_create_table_done(
 def is_alter_table_done(
     catalog: Catalog, request: IsAlterTableDoneRequest, meta: Meta
 ) -> IsAlterTableDoneResponse:
-    """Answer whether the newest schema is fully applied."""
+    """Answer whether all tablets of a table have applied its newest schema."""
     table = _find_readable(catalog, request.table)
     done = table.state is not TableState.ALTERING
     return IsAlterTableDoneResponse(
@@ -57,7 +57,7 @@ def is_alter_table_done(
 def get_table_schema(
     catalog: Catalog, request: GetTableSchemaRequest, meta: Meta
 ) -> GetTableSchemaResponse:
-    """The fully applied schema."""
+    """Answer with the newest schema that all tablets of a table have applied."""
     table = _find_readable(catalog, request.table)
     return GetTableSchemaResponse(
         meta,
@@ -75,7 +75,7 @@ def get_table_schema(
 
 
 def list_tables(catalog: Catalog, request: ListTablesRequest, meta: Meta) -> ListTablesResponse:
-    """All live tables whose name contains the filter, sorted by name, as one snapshot."""
+    """Answer with all live tables whose name contains the filter, sorted by name."""
     tables = [catalog.tables[table_id] for _, table_id in sorted(catalog.by_name.items())]
     return list_of(tables, request, meta)
 
@@ -83,7 +83,7 @@ def list_tables(catalog: Catalog, request: ListTablesRequest, meta: Meta) -> Lis
 def list_of(
     tables: Sequence[TableRecord], request: ListTablesRequest, meta: Meta
 ) -> ListTablesResponse:
-    """List the live tables among `tables`, each once, under the name in its record."""
+    """Answer with the live tables in `tables` whose name contains the filter, sorted by name."""
     named = {table.name: table for table in tables if table.is_live}
     listed = tuple(
         ListedTable(table.id, name, table.state.name, table.version)
@@ -100,7 +100,7 @@ def get_table_locations(
     request: GetTableLocationsRequest,
     meta: Meta,
 ) -> GetTableLocationsResponse:
-    """The tablets of a key range, from the stored consensus state."""
+    """Answer with the tablets of a key range and their replicas in the stored configurations."""
     table = _find_readable(catalog, request.table)
     limit, start, end = request.max_returned_locations, request.key_start, request.key_end
     problem = None
@@ -136,10 +136,10 @@ def get_table_locations(
 
 
 def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord:
-    """A running table.
+    """Return the running table of an identifier. Raises `RefusedError`.
 
-    Tables in state UNKNOWN exist only under switch ORDER-CREATE and are readable: Kudu's reads
-    ignored the state at that time, which made the bug visible.
+    Tables in state UNKNOWN exist only with switch ORDER-CREATE and are readable as well: Kudu's
+    reads ignored the state when it had this bug, which made the bug visible.
     """
     table = catalog.find(identifier)
     return table if table.state is TableState.UNKNOWN else catalog.find_running(identifier)

@@ -1,4 +1,4 @@
-"""Refusals of a tablet server, and the limits above which it refuses (THROTTLED)."""
+"""The error of a tablet server's refusals, and the limits above which it refuses requests."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from typing import Final
 from targets.kudu.messages import TabletError, TabletErrorCode
 
 RESULTS_MAX: Final = 20_000
-"""Maximum number of remembered write results per tablet; running writes may exceed it."""
+"""Number of remembered write results above which a tablet refuses new writes (THROTTLED).
+
+Writes that were accepted before may exceed the limit.
+"""
 ROW_ERRORS_MAX: Final = 500_000
-"""Maximum number of row errors in these results."""
+"""Number of row errors in a tablet's remembered results above which it refuses new writes."""
 CLIENTS_MAX: Final = 50_000
-"""Maximum number of remembered clients per tablet."""
+"""Number of remembered clients above which a tablet refuses new writes."""
 CLIENTS_KEPT: Final = 1000
-"""The number of latest clients that a tablet remembers, regardless of their age."""
+"""Number of the latest clients that a tablet remembers regardless of the age of their writes."""
 WRITES_WAITING_MAX: Final = 256
-"""Maximum number of writes that wait for their commit."""
+"""Maximum number of writes per tablet that wait for their commit."""
 WRITES_WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
 READS_WAITING_MAX: Final = 1024
-"""Maximum number of reads that wait for their timestamp."""
+"""Maximum number of reads per tablet that wait until their timestamp is safe."""
 
 
 class TabletRefusedError(Exception):
-    """A refused request; the tablet service answers with `error`."""
+    """The tablet server refuses a request; the tablet service sends `error` as the answer."""
 
     def __init__(self, code: TabletErrorCode, message: str, *, indeterminate: bool = False) -> None:
         super().__init__(message)

@@ -1,14 +1,14 @@
-"""Heartbeats to every master, with one loop per master, as Kudu has one thread per master.
+"""A tablet server's heartbeats to masters, with one loop per master (Kudu: one thread per master).
 
-This is the shell around `ReportTracker`. A loop waits for the interval or for a change, asks the
-tablet manager for the reports that are due, and passes the answer to the tracker. A tablet that
-becomes dirty is reported at once, after a short pause in which further changes join the report. A
-master that does not answer delays only its own loop.
+`_MasterLoop` is the shell around a `ReportTracker`. A loop waits for the interval or for a change,
+asks the tablet manager for the reports that are due, and passes the master's answer to the tracker.
+A changed tablet is reported at once, after a short pause in which further changes join the report.
+A master that does not answer delays only its own loop.
 
-The answers of masters name the current masters. A server also runs a loop for each master that was
-not in its initial list, as long as that master is a member. It believes the answer of the newest
-term and, within a term, that of the leader. It always keeps the loops of its initial list, so it
-can recover from any state.
+The answers of masters name the current masters. A server also runs a loop for each current master
+that was not in its initial list. The server believes the answer of the newest term and, within a
+term, the answer of the leader. The server always keeps the loops of its initial list, so it can
+recover from a wrong answer.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _COALESCE_S: Final = 0.01
 
 
 class ClusterMembership(Protocol):
-    """This server's cluster, stored on disk, so that the server never joins another one."""
+    """The id of this server's cluster, stored on disk, so that it never joins another cluster."""
 
     cluster_id: str
 
     async def join(self, cluster_id: str) -> None:
-        """Store the cluster of the first ready leader that answered; it never changes again."""
+        """Store the cluster id that the first ready leader sent; call this only once."""
         ...
 
 
 class _MasterLoop:
-    """The heartbeats to one master."""
+    """The loop that sends this server's heartbeats to one master."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class _MasterLoop:
             failures_before_backoff=flags.heartbeat_max_failures_before_backoff,
             full_on=_full_on(node.bugs),
         )
-        # loops whose marks an acknowledgement clears as well
+        # With switch KUDU-1374, an acknowledgement by this master clears the marks of these loops.
         self.others: Sequence[_MasterLoop] = ()
         self._wake = Wakeup()
 
@@ -77,7 +77,7 @@ class _MasterLoop:
             self._wake.set()
 
     async def run(self, tablets: TabletManager, *, only_leader: bool = False) -> None:
-        """Send heartbeats for ever; with `only_leader`, as long as the master leads and answers."""
+        """Send heartbeats for ever or, with `only_leader`, while the master leads and answers."""
         while True:
             self._wake.clear()
             await self._beat(tablets)
@@ -86,8 +86,8 @@ class _MasterLoop:
             if self._tracker.beat_now:
                 if self._tracker.failures == 0:
                     await asyncio.sleep(_COALESCE_S)
-                # for example, a refused connection: Kudu retries without a pause, which only burns
-                # CPU
+                # The call failed, perhaps at once: pause before the retry. (Kudu does not pause,
+                # which wastes CPU time.)
                 else:
                     await asyncio.sleep(self._interval_s / 10)
                 continue
@@ -108,15 +108,15 @@ class _MasterLoop:
         if response.error is not None:
             self._tracker.failed()
             return
-        # A cluster whose logs are not synced may lose its own id in a power cut (P18), and then
-        # creates another one. A server that belonged to the old id for ever would be useless.
-        # Kudu's servers store no id.
+        # Without synced logs, a cluster may lose its id in a power cut and create a new id. A
+        # server that had stored the old id could never join again, so the server stores no id.
+        # (Kudu's servers never store a cluster id.)
         lasts = self._node.flags.log_force_fsync_all
         if lasts and response.cluster_id and not self._membership.cluster_id:
             await self._membership.join(response.cluster_id)
         own_id = self._membership.cluster_id
         if own_id and response.cluster_id and response.cluster_id != own_id:
-            # the request was sent before this server had joined a cluster; now it would be refused
+            # This server had joined no cluster when it sent the request to this foreign master.
             self._tracker.failed()
             return
         marked = self._tracker.dirty if self.others else {}
@@ -143,7 +143,7 @@ class _MasterLoop:
 
 
 class Heartbeater:
-    """Keeps every master informed."""
+    """Runs the heartbeat loops of a tablet server, one loop per master."""
 
     def __init__(
         self,
@@ -153,19 +153,19 @@ class Heartbeater:
         *,
         seqno: int,
     ) -> None:
-        """Send heartbeats to all `masters`, and to masters that these name.
+        """Send heartbeats to all `masters`, and to further masters that their answers name.
 
-        `seqno` grows with every start, so that masters notice a restart.
+        `seqno` grows with every start of the server, so that masters notice a restart.
         """
         self._env = node.env
         self._node = node
         self._membership = membership
         self._seqno = seqno
         self._told = tuple(masters)
-        self._named_by = (-1, False)  # term of the last believed master, and whether it led
-        self._named: tuple[str, ...] = ()  # by that one
+        self._named_by = (-1, False)  # term of the last believed answer, and whether a leader's
+        self._named: tuple[str, ...] = ()  # masters that the last believed answer named
         self._loops: dict[str, _MasterLoop] = {}
-        self._tablets: TabletManager | None = None  # once it runs
+        self._tablets: TabletManager | None = None  # set by `run`
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._follow(masters)
 
@@ -174,7 +174,7 @@ class Heartbeater:
         return tuple(self._loops)
 
     def mark_dirty(self, tablet_id: str) -> None:
-        """Note a change of the tablet, which every master must learn."""
+        """Note that a tablet has changed, so that a report to every master is due."""
         for loop in self._loops.values():
             loop.mark_dirty(tablet_id)
 
@@ -195,7 +195,7 @@ class Heartbeater:
         self._tasks[master] = self._env.spawn(beats, name=f"heartbeat-{master}")
 
     async def _follow_leader(self, tablets: TabletManager) -> NoReturn:
-        """Switch LEADER-ONLY-HEARTBEATS: send to one master while it leads, then to the next."""
+        """Switch LEADER-ONLY-HEARTBEATS: send to one master while it leads, then try the next."""
         pause_s = self._node.flags.heartbeat_interval_ms / 10_000
         while True:
             for loop in [*self._loops.values()]:
@@ -211,7 +211,7 @@ class Heartbeater:
                 self._follow((*self._told, *self._named))
 
     def _follow(self, masters: Sequence[str]) -> None:
-        """Run a loop for each of these masters and for no other."""
+        """Start and stop loops, so that exactly `masters` have one."""
         wanted = dict.fromkeys(masters)
         if wanted.keys() == self._loops.keys():
             return

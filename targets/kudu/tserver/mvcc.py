@@ -1,18 +1,19 @@
-"""The rows of one tablet: every version of every key, and reads at any timestamp of its history.
+"""The rows of one tablet in memory: every version of every key, readable at recent timestamps.
 
-Multi-version concurrency control without locks (Kudu's `tablet/mvcc.h`, much reduced): the log
-gives each write a timestamp above all earlier ones, so a reader at T sees the newest version of
-every key at or below T.
+The store uses multi-version concurrency control without locks (Kudu's `tablet/mvcc.h`, much
+reduced). The log gives each write a timestamp above all earlier ones, so a reader at timestamp T
+sees the newest version of every key at or below T.
 
 A version is 8 bytes of timestamp and the msgpack map {column id: value} without nulls; a deletion
 has no map. So the bytes of versions sort by time, and rows of different schemas coexist. The values
-of a dropped column stay in place, because its id is never reused (KUDU-461).
+of a dropped column remain in old versions, because its id is never reused (KUDU-461).
 
-**Bounded history.** A version is removed when its successor is older than the age limit, or when
-the history exceeds its limit in bytes. `history_start` rises with that: reads below it are refused.
+**Bounded history.** The store removes a version if its successor is older than the age limit, or if
+the history exceeds its limit in bytes. The removal raises `history_start`, and reads below
+`history_start` are refused.
 
 **Digest.** The digest is the sum of one hash per live row, so a write updates it in constant time.
-Two stores with the same rows have the same digest, independent of their history.
+Two stores with the same live rows have the same digest, even if their histories differ.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import msgspec
 from targets.kudu.messages import Value
 
 Record = tuple[bytes, bytes]
-"""A key and one version of it."""
+"""A key and one version of the key's row, both encoded."""
 
 _BLOCK_MAX: Final = 1024
 """Maximum number of keys in a block of `SortedKeys`."""
@@ -44,9 +45,9 @@ decode_row = _rows.decode
 
 
 class SortedKeys:
-    """A sorted set of keys in blocks, so an insertion moves only the pointers of one block.
+    """A sorted set of keys, stored in sorted blocks, so that an insertion changes only one block.
 
-    Every block has at least one key, and `_firsts` holds the first key of each block.
+    Every block has at least one key, and `_firsts` has the first key of each block.
     """
 
     __slots__ = ("_blocks", "_firsts")
@@ -81,7 +82,7 @@ class SortedKeys:
             del self._blocks[at], self._firsts[at]
 
     def since(self, start: bytes) -> Iterator[bytes]:
-        """The keys from `start` on. Do not add or remove keys during the iteration."""
+        """Iterate over the keys from `start` on; add and remove no keys during the iteration."""
         at = max(0, bisect.bisect_right(self._firsts, start) - 1)
         if at < len(self._blocks):
             block = self._blocks[at]
@@ -91,25 +92,31 @@ class SortedKeys:
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Keys and maps of a page; `next_key` is where the scan continues, `None` at its end."""
+    """One page of a scan: `rows` has pairs of a key and an encoded row.
+
+    The scan continues at `next_key`; `None` means that the scan has ended.
+    """
 
     rows: list[tuple[bytes, bytes]]
     next_key: bytes | None
 
 
 class RowStore:
-    """All versions, in memory. `changes` holds those written since changes were last taken."""
+    """All versions of all rows, in memory.
+
+    `changes` has the versions that were written since the last `take_changes`.
+    """
 
     def __init__(self, *, history_bytes_max: int) -> None:
-        """Drop history beyond `history_bytes_max` before it reaches the age limit."""
+        """History beyond `history_bytes_max` bytes is removed even if it is not old."""
         self._history_bytes_max = history_bytes_max
-        # oldest first; a single version is stored without a list
+        # key -> its versions, oldest first; a single version is stored without a list
         self._chains: dict[bytes, bytes | list[bytes]] = {}
         self._keys = SortedKeys()
-        self._superseded: deque[tuple[int, bytes, int]] = deque()  # timestamp, key, bytes
+        self._superseded: deque[tuple[int, bytes, int]] = deque()  # (timestamp, key, history bytes)
         self.history_start = 0
         self.history_bytes = 0
-        self.version_bytes = 0  # bytes of all versions, as records
+        self.version_bytes = 0  # size of all versions as `Record`s
         self.live_rows = 0
         self.changes: list[Record] = []
         self._digest = 0
@@ -128,7 +135,10 @@ class RowStore:
         return version[_TIMESTAMP_BYTES:] or None
 
     def _at(self, key: bytes, above: bytes) -> bytes | None:
-        """The map of the newest version below `above`, which are the bytes of a timestamp."""
+        """Return the row of the key's newest version before `above`; None if there is no row.
+
+        `above` has the bytes of a timestamp.
+        """
         chain = self._chains[key]
         if isinstance(chain, bytes):
             version = chain if chain < above else b""
@@ -140,12 +150,12 @@ class RowStore:
     def scan(
         self, timestamp: int, start: bytes, end: bytes, *, rows_max: int, bytes_max: int
     ) -> Page:
-        """A page of the live rows in `[start, end)` at `timestamp`.
+        """Return a page of the rows in `[start, end)` that are live at `timestamp`.
 
-        The page has at least one row if there is one, unless too many keys had to be skipped. An
-        empty `end` is unbounded.
+        An empty `end` means no upper bound. A page may end without any row if the scan has skipped
+        too many keys that have no row at `timestamp`.
         """
-        assert timestamp >= self.history_start, f"{timestamp} is before {self.history_start}"
+        assert timestamp >= self.history_start, f"{timestamp} is below {self.history_start}"
         above = (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big")
         examined_max = _EXAMINED_PER_ROW * rows_max
         rows: list[tuple[bytes, bytes]] = []
@@ -164,9 +174,10 @@ class RowStore:
     # --- writing ----------------------------------------------------------------------------
 
     def put(self, key: bytes, timestamp: int, row: bytes | None) -> None:
-        """Write a version, or `None` to delete; never below the newest version of the key.
+        """Add a version of a key's row; `None` deletes the row.
 
-        A version with the same timestamp is replaced, because one write happens at one instant.
+        `timestamp` must not be below the key's newest version. A version with the same timestamp is
+        replaced, because all rows of one write have one timestamp.
         """
         version = timestamp.to_bytes(_TIMESTAMP_BYTES, "big") + (row or b"")
         self._digest_out(key)
@@ -178,7 +189,7 @@ class RowStore:
         else:
             superseded = self._append(key, chain, version)
         self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
-        if row is None:  # a deletion is kept as long as the versions that it hides
+        if row is None:  # a deletion counts as history, and is removed with the versions it hides
             superseded += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
         if superseded:
             self._superseded.append((timestamp, key, superseded))
@@ -187,7 +198,7 @@ class RowStore:
         self.changes.append((key, version))
 
     def _append(self, key: bytes, chain: bytes | list[bytes], version: bytes) -> int:
-        """Append a version; return the number of bytes that become history.
+        """Append a version to a key's `chain`; return the number of bytes that become history.
 
         The number is negative if the version replaces a deletion, which was counted as history.
         """
@@ -200,7 +211,7 @@ class RowStore:
             else:
                 chain[-1] = version
             return -record_bytes if len(newest) == _TIMESTAMP_BYTES else 0
-        assert newest < version, f"{key!r} written below its newest version"
+        assert newest < version, f"{key!r} is written below its newest version"
         if isinstance(chain, bytes):
             self._chains[key] = [chain, version]
         else:
@@ -214,7 +225,7 @@ class RowStore:
         self._digest = (self._digest + self._hash_newest(key, +1)) & _DIGEST_MASK
 
     def _hash_newest(self, key: bytes, sign: int) -> int:
-        """The hash of a live row, which is also counted in `live_rows`; 0 if there is none."""
+        """Return the hash of the key's live row, 0 if there is none; add `sign` to `live_rows`."""
         chain = self._chains.get(key)
         if chain is None:
             return 0
@@ -230,7 +241,7 @@ class RowStore:
     def collect(self, oldest: int) -> None:
         """Remove versions that only reads below the timestamp `oldest` could see.
 
-        If the history exceeds its limit, more versions are removed.
+        If the history exceeds its limit in bytes, more versions are removed.
         """
         while self._superseded and (
             self._superseded[0][0] <= max(oldest, self.history_start)
@@ -242,7 +253,10 @@ class RowStore:
             self._prune(key, (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big"))
 
     def _prune(self, key: bytes, above: bytes) -> None:
-        """Keep the newest version below `above` and all later ones, but no deletion below it."""
+        """Remove the versions of `key` before its newest version below `above`.
+
+        If that version is a deletion, remove the deletion as well.
+        """
         chain = self._chains.get(key)
         if chain is None:
             return
@@ -268,12 +282,12 @@ class RowStore:
     # --- snapshots --------------------------------------------------------------------------
 
     def take_changes(self) -> list[Record]:
-        """The versions written since the last call, in order."""
+        """Return the versions written since the last call, in the order of the writes."""
         changes, self.changes = self.changes, []
         return changes
 
     def records(self) -> list[Record]:
-        """Every version, in the order of keys and then of time."""
+        """Return all versions, sorted by key and then by time."""
         records: list[Record] = []
         for key in self._keys.since(b""):
             chain = self._chains[key]
@@ -284,11 +298,11 @@ class RowStore:
         return records
 
     def load(self, records: Iterable[Record], history_start: int) -> Iterator[None]:
-        """Fill an empty store with these records.
+        """Fill an empty store with `records`.
 
-        The versions of a key come oldest first; of records with the same key and timestamp the last
-        one counts. The iterator works in short steps, and the caller must exhaust it before
-        anything else.
+        The versions of a key must come oldest first; the last record with the same key and
+        timestamp counts. The returned iterator works in short steps, and the caller must exhaust it
+        before any other use of the store.
         """
         assert not self._chains, "the store is not empty"
         chains = self._chains

@@ -1,11 +1,11 @@
 """The tablet server process: identity, RPC services, tablets and heartbeats put together.
 
-`config` is `{"masters": [address...], "address": "t1:7050", "flags": {...}, "profile": name,
-"bugs": [switch...]}`. The file `instance` stores the server's identity: the uuid, drawn at the
-first boot (a wiped server is a new server), and the number of its last start. That number is the
-wall clock in ns, as in Kudu, but it always grows. Otherwise, if the clock was set back between two
-starts, masters could take the running server for its own predecessor. All replicas are open before
-the server listens.
+The argument `config` of `main` is `{"masters": [address...], "address": "t1:7050", "flags": {...},
+"profile": name, "bugs": [switch...]}`. The file `instance` stores the server's identity: the uuid,
+drawn at the first start (a wiped server is a new server), and the number of its last start. The
+number of a start is the wall clock in ns, as in Kudu, but it always grows. If it did not grow after
+the clock was set back, masters could mistake the running server for its predecessor. All replicas
+are open before the server listens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAGIC: Final = b"KTSINST1"
 
 
 class TServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The node's configuration."""
+    """The settings of a tablet server."""
 
     masters: tuple[str, ...]
     address: str
@@ -48,7 +48,7 @@ class _Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Membership:
-    """The cluster, stored in the file `instance` (`ClusterMembership`)."""
+    """The `ClusterMembership` of a tablet server, stored in the file `instance`."""
 
     def __init__(self, env: Env, instance: _Instance) -> None:
         self.cluster_id = instance.cluster_id
@@ -94,7 +94,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 async def _start_instance(env: Env) -> _Instance:
-    """This server's identity for this start; durable before it is announced."""
+    """Return this server's identity for this start, after storing it durably."""
     now_ns = env.clock.wall_ns()
     try:
         body = await checked_file.read(env.disk, _INSTANCE, _MAGIC)

@@ -1,19 +1,21 @@
-"""Exactly once: results of recent writes, so that a resent write gets the first answer.
+"""The results of recent writes, so that a write is applied once and a resend gets the first answer.
 
-Kudu's `rpc/result_tracker.h`, with one difference: results are decided when the log is applied, by
-the log's timestamps. So all replicas know the same results, a new leader knows those of the old
-one, and the log and its snapshots restore them. Two copies of a request may both be in the log;
-only the first one takes effect.
+The code follows Kudu's `rpc/result_tracker.h`, with one difference: results are stored and removed
+when the log is applied, by the log's timestamps. So all replicas have the same results, a new
+leader has the results of the old leader, and the log and its snapshots restore them. If the log has
+two copies of a request, only the first one takes effect.
 
 A result is kept for `remember_responses_ttl_ms`, and a client for `remember_clients_ttl_ms` after
-its last write. The latest clients are always kept: otherwise one clock that is hours ahead, and
-with it the log, would remove all of them at once, and late copies would take effect again. A client
-reports the number below which it has all answers, and those results are removed at once. A request
-whose number has no result any more is stale: the server no longer knows whether it was applied.
+its last write. The latest clients are always kept. If they were not, a leader's clock that is hours
+ahead would move the log's time and remove all clients at once, and late copies of requests would
+take effect again. A client reports the request number below which it has all answers, and these
+results are removed at once. A request whose result was removed is stale: the server no longer knows
+whether the request was applied.
 
-Results must not be removed early, or a late copy would take effect again. So if there are too many
-results, `is_full` makes the leader refuse new writes (THROTTLED). But time advances here only with
-the log, so a write is accepted again once it would make room itself.
+If a result were removed early, a late copy of the request would take effect again. So if there are
+too many results, `is_full` makes the leader refuse new writes (THROTTLED). But the log's time
+advances only with its entries. So the leader accepts a write whose own timestamp would expire
+enough results (`makes_room`).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _AGES_SPARE: Final = 1024
 
 
 class WriteResult(msgspec.Struct, frozen=True, array_like=True):
-    """A write's timestamp, its place in the log, and the rows that were not written."""
+    """A write's timestamp, its log index and term, and the errors of rows that were not written."""
 
     timestamp: int
     index: int
@@ -43,7 +45,7 @@ class WriteResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredClient(msgspec.Struct, frozen=True, array_like=True):
-    """A client in a snapshot; `results` are keyed by number."""
+    """A client's results in a snapshot, as pairs of a request number and a result."""
 
     client_id: str
     stale_before: int
@@ -61,17 +63,17 @@ class _Client:
 
 
 class Results:
-    """The results of one tablet. Timestamps must rise from call to call."""
+    """The remembered write results of one tablet; timestamps must rise from call to call."""
 
     def __init__(
         self, *, results_ttl_ms: int, clients_ttl_ms: int, clients_kept: int = limits.CLIENTS_KEPT
     ) -> None:
-        """Set the lifetimes of results and clients; the last `clients_kept` ones stay for ever."""
+        """Set the lifetimes of results and clients; the latest `clients_kept` clients stay."""
         self._clients_kept = clients_kept
         self._results_ttl = from_micros(results_ttl_ms * _US_PER_MS)
         self._clients_ttl = from_micros(clients_ttl_ms * _US_PER_MS)
         self._clients: dict[str, _Client] = {}  # in the order of their last write
-        self._by_age: deque[tuple[int, str, int]] = deque()  # timestamp, client, number
+        self._by_age: deque[tuple[int, str, int]] = deque()  # (timestamp, client, request number)
         self.count = 0
         self._row_errors = 0  # number of row errors in all results
 
@@ -85,9 +87,9 @@ class Results:
         )
 
     def makes_room(self, timestamp: int) -> bool:
-        """Report whether a write at `timestamp` would expire all surplus results.
+        """Return whether a write at `timestamp` would expire all results above the limits.
 
-        These include results of writes that were accepted at the same time.
+        Results above the limits come from writes that the leader accepted before the limit.
         """
         count, row_errors = self.count, self._row_errors
         for age in self._by_age:
@@ -95,7 +97,7 @@ class Results:
                 break
             if age[0] > timestamp - self._results_ttl:
                 return False
-            if self._is_kept(*age):  # otherwise the result was removed by its number
+            if self._is_kept(*age):  # if not, the result was removed before
                 count -= 1
                 row_errors -= len(self._clients[age[1]].results[age[2]].errors)
         excess = len(self._clients) - limits.CLIENTS_MAX
@@ -109,12 +111,12 @@ class Results:
         return None if client is None else client.results.get(seq_no)
 
     def is_stale(self, client_id: str, seq_no: int) -> bool:
-        """Whether the result of a write with this number would have been removed."""
+        """Whether the server no longer knows if the client's write `seq_no` was applied."""
         client = self._clients.get(client_id)
         return client is not None and seq_no < client.stale_before
 
     def add(self, client_id: str, seq_no: int, first_incomplete: int, result: WriteResult) -> None:
-        """Store the result of a write that is neither known nor stale."""
+        """Store the result of a new write, and remove results below `first_incomplete`."""
         client = self._clients.pop(client_id, None) or _Client()
         self._clients[client_id] = client
         client.last_timestamp = result.timestamp
@@ -140,7 +142,7 @@ class Results:
             if self._is_kept(*age):
                 _, client_id, seq_no = age
                 self._forget_below(self._clients[client_id], seq_no + 1)
-        # most results were removed by their number
+        # Clients have reported most answers, so drop the ages of results that were removed.
         if len(self._by_age) > 2 * self.count + _AGES_SPARE:
             self._by_age = deque(age for age in self._by_age if self._is_kept(*age))
         while len(self._clients) > self._clients_kept:
@@ -152,7 +154,7 @@ class Results:
             del self._clients[client_id]
 
     def _is_kept(self, timestamp: int, client_id: str, seq_no: int) -> bool:
-        """Whether this result still exists and its client was not forgotten meanwhile."""
+        """Whether the client's result for `seq_no` still exists and has this timestamp."""
         result = self.find(client_id, seq_no)
         return result is not None and result.timestamp == timestamp
 

@@ -1,13 +1,14 @@
 """The rows of a tablet on disk: immutable files, which the Raft snapshot lists.
 
-A snapshot writes the changes since the last one to a new file, so it costs as much as the writes,
-not as the rows. Small adjacent files are merged by size, as in a log-structured merge tree (O'Neil
-et al., 1996). A file never follows one that is less than twice its size, so the number of files is
-logarithmic below `FILE_BYTES_MAX` and linear above. Dead versions disappear when the machine writes
-all rows instead of changes, which it does before the files exceed twice the live bytes.
+A snapshot writes the changes since the last snapshot to a new file, so its cost depends on the
+number of writes, not on the number of rows. Small adjacent files are merged by size, as in a
+log-structured merge tree (O'Neil et al., 1996). Unless a merge would exceed `FILE_BYTES_MAX`, each
+file is at least twice as large as the next one. So the number of files is logarithmic below that
+size and linear above. Dead versions disappear when the state machine writes all rows instead of
+changes. It does so before the files exceed twice the live bytes.
 
-A crash at any point is harmless: files are durable before the list that names them, and files that
-the list no longer names are removed after it is written. The next start removes leftovers.
+A crash at any point is harmless: files are durable before the manifest that names them, and files
+that the manifest no longer names are removed after it is written. The next start removes leftovers.
 
 Rows are stored and sent as records in blocks, so that files can be merged as bytes.
 """
@@ -25,10 +26,10 @@ from targets import checked_file
 from targets.kudu.tserver.mvcc import Record
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Files are not merged beyond this size, so that rewrites stay small, also in memory."""
+"""Maximum size of a merged file, which bounds the time and memory of a merge."""
 
 BLOCK_BYTES_MAX: Final = 256 * 1024
-"""The approximate size of a block, within one record."""
+"""The size in bytes at which a block ends; its last record may exceed the size."""
 
 _SIZE: Final = struct.Struct(">I")
 _records = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]])
@@ -38,8 +39,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class StoredRows(msgspec.Struct, frozen=True, array_like=True):
-    """A tablet's state: `head` without the rows, and blocks of records, older versions of a key
-    first. With `is_whole` the blocks hold all rows, otherwise the changes since the last snapshot.
+    """A tablet's state: `head` is the state without the rows, and `blocks` has the row versions.
+
+    With `is_whole`, the blocks have all versions. Without it, they have the versions since the last
+    snapshot. Older versions of a key come first.
     """
 
     head: bytes
@@ -51,7 +54,7 @@ _stored = msgspec.msgpack.Decoder(StoredRows)
 
 
 class _Manifest(msgspec.Struct, frozen=True, array_like=True):
-    """The head of a tablet's state, and its row files as (number, bytes), oldest first."""
+    """The head of a tablet's state, and its row files as (number, size in bytes), oldest first."""
 
     head: bytes
     files: tuple[tuple[int, int], ...]
@@ -61,10 +64,10 @@ _manifests = msgspec.msgpack.Decoder(_Manifest)
 
 
 class RowFiles:
-    """The row files of one replica. Calls must not overlap."""
+    """The row files of one replica; calls of the methods must not overlap."""
 
     def __init__(self, disk: Disk, folder: str, digest: Callable[[], bytes]) -> None:
-        """Store files in `folder`; `digest` returns the digest of the machine's whole state."""
+        """Store files in `folder`; `digest` returns the digest of the tablet's whole state."""
         self._disk = disk
         self._prefix = folder + _PREFIX
         self.digest = digest
@@ -80,7 +83,10 @@ class RowFiles:
         return f"{self._prefix}{number:010d}"
 
     async def _look(self) -> int:
-        """The next file number; the first call marks files that the manifest lacks as obsolete."""
+        """Return the next file number; the first call reads the folder.
+
+        Files in the folder that the manifest does not name become obsolete.
+        """
         if self._number_next is None:
             self._number_next = 1
             named = {number for number, _ in self._files}
@@ -112,7 +118,7 @@ class RowFiles:
         return _encode(_Manifest(stored.head, tuple(self._files)))
 
     async def _add(self, body: bytes) -> None:
-        """Write one more file, merged with preceding files that are not much larger."""
+        """Write `body` as a new file, merged with preceding files that are not much larger."""
         joined: list[int] = []
         size = len(body)
         while self._files:
@@ -136,7 +142,7 @@ class RowFiles:
 
 
 def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
-    """Combine blocks into files of at most `FILE_BYTES_MAX`, or of a single block."""
+    """Combine blocks into file contents of at most `FILE_BYTES_MAX`, or of one larger block."""
     files: list[bytes] = []
     group: list[bytes] = []
     size = 0
@@ -153,7 +159,7 @@ def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
 
 
 def pack_blocks(records: Iterable[Record]) -> list[bytes]:
-    """Pack records into blocks: each has its length in 4 bytes and a msgpack list of pairs."""
+    """Pack records into blocks: a block is its length in 4 bytes and a msgpack list of records."""
     blocks = []
     waiting: list[Record] = []
     size = 0
@@ -174,7 +180,7 @@ def _block(records: list[Record]) -> bytes:
 
 
 def read_blocks(parts: Iterable[bytes]) -> Iterator[Record]:
-    """The records of blocks; each part has any number of whole blocks."""
+    """Iterate over the records in blocks; each of `parts` has any number of whole blocks."""
     for part in parts:
         view = memoryview(part)
         offset = 0

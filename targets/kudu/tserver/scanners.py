@@ -1,17 +1,18 @@
 """Scans and checksums of one tablet, page by page, at one timestamp.
 
 A scan first chooses a timestamp that is safe on this replica (`time_manager.py`). Every page is
-read at that timestamp, and the page's token carries it, so that any replica can continue. The modes
-differ in the choice of the timestamp:
+read at that timestamp, and the page's token has the timestamp, so that any replica can continue the
+scan. The read modes differ in the choice of the timestamp:
 
-* READ_LATEST on a leader: a majority confirms the leadership after the request arrived, and
-  everything committed before is applied. The timestamp is then the newest applied one. It includes
-  everything acknowledged before the request, so the read is linearizable.
-* READ_LATEST on another replica, if allowed: the newest timestamp applied here, of any age; the
-  answer says so.
-* READ_AT_SNAPSHOT: the requested timestamp, or by default this server's time. The requested one may
-  be ahead of the server's time by the allowed clock error.
-* READ_YOUR_WRITES: the newest timestamp applied here, or the caller's if that is newer.
+* READ_LATEST on a leader: a majority confirms the leadership after the request arrived, and all
+  writes committed by then are applied. The timestamp is the newest one that is then applied. The
+  scan sees all writes acknowledged before the request, so the read is linearizable.
+* READ_LATEST on another replica, if allowed: the newest timestamp that this replica has applied,
+  however old. The answer's `replica` shows the role of the replica.
+* READ_AT_SNAPSHOT: the requested timestamp, or by default this server's time. A requested timestamp
+  may be ahead of the server's time by the allowed clock error.
+* READ_YOUR_WRITES: the newest timestamp that this replica has applied, or the caller's timestamp if
+  that is newer.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _Code = m.TabletErrorCode
 
 
 class _Token(msgspec.Struct, frozen=True, array_like=True):
-    """The position and the timestamp at which a scan continues."""
+    """The content of a page token: the key and the timestamp at which a scan continues."""
 
     timestamp: int
     next_key: bytes
@@ -53,7 +54,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Scans:
-    """Reads the rows of one replica."""
+    """Handles scans and checksums of one replica."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Scans:
     # --- the timestamp ----------------------------------------------------------------------
 
     async def _choose(self, request: m.ScanRequest) -> tuple[int, bool]:
-        """The safe timestamp for the read, and whether leadership was confirmed for it."""
+        """Return a safe timestamp for the scan, and whether a majority confirmed leadership."""
         self._update(request.propagated_timestamp, _Code.CLOCK_TOO_FAR_AHEAD)
         if request.mode is m.ReadMode.READ_LATEST:
             if self._replica.role != "LEADER" and request.allow_followers:
@@ -122,13 +123,13 @@ class Scans:
             raise TabletRefusedError(code, str(error)) from error
 
     async def _latest(self, timeout_ms: int) -> int:
-        """The newest timestamp of a leader whose leadership was confirmed."""
+        """Return the newest applied timestamp, after a majority has confirmed this leader."""
         if self._replica.role != "LEADER":
             raise TabletRefusedError(
                 _Code.NOT_THE_LEADER, f"{self._replica.group_id} is led elsewhere"
             )
         if not self._confirms and self._replica.has_what_older_terms_committed:
-            # Without a lease the leader may be deposed, but it has all that older terms committed.
+            # Switch NO-LEASE: this leader may be deposed, but it has all entries of older terms.
             return self._machine.last_timestamp
         try:
             await self._replica.confirm_leadership(timeout_s=timeout_ms / 1000)
@@ -141,7 +142,7 @@ class Scans:
         return self._machine.last_timestamp
 
     async def _at(self, timestamp: int, timeout_ms: int) -> int:
-        """Return `timestamp` once it is safe."""
+        """Wait until `timestamp` is safe on this replica, and return it."""
         self._update(timestamp, _Code.INVALID_SNAPSHOT)
         try:
             await self._safe_time.wait(timestamp, timeout_ms / 1000)
@@ -213,7 +214,7 @@ class Scans:
         )
 
     async def checksum(self, request: m.ChecksumRequest) -> m.ChecksumResponse:
-        """The checksum of all rows that a read at the timestamp returns. Yields between pages."""
+        """Answer with the checksum of all rows at a timestamp; other tasks run between pages."""
         try:
             timestamp = request.snapshot_timestamp or self._clock.now()
             await self._at(timestamp, request.timeout_ms)

@@ -1,22 +1,22 @@
-"""The replicated state of one tablet: a deterministic state machine over its log.
+"""The replicated state of one tablet: a deterministic state machine over the tablet's log.
 
 Each log entry's payload is one operation, identified by its tag, as Kudu's consensus log
 distinguishes `ALTER_SCHEMA` from `WRITE_OP` (`consensus/consensus.proto`). All decisions are made
-when an operation is *applied*, so that every replica makes the same ones:
+when an operation is *applied*, so that every replica makes the same decisions:
 
-* The rules of a schema change (`tablet/ops/alter_schema_op.cc`): an older version is refused, the
-  same version is accepted if the schema is the same, and a newer one replaces the old one.
+* **Schema changes** (`tablet/ops/alter_schema_op.cc`). An older version is refused, the same
+  version is accepted if the schema is the same, and a newer version replaces the schema.
 * **The timestamp of a write.** The leader proposes a timestamp from its clock. The write gets the
   larger of the proposed timestamp and the last timestamp plus one. So timestamps rise along the log
-  by construction, under any leader and any clock settings, and the rows at T are the result of a
-  prefix of the log.
-* **Errors of single rows.** The other rows of the write are written.
-* **Resends.** A write may have been applied before (`result_tracker.py`), or its result may be gone
-  (`stale`).
+  by construction, under any leader and any clock settings, and the rows at a timestamp are the
+  result of a prefix of the log.
+* **Errors of single rows.** If a row has an error, the other rows of the write are still written.
+* **Resends.** A write that was applied before gets its first result. If that result was removed,
+  the write is stale (`result_tracker.py`).
 
-A snapshot has a head and either the versions since the last snapshot or all versions. It has all
-versions if the files on disk would otherwise exceed twice the live bytes (`rowset.py` stores the
-files).
+A snapshot has a head and either the row versions since the last snapshot or all row versions. It
+has all versions if the row files on disk would otherwise exceed twice the live bytes (`rowset.py`
+stores the files).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _REWRITE_SLACK_BYTES: Final = 256 * 1024
 
 
 class AlterOutcome(enum.Enum):
-    """The result of a schema change."""
+    """The outcome of a schema change on one replica."""
 
     APPLIED = "applied"
     SAME = "same"  # the replica already has this version with this schema
@@ -58,7 +58,7 @@ class AlterOutcome(enum.Enum):
 
 
 class AlterSchemaOp(msgspec.Struct, frozen=True, array_like=True, tag="ALTER_SCHEMA"):
-    """Change the schema to `schema_version`."""
+    """A log operation that changes the tablet's schema to `schema`, of version `schema_version`."""
 
     schema: Schema
     schema_version: int
@@ -66,10 +66,10 @@ class AlterSchemaOp(msgspec.Struct, frozen=True, array_like=True, tag="ALTER_SCH
 
 
 class WriteOp(msgspec.Struct, frozen=True, array_like=True, tag="WRITE"):
-    """Write rows at `timestamp` or later.
+    """A log operation that writes rows, at `timestamp` or later.
 
-    `foreign` holds the positions of rows whose keys belong to another tablet: the leader knows the
-    partition, other replicas may not.
+    `foreign` has the positions of rows whose keys belong to another tablet. The leader determines
+    these positions, because other replicas may not know the partition.
     """
 
     timestamp: int
@@ -81,13 +81,16 @@ class WriteOp(msgspec.Struct, frozen=True, array_like=True, tag="WRITE"):
 
 
 class AdvanceOp(msgspec.Struct, frozen=True, array_like=True, tag="ADVANCE"):
-    """Write nothing; later operations have timestamps above `timestamp`."""
+    """A log operation that writes no row; later operations have timestamps above `timestamp`."""
 
     timestamp: int
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
-    """The result of a write, `None` if it is stale; `again`: the write was applied before."""
+    """The outcome of applying a write; `result` is `None` if the write is stale.
+
+    `again` is true if the log has applied an earlier copy of the write.
+    """
 
     result: WriteResult | None
     again: bool = False
@@ -99,7 +102,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """A snapshot of the machine without its rows."""
+    """The part of a tablet's snapshot without its rows."""
 
     table_name: str
     schema: Schema
@@ -114,7 +117,7 @@ _stored = msgspec.msgpack.Decoder(StoredRows)
 
 
 def judge_alter(operation: AlterSchemaOp, *, schema: Schema, schema_version: int) -> AlterOutcome:
-    """The outcome of `operation` on a replica with this schema and version."""
+    """Return the outcome of `operation` on a replica with this schema and version."""
     if operation.schema_version < schema_version:
         return AlterOutcome.OLDER
     if operation.schema_version > schema_version:
@@ -123,7 +126,7 @@ def judge_alter(operation: AlterSchemaOp, *, schema: Schema, schema_version: int
 
 
 class TabletMachine:
-    """The applied state of one replica. Implements the `StateMachine` of a Raft replica."""
+    """The applied state of a tablet on one replica; the `StateMachine` of a Raft replica."""
 
     def __init__(
         self,
@@ -137,8 +140,8 @@ class TabletMachine:
     ) -> None:
         """Start from the parameters with which the tablet was created.
 
-        `on_change` is called after a change of the schema, `on_timestamp` when `last_timestamp`
-        rises.
+        `on_change` is called after a change of the schema. `on_timestamp` is called with the new
+        `last_timestamp` when it rises.
         """
         self._flags = flags
         self._on_change = on_change
@@ -147,7 +150,7 @@ class TabletMachine:
         self.table_name = table_name
         self.applied_index = 0
         self.last_timestamp = 1  # no write has timestamp 1; 0 means none
-        self._disk_bytes = 0  # size of the row files on which the next snapshot builds
+        self._disk_bytes = 0  # size of the row files to which the next snapshot adds changes
         self._set_schema(schema, schema_version)
         self.rows = self._no_rows()
         self.results = Results(
@@ -176,7 +179,7 @@ class TabletMachine:
     # --- applying ---------------------------------------------------------------------------
 
     def apply(self, index: int, term: int, payload: bytes) -> AlterOutcome | WriteOutcome | None:
-        """Apply one committed operation; the outcome is the same on every replica."""
+        """Apply one committed operation and return the outcome, which is equal on all replicas."""
         self.applied_index = index
         operation = _operations.decode(payload)
         if isinstance(operation, WriteOp):
@@ -192,7 +195,7 @@ class TabletMachine:
         return outcome
 
     def _advance(self, timestamp: int) -> None:
-        """Advance time to `timestamp`, unless it has passed already; old versions are removed."""
+        """Raise `last_timestamp` to `timestamp` if it is lower; expire old results and versions."""
         if timestamp <= self.last_timestamp:
             return
         self.last_timestamp = timestamp
@@ -234,7 +237,7 @@ class TabletMachine:
             self.rows.put(key, timestamp, None)
             return None
         if any(column_id not in self.values for column_id in row.values):
-            return RowErrorCode.INVALID_ARGUMENT  # dropped after the leader checked the write
+            return RowErrorCode.INVALID_ARGUMENT  # a column was dropped after the leader's check
         after = row.values if before is None else {**decode_row(before), **row.values}
         if any(row.values.get(column_id, 0) is None for column_id in self._required):
             return RowErrorCode.INVALID_ARGUMENT
@@ -259,7 +262,7 @@ class TabletMachine:
         )
 
     def digest(self) -> bytes:
-        """A digest of the whole state except history, which replicas forget at their own times."""
+        """Return a digest of the whole state except history, which may differ between replicas."""
         return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
 
     def snapshot(self) -> bytes:
@@ -275,16 +278,16 @@ class TabletMachine:
         return _encoder.encode(StoredRows(head, is_whole, blocks))
 
     async def restore(self, data: bytes, index: int) -> None:
-        """Restore the state that `snapshot` had at `index`; `data` must hold all rows.
+        """Replace the state by `data`, a snapshot of the whole state at `index`.
 
         Until the restore is complete, readers see the old state.
         """
         stored = _stored.decode(data)
-        assert stored.is_whole, "a snapshot of changes alone"
+        assert stored.is_whole, "the snapshot has only changes"
         head = _heads.decode(stored.head)
         rows = self._no_rows()
         for _ in rows.load(read_blocks(stored.blocks), head.history_start):
-            # yield: this server may lead other tablets, whose heartbeats must not be late
+            # Let other tasks run: heartbeats of tablets that this server leads must not be late.
             await asyncio.sleep(0)
         self.rows = rows
         self.table_name = head.table_name

@@ -1,10 +1,10 @@
 """The metadata of one replica on disk: Kudu's tablet superblock (`tablet/metadata.proto`).
 
-`tablets/<id>/superblock` is replaced atomically; the Raft group of the tablet keeps its own files
-under `tablets/<id>/raft`. The superblock holds the parameters with which the replica was created;
-later schemas are in the log and its snapshots. The superblock is written before the group's first
-file and removed after the last one, so that start-up can finish a creation or deletion that a crash
-interrupted.
+The file `tablets/<id>/superblock` is replaced atomically; the Raft group of the tablet has its own
+files in `tablets/<id>/raft`. The superblock has the parameters with which the replica was created;
+later schemas are in the log and its snapshots. The superblock is written before the first file of
+the group and removed after the last one, so that the next start can finish a creation or deletion
+that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VERSION: Final = 1
 
 
 class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The creation parameters of a replica, and whether its data still exist."""
+    """The creation parameters of a replica, and the state of its data (`data_state`)."""
 
     version: int = _VERSION
     tablet_id: str
@@ -40,14 +40,14 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     initial_config: RaftConfig
     data_state: str = READY
     partition_schema: PartitionSchema | None = None
-    # index of the committed configuration when the replica was tombstoned
+    # index of the committed configuration at the time when the replica was tombstoned
     tombstone_config_index: int = -1
-    # a copy is complete once it has committed this index, which its source had committed before
+    # The copy is complete once it has committed this index, which its source had committed before.
     copied_at: int = -1
 
 
 class SuperblockStore:
-    """All superblocks of a tablet server."""
+    """Reads, writes and removes the superblocks of a tablet server."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -57,7 +57,7 @@ class SuperblockStore:
         return f"{_FOLDER}{tablet_id}/raft"
 
     async def load_all(self) -> list[Superblock]:
-        """Every superblock. Raises `DamagedFileError`; the node must then not serve."""
+        """Return all superblocks. Raises `DamagedFileError`; the node must then not serve."""
         tablet_ids = []
         for path in await self._disk.list(_FOLDER):
             if path.endswith(_NAME):
@@ -70,5 +70,5 @@ class SuperblockStore:
         await checked_file.write(self._disk, path, _MAGIC, msgspec.json.encode(superblock))
 
     async def remove(self, tablet_id: str) -> None:
-        """Remove a superblock, which is the last file of a deleted tablet."""
+        """Remove the superblock of a deleted tablet, after all other files of the tablet."""
         await self._disk.remove(f"{_FOLDER}{tablet_id}{_NAME}")

@@ -1,12 +1,12 @@
 """One replica of a tablet on this server.
 
-It combines the superblock, the state machine and the Raft group with the parts that write to the
-tablet and read from it.
+`Tablet` combines the superblock, the state machine and the Raft group with the parts that write to
+the tablet and read from it.
 
-A replica whose data are being copied is a member of its group like any other, with an empty log
-that the leader fills with entries or a snapshot. Its files are always consistent, so after a crash
-it continues where it was. (Kudu copies files, must tombstone a copy that a crash interrupted, and
-starts again.)
+A replica in state `COPYING` is a member of its group like any other member. It starts with an empty
+log, which the leader fills with entries or a snapshot. The replica's files are always consistent,
+so after a crash the copy continues. (Kudu copies files. It tombstones a copy that a crash
+interrupted, and starts the copy again.)
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _WITH_DATA: Final = frozenset({COPYING, READY})
 class Tablet:
     """A replica of a tablet.
 
-    A replica without data (`TOMBSTONED`) only votes. Callers of `writes` and `scans` must check
-    `is_serving` first.
+    A replica without data (`TOMBSTONED`) only votes. Callers must check `is_serving` before they
+    use `writes` or `scans`.
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class Tablet:
         clock: HybridClock,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """`clock` is the server's; `on_dirty` is called with the id when masters need news."""
+        """`clock` is the server's clock; `on_dirty` is called with the tablet id if masters need a
+        new report on this tablet.
+        """
         self.superblock = superblock
         self._env = node.env
         self._on_dirty = on_dirty
@@ -119,7 +121,7 @@ class Tablet:
 
     @property
     def is_copied(self) -> bool:
-        """Whether a `COPYING` replica has everything that its source had when the copy began."""
+        """Whether a `COPYING` replica has all entries that its source had when the copy began."""
         return self._replica.core.commit_index >= self.superblock.copied_at
 
     @property
@@ -130,24 +132,27 @@ class Tablet:
 
     @property
     def committed_config_index(self) -> int:
-        """The index that DeleteTablet compares in its compare-and-set."""
+        """The index of the committed configuration, for the compare-and-set of DeleteTablet."""
         if not self.has_data:
             return self.superblock.tombstone_config_index
         return self._known_config.opid_index
 
     @property
     def _known_config(self) -> m.RaftConfig:
-        """The newest configuration known to be committed.
+        """The newest configuration that this replica knows to be committed.
 
-        For a copy it may be the one with which the copy began, because the vote state of an earlier
-        tombstone may name an older one. Orders based on that older configuration must not hit the
-        copy.
+        If a copy replaced a tombstone, the tombstone's vote state may have an older configuration
+        than the one with which the copy began. A DeleteTablet based on the older configuration must
+        not delete the copy.
         """
         current, first = self._replica.committed_config, self.superblock.initial_config
         return first if first.opid_index > current.opid_index else current
 
     async def start(self) -> None:
-        """Recover and take part in the group; a tombstone removes leftover files and only votes."""
+        """Recover the replica and join its group.
+
+        A tombstone removes leftover files and only votes.
+        """
         if not self.has_data:
             await self._replica.delete_data(keep_votes=True)
             await self._vote_on()
@@ -156,12 +161,15 @@ class Tablet:
         await self._replica.start()
 
     async def stop(self) -> None:
-        """Leave the group; the files remain."""
+        """Stop taking part in the group; the replica's files remain."""
         await self._voter.stop()
         await self._replica.stop()
 
     async def bury(self, tombstone: Superblock, store: SuperblockStore) -> None:
-        """Leave the group for good, except for its votes. After a crash, `start` finishes this."""
+        """Turn this replica into a tombstone: remove its data and leave only its votes.
+
+        If a crash interrupts the removal, the next `start` finishes it.
+        """
         await self._replica.stop()
         await self._replica.keep_last_logged()
         await store.write(tombstone)
@@ -178,10 +186,10 @@ class Tablet:
         await self._replica.delete_data()
 
     async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
-        """Replicate a schema change through the group and wait until it is applied here.
+        """Replicate a schema change through the group and wait until this replica has applied it.
 
-        Only one change runs at a time; a second caller must retry later. The rules are checked
-        before, to save a log entry, and again when the operation is applied. Raises
+        Only one schema change runs at a time; a second caller must retry later. The rules are
+        checked first, to save a log entry, and again when the operation is applied. Raises
         `TabletRefusedError`.
         """
         if not self.is_serving:
@@ -205,7 +213,7 @@ class Tablet:
             )
         except NotLeaderError as error:
             raise TabletRefusedError(_Code.NOT_THE_LEADER, str(error)) from error
-        except RaftError as error:  # the master asks again; the change takes effect only once
+        except RaftError as error:  # the master retries; the change takes effect only once
             raise TabletRefusedError(_Code.UNKNOWN_ERROR, str(error)) from error
         finally:
             self._altering = False
@@ -229,10 +237,13 @@ class Tablet:
     async def advance_safe_time(
         self, request: m.AdvanceSafeTimeRequest
     ) -> m.AdvanceSafeTimeResponse:
-        """Advance this leader's log so that a follower can read at a timestamp."""
+        """Handle a follower's request to advance this leader's log to a timestamp.
+
+        The follower can then read at that timestamp.
+        """
         self._check_leads()
         try:
-            # fails if the request is too far ahead: one wrong clock must not drag the others along
+            # This fails if the timestamp is too far ahead: one wrong clock must not advance others.
             self._clock.update(request.timestamp)
         except ClockError as error:
             raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
@@ -241,7 +252,7 @@ class Tablet:
         return m.AdvanceSafeTimeResponse()
 
     def _time_passed(self, timestamp: int) -> None:
-        """Handle a new timestamp that the machine has applied."""
+        """Note that the state machine's `last_timestamp` has risen to `timestamp`."""
         self._clock.observe(timestamp)
         self._safe_time.reached(timestamp)
 
@@ -250,7 +261,7 @@ class Tablet:
         self._on_dirty(self.tablet_id)
 
     def _tell_version(self) -> None:
-        """Announce the schema version; an alter is complete once each tablet has reported it."""
+        """Announce the applied schema version; checkers compare it with answers to clients."""
         version = self._machine.schema_version
         self._env.event("checkpoint", group=self.tablet_id, version=version)
 
@@ -295,7 +306,7 @@ class Tablet:
         )
 
     def _rows(self) -> dict[str, Any]:
-        """Amounts as of the last applied write."""
+        """Return amounts of rows, history and waiting requests, as of the last applied entry."""
         machine = self._machine
         return {
             "applied_index": machine.applied_index,
@@ -312,7 +323,10 @@ class Tablet:
         }
 
     def dump(self) -> dict[str, Any]:
-        """`status` plus the logs and `digest`, equal on replicas with equal `applied_index`."""
+        """Return `status` plus the data for comparing logs and the digest of the rows.
+
+        The digests of replicas with equal `applied_index` are equal.
+        """
         status = self.status()
         if self.has_data:
             status["rows"]["digest"] = self._machine.digest().hex()[:32]
@@ -320,7 +334,7 @@ class Tablet:
         return status
 
     def status(self) -> dict[str, Any]:
-        """The state for pages, as plain JSON; its cost does not depend on the number of rows."""
+        """Return the replica's state as JSON, for web pages, at a cost independent of the rows."""
         superblock, machine = self.superblock, self._machine
         return {
             "tablet_id": self.tablet_id,

@@ -1,19 +1,19 @@
-"""The reports that one master has not yet received from this tablet server: a pure state machine.
+"""The reports that are due from this tablet server to one master: a pure state machine.
 
-There is one tracker per master, as Kudu has one heartbeat thread per master
-(`tserver/heartbeater.cc`). A tablet that changed is *dirty* for that master until a report that
-contains the change was acknowledged, so no change is lost if a heartbeat is lost or the leader
+A tablet server has one `ReportTracker` per master, as Kudu has one heartbeat thread per master
+(`tserver/heartbeater.cc`). A tablet that changed is *dirty* for a master until the master has
+acknowledged a report with the change, so no change is lost if a heartbeat is lost or the leader
 changes. The rules:
 
 * Initially, a registration and a full report are due.
-* A dirty mark carries the number of the next report; it is cleared only when a report with that or
-  a later number is acknowledged (`processed_sequence`). A failed heartbeat clears nothing.
-* A full report is due when the master asks for one, and when an answer shows that the master leads
-  in a later term than that of the last full report it acknowledged. Kudu instead checks whether the
-  *flag* turns from false to true, and so misses a leader that lost and regained its leadership
-  between two heartbeats (row P3 of the profiles, section 20.1 of the reference).
-* Reports go only to a master that may lead, because followers drop them. A master that becomes
-  leader says so in its next answer and then gets everything.
+* A dirty mark has the number of the next report. It is cleared only when the master acknowledges a
+  report with that number or a later one (`processed_sequence`). A failed heartbeat clears no mark.
+* A full report is due if the master asks for one, or if an answer shows that the master leads in a
+  later term than the term in which it last acknowledged a full report. Kudu instead checks whether
+  the answer's *flag* `leader_master` turns from false to true, and so misses a leader that lost and
+  regained its leadership between two heartbeats (topic P3 of the profiles).
+* Incremental reports go only to a master that leads, because followers drop reports. A master that
+  becomes leader says so in its next answer and then gets a full report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.kudu.messages import TSHeartbeatResponse
 
 
 class ReportKind(enum.Enum):
-    """The contents of the next heartbeat."""
+    """The kind of report in the next heartbeat."""
 
     NONE = "none"
     INCREMENTAL = "incremental"
@@ -34,16 +34,16 @@ class ReportKind(enum.Enum):
 
 
 class FullOn(enum.Enum):
-    """The event that makes a full report due, besides a start and a master's request."""
+    """An event that makes a full report due, in addition to a start and a master's request."""
 
-    LATER_TERM = "later term"  # the master leads in a later term than that of the last full report
+    LATER_TERM = "later term"  # the master leads in a later term than at the last full report
     FLIP = "flip"  # the master's answer turns from follower to leader (switch LEADER-FLAP-ABA)
     NOTHING = "nothing"  # only changes are reported (switches KUDU-1374, KUDU-1353)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BeatPlan:
-    """One heartbeat to send; `tablet_ids` of an incremental report are sorted."""
+    """One heartbeat to send; `tablet_ids` are the sorted tablets of an incremental report."""
 
     register: bool
     kind: ReportKind
@@ -52,7 +52,7 @@ class BeatPlan:
 
 
 class ReportTracker:
-    """The state of heartbeats to one master."""
+    """The registration, reports and failures of a tablet server's heartbeats to one master."""
 
     def __init__(
         self, *, failures_before_backoff: int, full_on: FullOn = FullOn.LATER_TERM
@@ -62,13 +62,13 @@ class ReportTracker:
         self._needs_register = True
         self._needs_full = True
         self._leads = False  # according to the master's last answer
-        # term of the last full report that the master acknowledged as leader
+        # newest term in which the master, as leader, acknowledged a full report
         self._full_report_term = -1
         self._next_sequence = 0
-        # tablet id -> number of the first report that contains the change
+        # tablet id -> number of the first report that contains its last change
         self._dirty: dict[str, int] = {}
         self._failures = 0
-        self._unhandled = 0  # consecutive reports that the master did not handle although it leads
+        self._unhandled = 0  # consecutive reports that the master, though leading, did not handle
 
     @property
     def dirty(self) -> dict[str, int]:
@@ -82,8 +82,8 @@ class ReportTracker:
     def beat_now(self) -> bool:
         """Whether to send the next heartbeat without waiting for the interval.
 
-        After too many consecutive failures or unhandled reports every heartbeat waits for the
-        interval: a storm would not help a master in trouble.
+        After too many consecutive failures or unhandled reports, every heartbeat waits for the
+        interval, because faster heartbeats would only burden a master in trouble.
         """
         limit = self._failures_before_backoff
         if self._failures >= limit or self._unhandled >= limit:
@@ -96,7 +96,7 @@ class ReportTracker:
         return self._leads and self._failures == 0
 
     def forget(self, tablet_ids: Iterable[str]) -> None:
-        """Drop marks that another master's acknowledgement covers (switch KUDU-1374)."""
+        """Clear dirty marks because another master acknowledged the report (switch KUDU-1374)."""
         for tablet_id in tablet_ids:
             self._dirty.pop(tablet_id, None)
 
@@ -116,7 +116,7 @@ class ReportTracker:
         )
 
     def failed(self) -> None:
-        """Note that the heartbeat failed or got no answer: everything stays due."""
+        """Note that a heartbeat failed; its registration and report stay due."""
         self._failures += 1
 
     def answered(self, plan: BeatPlan, response: TSHeartbeatResponse) -> None:

@@ -1,4 +1,4 @@
-"""`TabletServerService` and `TabletServerAdminService` of one server."""
+"""The RPC handlers of `TabletServerService` and `TabletServerAdminService` on one tablet server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from targets.kudu.tserver.ts_tablet_manager import TabletManager
 
 
 class TabletService:
-    """The handlers. They turn a refusal into the error of an answer."""
+    """Serves a tablet server's calls; a refusal by an operation becomes the error of the answer."""
 
     def __init__(self, server: RpcServer, tablets: TabletManager, disk: Disk) -> None:
         self._server = server

@@ -1,29 +1,30 @@
-"""Safe timestamps: no write at or below one will ever be applied here again.
+"""Safe timestamps of a replica: it will apply no further write at or below a safe timestamp.
 
-**The argument.** A write's timestamp is determined when the log is applied, as the larger of the
-leader's proposal and the previous timestamp plus one (`tablet.py`). So timestamps rise along the
-log, on every replica alike. A replica that has applied an entry with a timestamp at or above T has
-applied *every* entry at or below T: later entries of the log, from any leader, are above T. And
-committed entries are never lost or changed (Raft). So a single test suffices:
+**Why a timestamp is safe.** A write's timestamp is determined when the log is applied, as the
+larger of the leader's proposal and the previous timestamp plus one (`tablet.py`). So timestamps
+rise along the log, and they are equal on all replicas. A replica that has applied an entry with a
+timestamp at or above T has applied *every* entry at or below T: later entries of the log, from any
+leader, are above T. Raft never loses or changes committed entries. So a single test suffices:
 
-    T is safe here  <=>  `machine.last_timestamp` >= T
+    T is safe on a replica  <=>  `machine.last_timestamp` >= T
 
-The test needs no clock, no lease and no statement of a leader. Hence a snapshot is the same on all
-replicas and for ever. It survives failovers: a new leader has every committed entry in its log
-before its own entries, which get higher timestamps. It survives skewed clocks: if a leader's clock
-is behind, its proposals are raised when they are applied. It survives paused or partitioned
-leaders: they can commit nothing, so they make nothing safe, and their safe part is still a prefix
-of the log.
+The test needs no clock, no lease and no promise of a leader. Hence a read at T returns the same
+rows on all replicas and at all times. Failovers do not change these rows: a new leader has every
+committed entry in its log before its own entries, which get higher timestamps. Skewed clocks do not
+change these rows: if a leader's clock is behind, its proposals are raised when they are applied.
+Paused or partitioned leaders do not change these rows: they can commit no entry, so they make no
+timestamp safe, and their applied entries are still a prefix of the log.
 
-It follows that an answer contains every write with a timestamp up to its snapshot that was or will
-be acknowledged. An acknowledged write was applied, so it has a place in the log, and all places up
-to T are here.
+It follows that a read at T returns every acknowledged write with a timestamp up to T, even if the
+acknowledgement is sent later. An acknowledged write was applied, so it is in the log, and the
+replica has applied all entries up to T.
 
 **Progress.** Without writes, the log has no entry at or above T. Then the leader appends an entry
-that only carries a timestamp (`AdvanceOp`), which serves all waiting reads at once; a follower asks
-its leader to do so. Kudu sends a safe time with each heartbeat instead
-(`consensus/time_manager.h`), which relies on the leader staying in office and on its successor's
-clock being ahead of its promises. An entry costs more, but only reads of the present need one.
+that has only a timestamp (`AdvanceOp`), which serves all waiting reads at once; a follower asks its
+leader for such an entry. Kudu sends a safe time with each heartbeat instead
+(`consensus/time_manager.h`), which relies on the leader continuing to lead and on its successor's
+clock being ahead of the sent safe times. An entry costs more, but only reads of the present need
+one.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from targets.kudu.tserver.tablet import AdvanceOp, TabletMachine
 
 _RETRY_S: Final = 0.1
 _ASK_LEADER_S: Final = 1.0
-"""The time limit of a wait for a leader, which may be gone and already replaced."""
+"""The time limit of a call to the leader, which may have crashed and been replaced."""
 _NS: Final = 1_000_000_000
 
 
 class SafeTime:
-    """Waits until timestamps are safe on one replica, and makes them safe."""
+    """Waits until a timestamp is safe on one replica, and advances the log to make it safe."""
 
     def __init__(
         self,
@@ -74,12 +75,12 @@ class SafeTime:
         return len(self._waiting)
 
     def reached(self, timestamp: int) -> None:
-        """Note the new `last_timestamp` of the machine."""
+        """Resume the reads that wait for timestamps up to `timestamp`, which is now applied."""
         while self._waiting and self._waiting[0][0] <= timestamp:
             heapq.heappop(self._waiting)[2].finish(None)
 
     async def wait(self, timestamp: int, timeout_s: float) -> None:
-        """Wait at most `timeout_s` until `timestamp` is safe here.
+        """Wait at most `timeout_s` until `timestamp` is safe on this replica.
 
         Raises `TimeoutError`, and `OverflowError` if too many reads wait.
         """
@@ -97,7 +98,7 @@ class SafeTime:
                 await self._await(timestamp, min(left_s, _RETRY_S))
 
     async def _await(self, timestamp: int, timeout_s: float) -> None:
-        """Wait until the log has reached the timestamp or the time has run out."""
+        """Wait until the applied log has reached `timestamp` or `timeout_s` is over."""
         if self._machine.last_timestamp >= timestamp:
             return
         if len(self._waiting) >= READS_WAITING_MAX:
@@ -116,7 +117,7 @@ class SafeTime:
                 heapq.heapify(self._waiting)
 
     async def _push(self, timestamp: int, timeout_s: float) -> bool:
-        """Advance the log to the timestamp; return whether the leader has done so."""
+        """Have the leader advance the log to `timestamp`; return whether the leader succeeded."""
         replica = self._replica
         if replica.role == "LEADER":
             return await self.advance(timestamp, timeout_s)
@@ -136,9 +137,10 @@ class SafeTime:
         return response.error is None
 
     async def advance(self, timestamp: int, timeout_s: float) -> bool:
-        """Commit an entry at or above `timestamp`, as leader; false if that failed.
+        """Commit an entry at or above `timestamp`; return whether the commit succeeded.
 
-        At most one entry is being committed at a time, and it serves all waiting reads.
+        Only a leader can commit. At most one such entry is being committed at a time, and the entry
+        serves all waiting reads.
         """
         deadline_ns = self._now_ns() + int(timeout_s * _NS)
         while self._machine.last_timestamp < timestamp:

@@ -1,20 +1,22 @@
 """The tablets of one server: Kudu's `TSTabletManager` (`tserver/ts_tablet_manager.cc`).
 
-Masters may order a creation or deletion twice, so both are idempotent. At most one transition of a
-tablet runs at a time; a second request is refused with ALREADY_INPROGRESS. The files on disk change
-in steps, and the next start can finish after any of them:
+Masters may send CreateTablet and DeleteTablet twice, so both calls are idempotent. A transition is
+the creation, deletion or copy of a tablet. At most one transition of a tablet runs at a time; a
+second request is refused with ALREADY_INPROGRESS. A transition changes the files on disk in steps,
+and if a crash comes between two steps, the next start finishes the transition:
 
-* create: superblock `READY`, then the Raft group's files;
-* delete: superblock `DELETED`, then the group's files are removed, then the superblock;
-* tombstone: the end of the log is stored in the vote state, then superblock `TOMBSTONED`, then the
-  log is removed.
+* Creation: the superblock `READY` is written, then the Raft group's files.
+* Deletion: the superblock `DELETED` is written, the group's files are removed, then the superblock.
+* Tombstone: the end of the log is stored in the vote state, then the superblock `TOMBSTONED` is
+  written, then the log is removed.
 
-A deleted id is refused until the server restarts, as in Kudu, since a late CreateTablet would bring
-it back. A tombstone keeps the vote state of its group, and votes (KUDU-871).
+A server refuses CreateTablet for a deleted tablet until it restarts, as in Kudu, because a late
+call would create the tablet again. A tombstone keeps the vote state of its group, and votes
+(KUDU-871).
 
-A leader that finds a member without a replica asks that server to create one (`start_copy`),
-possibly in place of a tombstone. The replica starts empty and is `COPYING` until it holds
-everything that its source had committed at that time.
+A leader that finds a member without a replica asks its server to create one (`start_copy`),
+possibly in place of a tombstone. The new replica starts empty and is `COPYING` until it has all
+entries that its source had committed at the time of that request.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ from targets.kudu.tserver.tablet_replica import Tablet
 
 _Code = m.TabletErrorCode
 _DELETED_IDS_MAX: Final = 100_000
-"""Maximum number of remembered deleted ids; the oldest are forgotten, and a restart forgets all."""
+"""Maximum number of deleted tablet ids that a server remembers until its next start."""
 _COPY_LOOK_S: Final = 0.2
-"""The interval at which the manager checks whether a copy is complete."""
+"""The interval, in seconds, at which the manager checks whether a copy is complete."""
 
 
 class TabletManager:
-    """Creates, deletes, alters and reports replicas."""
+    """Creates, deletes, alters and reports the replicas on one tablet server."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class TabletManager:
         consensus: ConsensusService,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """`on_dirty` is called with the ids of tablets that have news for the masters."""
+        """`on_dirty` is called with the id of a tablet when masters need a new report on it."""
         self._node = node
         self._env = node.env
         self._uuid = node.uuid
@@ -68,7 +70,7 @@ class TabletManager:
         self._store = SuperblockStore(node.env.disk)
         self._tablets: dict[str, Tablet] = {}
         self._in_transition: dict[str, str] = {}  # tablet id -> the running transition
-        self._deleted: dict[str, None] = {}  # ids deleted since this start, in order
+        self._deleted: dict[str, None] = {}  # ids of tablets deleted since the start, oldest first
 
     async def open_all(self) -> None:
         """Reopen every replica on disk, and finish deletions that a crash interrupted."""
@@ -115,9 +117,8 @@ class TabletManager:
     async def delete_tablet(self, request: m.DeleteTabletRequest) -> None:
         """Delete a replica for good, or leave a tombstone.
 
-        Fails with CAS_FAILED if the replica's committed configuration is newer than the caller's: a
-        deletion based on an old state must not hit a replica that was added again since
-        (KUDU-1129).
+        Fails with CAS_FAILED if the replica's committed configuration is newer than the caller's,
+        because the replica may have been added again after the caller's decision (KUDU-1129).
         """
         self._check(request.dest_uuid, request.tablet_id)
         if request.delete_type not in {DELETED, TOMBSTONED}:
@@ -149,7 +150,7 @@ class TabletManager:
         self._on_dirty(tablet_id)
 
     async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
-        """Change a tablet's schema in its whole group; only the group's leader can do this."""
+        """Change a tablet's schema in its whole group; refused unless this replica leads it."""
         self._check(request.dest_uuid, request.tablet_id)
         tablet = self._tablets.get(request.tablet_id)
         if tablet is None:
@@ -176,10 +177,10 @@ class TabletManager:
             raise TabletRefusedError(_Code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
 
     async def start_copy(self, request: raft.StartTabletCopyRequest) -> raft.ConsensusError | None:
-        """Create an empty replica for a leader to fill (`MissingGroupHook`).
+        """Create an empty replica, which the calling leader then fills (`MissingGroupHook`).
 
-        It may replace a tombstone, whose votes it keeps. A tablet that was deleted here for good is
-        refused.
+        The replica may replace a tombstone, and keeps the tombstone's votes. The request is refused
+        if this server has deleted the tablet for good.
         """
         code, tablet_id = raft.ConsensusErrorCode, request.tablet_id
         doing = self._in_transition.get(tablet_id)
@@ -234,12 +235,12 @@ class TabletManager:
             self._env.spawn(self._finish_copy(tablet), name=f"copy-{tablet.tablet_id}")
 
     async def _finish_copy(self, tablet: Tablet) -> None:
-        """Make a copy `READY` once it is complete."""
+        """Wait until a copy is complete, then change its state to `READY`."""
         tablet_id = tablet.tablet_id
         while not tablet.is_copied or tablet_id in self._in_transition:
             await asyncio.sleep(_COPY_LOOK_S)  # polled, because applying an entry triggers no event
             if tablet.superblock.data_state != COPYING:
-                return  # deleted or tombstoned meanwhile
+                return  # the replica was deleted or tombstoned during the wait
         self._in_transition[tablet_id] = "copying"
         try:
             ready = msgspec.structs.replace(tablet.superblock, data_state=READY)

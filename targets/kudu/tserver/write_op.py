@@ -1,9 +1,9 @@
 """Writes to one tablet, on its leader.
 
-A request is checked against the schema and the partition, appended to the log with a timestamp, and
-answered when it is applied here. A resend joins the first copy while that is still running.
-Afterwards it gets its answer from the state machine, even on another leader: the copy that is
-applied first counts (`result_tracker.py`).
+The leader checks a request against the schema and the partition, appends it to the log with a
+timestamp, and answers once it has applied the write. A resent request waits for the first copy if
+that is still running. Later, a resent request gets the first answer from the state machine, even on
+another leader (`result_tracker.py`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from targets.kudu.tserver.result_tracker import WriteResult
 from targets.kudu.tserver.tablet import TabletMachine, WriteOp
 
 ROWS_MAX: Final = 10_000
-"""Maximum number of rows in one request."""
+"""Maximum number of rows in one write request."""
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Maximum size of a log entry (Kudu: `rpc_max_message_size` and a limit on a batch)."""
+"""Maximum size of a write's log entry (Kudu: `rpc_max_message_size` and a limit on a batch)."""
 
 _Code = m.TabletErrorCode
 _CODES: Final[dict[type[RaftError], m.TabletErrorCode]] = {
@@ -43,7 +43,7 @@ _CODES: Final[dict[type[RaftError], m.TabletErrorCode]] = {
 
 
 class Writes:
-    """Handles the writes to one replica."""
+    """Handles the write requests to one replica, which must lead its tablet."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Writes:
         answer = m.WriteResponse(lost)
         try:
             answer = await self._replicate(payload)
-        except TabletRefusedError as refusal:  # resent copies get the same answer
+        except TabletRefusedError as refusal:  # waiting resent copies get the same answer
             answer = m.WriteResponse(refusal.error)
         finally:
             self._waiting_bytes -= len(payload)
@@ -169,7 +169,7 @@ class Writes:
             raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
 
     def _problem(self, row: m.RowOperation) -> str | None:
-        """The reason why a row does not match the schema; `None` if it does."""
+        """Return the reason why a row does not match the schema; `None` if it matches."""
         try:
             encode_key(self._machine.key, row.key)
         except ValueError as error:
@@ -187,7 +187,7 @@ class Writes:
         return None
 
     def _foreign(self, request: m.WriteRequest) -> tuple[int, ...]:
-        """The positions of rows that belong to other tablets."""
+        """Return the positions of rows in a request whose keys belong to other tablets."""
         schema, key = self._partition_schema, self._machine.key
         if schema is None:
             return ()

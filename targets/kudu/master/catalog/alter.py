@@ -1,9 +1,10 @@
-"""AlterTable and DeleteTable.
+"""The plans of AlterTable and DeleteTable.
 
-One request may change columns, the name and the number of replicas; it creates one new version of
-the table. The table is ALTERING until every tablet has reported that version; meanwhile readers see
-the fully applied schema. An ALTERING table may be altered again: the version increases, and the
-applied schema stays the one before the first alter. Column ids are never reused (KUDU-461).
+One AlterTable may change columns, the name and the number of replicas; it creates one new version
+of the table. The table is ALTERING until every tablet has reported that version. Until then,
+readers see the schema that all tablets have applied. An ALTERING table may be altered again: the
+version increases, and readers still see the schema before the first alter. Column ids are never
+reused (KUDU-461).
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from targets.kudu.messages import (
 
 
 def plan_alter(catalog: Catalog, request: AlterTableRequest, flags: Flags, *, now_ns: int) -> Plan:
-    """The altered table. Raises `RefusedError`.
+    """Plan an AlterTable: the altered record, and calls to its tablets. Raises `RefusedError`.
 
-    A request without any change succeeds and does nothing, as in Kudu. If the number of replicas
+    The plan of a request without any change has no records, as in Kudu. If the number of replicas
     changes, `rereplication.py` adds or evicts replicas later.
     """
     table = catalog.find_running(request.table)
@@ -69,7 +70,7 @@ def plan_alter(catalog: Catalog, request: AlterTableRequest, flags: Flags, *, no
 
 
 def alter_done(table: TableRecord) -> TableRecord:
-    """The table in state RUNNING, with its newest schema visible."""
+    """Return the ALTERING `table` in state RUNNING, with its newest schema visible."""
     assert table.state is TableState.ALTERING, f"table {table.id} is {table.state.name}"
     return msgspec.structs.replace(
         table, state=TableState.RUNNING, applied_schema=None, applied_version=table.version
@@ -77,10 +78,10 @@ def alter_done(table: TableRecord) -> TableRecord:
 
 
 def plan_delete(catalog: Catalog, request: DeleteTableRequest, *, now_ns: int) -> Plan:
-    """Mark the table REMOVED and all its tablets DELETED in one batch, then delete the replicas.
+    """Plan a DeleteTable: one batch marks the table REMOVED and all its tablets DELETED.
 
-    Before 2016 Kudu wrote them one by one (KUDU-495) and called tablet servers first
-    (ORDER-DELETE).
+    The calls of the plan then delete the replicas. Before 2016 Kudu wrote the records one by one
+    (KUDU-495) and called tablet servers first (ORDER-DELETE). Raises `RefusedError`.
     """
     table = catalog.find(request.table)
     reason = "the table was deleted"

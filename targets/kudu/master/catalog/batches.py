@@ -1,11 +1,11 @@
-"""The binary format of batches in the log.
+"""The binary format of the batches in the system tablet's log.
 
-A batch of many tablets repeats the same table, servers and schema: 1,000 tablets took 88 kB when
-they were created and 354 kB when they were placed. Batches of at least `PACKED_FROM` tablets are
-therefore *packed*: ids are stored as bytes, and each repeated value is stored once and referred to
-by number. That reduces the first batch to 39 kB and the second to 46 kB. Smaller batches are plain
-msgpack, like all batches of earlier versions, so old logs stay readable; the first byte tells the
-two formats apart.
+A batch of many tablets repeats the same table, servers and schema. For 1,000 tablets in plain
+msgpack, the batch that creates them took 88 kB, and the batch that places them took 354 kB. Batches
+of at least `PACKED_FROM` tablets are therefore *packed*: ids are stored as bytes, and each repeated
+value is stored once and referred to by number. Packing reduces these batches to 39 kB and 46 kB.
+Smaller batches are plain msgpack, like all batches of earlier versions, so old logs stay readable.
+The first byte distinguishes the two formats.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from targets.kudu.master.catalog.records import (
 from targets.kudu.messages import Partition, PeerConfig, RaftConfig
 
 PACKED_FROM: Final = 16
-"""Number of tablets. Packing costs time on every master and does not pay off for a few tablets."""
+"""Minimum number of tablets in a packed batch.
 
-_TABLET_BYTES_MIN: Final = 28  # packed, and covering the whole key range
+Packing costs time on every master and saves too little space for fewer tablets.
+"""
+
+_TABLET_BYTES_MIN: Final = 28  # minimum size of a packed tablet: its key range has no bounds
 
 _PACKED: Final = b"\xc1"  # the only byte with which no msgpack value begins
 _ID_DIGITS: Final = 32
@@ -37,7 +40,7 @@ Item = TypeVar("Item")
 
 
 class _Consensus(msgspec.Struct, frozen=True, array_like=True):
-    """A `ConsensusState`; leader and peers are numbers in the pools of texts and of peers."""
+    """A packed `ConsensusState`; leader and peers are indexes into the lists of `_PackedBatch`."""
 
     term: int
     leader: int | None
@@ -46,7 +49,10 @@ class _Consensus(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Tablet(msgspec.Struct, frozen=True, array_like=True):
-    """A `TabletRecord`; table, origin, times and message are numbers in their pools."""
+    """A packed `TabletRecord`.
+
+    Table, origin, times and message are indexes into the lists of `_PackedBatch`.
+    """
 
     id: bytes
     table: int
@@ -60,7 +66,7 @@ class _Tablet(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _PackedBatch(msgspec.Struct, frozen=True, array_like=True):
-    """A packed batch; `rest` is the batch without its tablets."""
+    """A packed batch, with lists of distinct values; `rest` is the batch without its tablets."""
 
     rest: Batch
     texts: tuple[str, ...]
@@ -74,11 +80,12 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _plain: Final = msgspec.msgpack.Decoder(Batch)
 _packed: Final = msgspec.msgpack.Decoder(_PackedBatch)
 _hms: Final = msgspec.msgpack.Decoder(HmsBatch)
-_HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])  # an array with one more field
+# An encoded `HmsBatch` starts as an array with more fields than a `Batch` has.
+_HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])
 
 
 def tablets_limit(flags: Flags) -> int:
-    """An upper bound for the number of tablets that fit into a batch."""
+    """Return an upper bound for the number of tablets that fit into a batch."""
     return entry_limit(flags) // _TABLET_BYTES_MIN
 
 
@@ -92,7 +99,7 @@ def encode_batch(batch: Batch) -> bytes:
 
 
 def decode_batch(payload: bytes) -> Batch:
-    """Decode a log entry; raises `msgspec.ValidationError` on unknown bytes."""
+    """Decode a batch from a log entry. Raises `msgspec.ValidationError` for unknown bytes."""
     if payload.startswith(_PACKED):
         return _unpack(_packed.decode(memoryview(payload)[1:]))
     if payload.startswith(_HMS_HEAD):
@@ -101,12 +108,12 @@ def decode_batch(payload: bytes) -> Batch:
 
 
 def _is_id(text: str) -> bool:
-    """Whether `text` can be restored from its bytes."""
+    """Whether `text` is a hexadecimal id, which can be packed as bytes."""
     return len(text) == _ID_DIGITS and not set(text) - set("0123456789abcdef")
 
 
 class _Pool(Generic[Item]):
-    """Distinct values in the order of their first occurrence."""
+    """Distinct values, numbered in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[Item, int] = {}
@@ -147,7 +154,7 @@ def _pack(batch: Batch) -> _PackedBatch:
 
 
 def _unpack(packed: _PackedBatch) -> Batch:
-    """Equal records share their common parts again after decoding."""
+    """Unpack a batch; its records share equal parts in memory."""
     texts, peers, origins, times = packed.texts, packed.peers, packed.origins, packed.times_ns
 
     def unpack_consensus(state: _Consensus | None) -> ConsensusState | None:

@@ -1,9 +1,10 @@
-"""Broken write paths behind switches: writes as they were before the write contract.
+"""Broken write paths of masters, which run only with a bug's switch.
 
-The contract is: lock, copy, one batch, commit, publish, calls. The switches restore the three
-exceptions in the appendix of Kudu's multi-master design, fixed in March and April 2016; operations
-with several writes (KUDU-495); and a gap that Kudu still has (RENAME-GAP). Each function is the
-broken half of a condition in its caller. The events let a nemesis strike inside these windows.
+The correct path follows a contract (`leader_term.py`): lock, copy, one batch, commit, publish,
+calls. The switches restore three violations of the contract (ORDER-CREATE, ORDER-DELETE,
+ORDER-REPLACE), which Kudu fixed in March and April 2016; operations with several writes (KUDU-495);
+and a gap that Kudu still has (RENAME-GAP). The caller of each function has the correct path next to
+it. The functions emit events, so that a nemesis can strike between two steps.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from targets.kudu.master.leader_term import Epoch
 from targets.kudu.messages import Schema
 
 GAP_S: Final = 0.0002
-"""The time that a thread may take between two steps in memory while other threads run."""
+"""The pause, in seconds, between two steps in memory in which other threads of Kudu could run."""
 
 
 async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> None:
-    """ORDER-CREATE: publish, then replicate. Raises `RefusedError` after taking the table back.
+    """Switch ORDER-CREATE: publish a new table, then replicate it. Raises `RefusedError`.
 
     The maps show the new table at once, in state UNKNOWN and without a schema; then the tablets and
-    the table are replicated one after another. Clients can see a table that is never created.
+    the table are replicated one after another. If the replication fails, the maps drop the table,
+    so clients can see a table that is never created.
     """
     (table,) = plan.tables
     blank = msgspec.structs.replace(
@@ -50,17 +52,17 @@ async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> 
 
 
 def send_deletes(env: Env, epoch: Epoch, plan: Plan) -> None:
-    """ORDER-DELETE: call tablet servers before anything is replicated."""
+    """Switch ORDER-DELETE: call tablet servers before the table's deletion is replicated."""
     epoch.tasks.abort_table(plan.table_id)
     epoch.tasks.submit(plan.calls)
     env.event("delete-rpc-sent", table=plan.table_id)
 
 
 async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
-    """ORDER-REPLACE: show new tablets before they are replicated.
+    """Switch ORDER-REPLACE: publish new tablets before they are replicated.
 
-    If the replication fails, the tablets are removed again in two steps, between which the table
-    lacks a tablet.
+    If the replication fails, the maps drop the new tablets and then restore the old ones. Between
+    these two steps the table lacks a tablet. Raises `RefusedError`.
     """
     tablets = epoch.catalog.tablets
     before = [tablets[t.id] for t in plan.tablets if t.state is TabletState.REPLACED]
@@ -86,10 +88,10 @@ async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
 async def write_split(
     env: Env, epoch: Epoch, plan: Plan, reply: Reply, *, is_delete: bool
 ) -> Applied:
-    """KUDU-495-SPLIT: write an operation on a table in several batches. Raises `RefusedError`.
+    """Switch KUDU-495-SPLIT: write an operation on a table in several batches.
 
-    A create writes the tablets first, then the table; a delete writes the table first, then each
-    tablet.
+    A create writes the tablets first, then the table. A delete writes the table first, then each
+    tablet. Raises `RefusedError`.
     """
     if not plan.tablets:
         return await epoch.write(plan.tables, reply=reply)
@@ -109,7 +111,10 @@ async def write_split(
 
 
 async def rename_with_gap(epoch: Epoch, plan: Plan, reply: Reply) -> Applied:
-    """RENAME-GAP: for a moment only the id resolves, no name. Raises `RefusedError`."""
+    """Switch RENAME-GAP: for a moment, neither the old nor the new name of a table resolves.
+
+    The table's id still resolves. Raises `RefusedError`.
+    """
     assert plan.reserve is not None
     epoch.catalog.hidden[plan.reserve] = None
     try:

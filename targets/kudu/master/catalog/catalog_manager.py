@@ -1,9 +1,10 @@
-"""CreateTable, AlterTable and DeleteTable: the shell around their planners.
+"""CreateTable, AlterTable and DeleteTable: the shell that runs the planners and writes their plans.
 
 Each operation runs at most once per request id: the master repeats a stored answer, and a copy of a
-running request waits for the first copy. A final error that depends on the state ("already exists",
-"not found", "no such column") is answered only after leadership was confirmed and the request was
-planned once more (`confirmed`). Errors of the request itself need no confirmation.
+running request waits for the first copy. Some errors depend on the catalog ("already exists", "not
+found", "no such column"). The master answers with such an error only after it has confirmed its
+leadership and planned the request once more (`confirmed`). Errors that depend only on the request
+need no confirmation.
 """
 
 from __future__ import annotations
@@ -43,15 +44,21 @@ from targets.kudu.messages import (
 )
 
 IN_FLIGHT_MAX: Final = 512
-"""Concurrent DDL requests of one leadership."""
+"""Maximum number of DDL requests that a leader runs at the same time."""
 
 _RESOLVE_ATTEMPTS_MAX: Final = 8
-"""How often a name may move to another table while a request waits for the lock."""
+"""Maximum number of attempts to lock the table of a name.
+
+An attempt fails if the name moves to another table while the request waits for the lock.
+"""
 Seen = TypeVar("Seen")
 
 
 class Ddl:
-    """The three operations; each receives the epoch in which it runs. All raise `RefusedError`."""
+    """The three DDL operations; each one receives the epoch in which it runs.
+
+    All operations raise `RefusedError`.
+    """
 
     def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
         self._node = node
@@ -60,11 +67,11 @@ class Ddl:
         self._tservers = tservers
 
     async def create(self, epoch: Epoch, request: CreateTableRequest) -> Reply:
-        """Create a table; returns when the table is committed, before any tablet runs."""
+        """Create a table; return once the table is committed, before its tablets run."""
         return await self._once(epoch, request.request_id, lambda: self._create(epoch, request))
 
     async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
-        """Alter or rename a table; returns when the change is committed, before tablets follow."""
+        """Alter or rename a table; return once the change is committed, before tablets apply it."""
 
         def plan() -> Plan:
             now_ns = self._env.clock.wall_ns()
@@ -79,7 +86,7 @@ class Ddl:
         return await self._once(epoch, request.request_id, execute)
 
     async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Reply:
-        """Delete a table; returns when the deletion is committed, before replicas are deleted."""
+        """Delete a table; return once the deletion is committed, before replicas are deleted."""
 
         def plan() -> Plan:
             return plan_delete(epoch.catalog, request, now_ns=self._env.clock.wall_ns())
@@ -95,7 +102,7 @@ class Ddl:
     async def _once(
         self, epoch: Epoch, request_id: RequestId, execute: Callable[[], Awaitable[Reply]]
     ) -> Reply:
-        if Bug.KUDU_1537 in self._node.bugs:  # the profile has no request ids
+        if Bug.KUDU_1537 in self._node.bugs:  # the master ignores request ids
             return await execute()
         key = (request_id.client_id, request_id.seq_no)
         stored = epoch.catalog.find_reply(*key)
@@ -151,10 +158,10 @@ class Ddl:
         return await self._commit(epoch, plan, request.request_id)
 
     async def _wait_alive(self, epoch: Epoch, check: Callable[[int], None]) -> None:
-        """Check the number of available tablet servers.
+        """Call `check` with the number of available tablet servers, until it passes.
 
-        The check starts two heartbeats after this leader got ready, because a master that has just
-        started knows no tablet servers yet (KUDU-1358).
+        A refusal by `check` counts only two heartbeats after this leader became ready, because a
+        master that has just started knows no tablet servers yet (KUDU-1358).
         """
         interval_ns = self._flags.heartbeat_interval_ms * 1_000_000
         waits = not self._node.bugs & {Bug.KUDU_1358, Bug.PLACE_AT_ONCE}
@@ -186,15 +193,15 @@ class Ddl:
                 plan = await confirmed(epoch, plan_again)
                 if plan.table_id == table.id:
                     return await self._commit(epoch, plan, request_id, is_delete=is_delete)
-            # Meanwhile the name moved to another table, whose lock this request does not hold.
+            # The name has moved to another table, and this request does not hold its lock.
         raise busy(f"the table {identifier} moves too fast", _RESOLVE_ATTEMPTS_MAX)
 
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Reply:
-        """Write one batch that includes the answer; then, and only then, make the calls."""
+        """Write the plan and its answer as one batch; only then call tablet servers."""
         reply = _reply(plan, request_id)
-        if not plan.tables:  # an alter that changes nothing
+        if not plan.tables:  # an alter without any change writes nothing
             await epoch.confirm()
             return replace(reply, index=epoch.catalog.revision, term=epoch.term)
         bugs, is_new = self._node.bugs, plan.table_id not in epoch.catalog.tables
@@ -236,7 +243,10 @@ def _unwrap(outcome: Outcome) -> Reply:
 
 
 async def confirmed(epoch: Epoch, look: Callable[[], Seen]) -> Seen:
-    """The result of `look`; a refusal counts only after leadership was confirmed."""
+    """Return the result of `look`; after a refusal, confirm leadership and call `look` again.
+
+    A refusal of the second call is raised.
+    """
     try:
         return look()
     except RefusedError:

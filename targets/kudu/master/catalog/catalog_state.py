@@ -1,13 +1,13 @@
 """The catalog's maps: tables by id and name, tablets by id and table, reported versions on leaders.
 
-A leader rebuilds its maps from the rows of the system tablet at its election; a follower keeps a
-read view. `publish` applies a whole batch to either in one synchronous step. A rename therefore
-switches the old and the new name at once (in Kudu there is an instant in which neither resolves:
-RENAME-GAP), and a list is one snapshot (Kudu's is torn: LIST-TORN). `revision` is the index of the
-last operation in the maps.
+A leader rebuilds its maps from the rows of the system tablet at its election; a follower keeps maps
+for its own reads. `publish` applies a whole batch to the maps in one synchronous step. A rename
+therefore switches the old and the new name at once; in Kudu, neither name resolves for an instant
+(RENAME-GAP). A list of tables is one snapshot; in Kudu, it mixes several states (LIST-TORN).
+`revision` is the index of the last operation in the maps.
 
-Running creates and renames reserve their names here. Reservations exist only in this object and end
-with its leadership.
+Running creates and renames reserve their new names in `Catalog.reserved`. The reservations exist
+only in memory and end with the leadership.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from targets.kudu.messages import (
 
 @dataclass(frozen=True, slots=True)
 class LeaderView:
-    """The Raft group of a tablet as its leader reported it, under configuration `opid_index`."""
+    """A tablet leader's report on the health of its peers, under configuration `opid_index`."""
 
     leader_uuid: str
     opid_index: int
@@ -50,7 +50,7 @@ class LeaderView:
 
 
 def table_not_found(identifier: TableIdentifier) -> RefusedError:
-    """The error for a table that does not exist."""
+    """Return the error for an `identifier` that no live table matches."""
     named = ", ".join(
         f"{kind} {value!r}"
         for kind, value in (("id", identifier.table_id), ("name", identifier.table_name))
@@ -62,7 +62,7 @@ def table_not_found(identifier: TableIdentifier) -> RefusedError:
 
 
 class Catalog:
-    """The maps of one leadership, in term `term`."""
+    """The catalog's maps of one leadership, or of a master's own read view (then `term` is 0)."""
 
     def __init__(self, term: int) -> None:
         self.term: Final = term
@@ -72,36 +72,36 @@ class Catalog:
         self.by_name: dict[str, str] = {}  # live tables only
         self.reserved: dict[str, str] = {}  # name -> the operation that reserved it
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}
-        # tablet -> highest version that one of its replicas reported
+        # tablet -> highest schema version that one of its replicas reported
         self.reported_versions: dict[str, int] = {}
-        # tables that are altering, or have tablets that do not run
+        # tables that need the background loop: ALTERING, or with tablets that do not run
         self.unsettled: dict[str, None] = {}
         self.tservers: dict[str, TServerRecord] = {}
-        # tablet -> the state that its leader last reported to this leader
+        # tablet -> the state that the tablet's leader last reported to this master
         self.views: dict[str, LeaderView] = {}
         self.to_review: dict[str, None] = {}  # tablets that may have too few or too many replicas
         # table -> its tablets by partition start
         self._live_tablets: dict[str, list[TabletRecord]] = {}
-        self.hidden: dict[str, None] = {}  # new names that do not resolve yet: switch RENAME-GAP
+        self.hidden: dict[str, None] = {}  # new names that do not resolve yet (switch RENAME-GAP)
         self.heard: dict[str, dict[str, None]] | None = None
-        """Switch KUDU-1353: tablet -> the tablet servers that reported it to this leader.
+        """Only with switch KUDU-1353: tablet -> the tablet servers that reported it to this leader.
 
-        Without the switch, replicas come from the stored configuration.
+        Without the switch, `peers` returns all peers in the stored configuration.
         """
 
     @classmethod
     def load(cls, rows: SystemTablet, term: int) -> Catalog:
-        """The maps of everything applied so far.
+        """Build the maps from all rows that this master has applied.
 
-        A tablet's version counts as not yet reported until a report reaches this leader. A tablet
-        without its table is left out. Kudu exits in that case (Corruption), but one-batch writes
+        No tablet has a reported schema version until a report reaches this leader. The maps leave
+        out a tablet that has no table. Kudu exits in that case (Corruption), but one-batch writes
         create no such row, and a master of profile `strict` never exits by itself.
         """
         catalog = cls(term)
         catalog.revision = rows.last_index
         catalog.tables = dict(rows.tables)
         catalog.tservers = dict(rows.tservers)
-        catalog.replies = rows.replies  # shared: append-only, and never read by another leadership
+        catalog.replies = rows.replies  # shared: all leaderships use the applied replies
         for table_id, table in sorted(rows.tables.items()):
             catalog._live_tablets[table_id] = []
             if table.is_live:
@@ -116,14 +116,14 @@ class Catalog:
     # --- questions ---------------------------------------------------------------------------
 
     def find_reply(self, client_id: str, seq_no: int) -> Reply | None:
-        """The stored answer to an earlier request; old answers are forgotten."""
+        """Return the stored answer to an earlier request; None if it is unknown or too old."""
         raw = self.replies.get((client_id, seq_no))
         return None if raw is None else decode_reply(raw)
 
     def find(self, identifier: TableIdentifier) -> TableRecord:
-        """The live table of an identifier. Raises `RefusedError` in the same cases as Kudu.
+        """Return the live table with the identifier's id and name. Raises `RefusedError`.
 
-        An id and a name of different tables are "not found", as in Kudu.
+        As in Kudu, an identifier whose id and name belong to different tables is "not found".
         """
         if identifier.table_id is None and identifier.table_name is None:
             raise invalid_argument(
@@ -141,7 +141,10 @@ class Catalog:
         return table
 
     def find_running(self, identifier: TableIdentifier) -> TableRecord:
-        """Find a running table; a table that does not run gives code 3 with SERVICE_UNAVAILABLE."""
+        """Return the running table of an identifier. Raises `RefusedError`.
+
+        If the table does not run, the code is TABLE_NOT_FOUND and the status SERVICE_UNAVAILABLE.
+        """
         table = self.find(identifier)
         if not table.is_running:
             raise RefusedError(
@@ -161,7 +164,7 @@ class Catalog:
         return True
 
     def check_name_free(self, name: str) -> None:
-        """Raise `RefusedError` if a new table cannot have this name."""
+        """Raise `RefusedError` if a live table or a running operation has this name."""
         if name in self.by_name:
             raise RefusedError(
                 MasterErrorCode.TABLE_ALREADY_PRESENT,
@@ -176,14 +179,17 @@ class Catalog:
             )
 
     def is_fully_altered(self, table: TableRecord) -> bool:
-        """Whether every live tablet reported the table's version to this leader."""
+        """Whether every live tablet has reported the table's schema version to this leader."""
         return all(
             self.reported_versions.get(tablet.id, -1) >= table.version
             for tablet in self.live_tablets(table.id)
         )
 
     def is_in_maintenance(self, ts_uuid: str) -> bool:
-        """Whether a server is in maintenance: it gets no replicas, its silence is no failure."""
+        """Whether a tablet server is in maintenance.
+
+        Such a server gets no replicas, and its silence counts as no failure.
+        """
         record = self.tservers.get(ts_uuid)
         return record is not None and record.in_maintenance
 
@@ -195,7 +201,7 @@ class Catalog:
         return tuple(peer for peer in peers if peer.uuid in heard)
 
     def differences(self, other: Catalog) -> list[str]:
-        """The differences between two catalogs in words, with one example per map."""
+        """Return the differences between two catalogs as sentences, with one example per map."""
         differences = []
         if self.revision != other.revision:
             differences.append(f"revision {self.revision}, not {other.revision}")
@@ -242,24 +248,24 @@ class Catalog:
     def publish_unlogged(
         self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
     ) -> None:
-        """Show records that are in no log: the broken half of switch ORDER-CREATE."""
+        """Show records that are not replicated yet (switches ORDER-CREATE and ORDER-REPLACE)."""
         self._put(tables, tablets)
 
     def show(self, name: str, table_id: str) -> None:
-        """Undo `hidden` for a name: it resolves from now on, if the table still has it."""
+        """Let a name in `hidden` resolve again, if the table still has this name."""
         del self.hidden[name]
         table = self.tables.get(table_id)
         if table is not None and table.is_live and table.name == name:
             self.by_name[name] = table_id
 
     def take_back_tablets(self, tablets: Sequence[TabletRecord]) -> None:
-        """Forget tablets that `publish_unlogged` showed."""
+        """Remove tablets that `publish_unlogged` has added."""
         for tablet in tablets:
             self._live_tablets[tablet.table_id].remove(tablet)
             del self.tablets[tablet.id]
 
     def take_back_unlogged(self, table_id: str) -> None:
-        """Forget a table that `publish_unlogged` showed, unless a write has confirmed it since."""
+        """Remove a table that `publish_unlogged` has added, unless a write has replicated it."""
         table = self.tables.get(table_id)
         if table is None or table.state is not TableState.UNKNOWN:
             return
@@ -270,7 +276,7 @@ class Catalog:
             del self.tablets[tablet.id]
 
     def note_reported_version(self, tablet_id: str, version: int) -> None:
-        """Raise a tablet's known schema version to what one replica reported."""
+        """Raise a tablet's reported schema version to `version`, which a replica reported."""
         if version > self.reported_versions.get(tablet_id, -1):
             self.reported_versions[tablet_id] = version
 
@@ -295,7 +301,7 @@ class Catalog:
             self._settle(table_id)
 
     def _settle(self, table_id: str) -> None:
-        """Keep `unsettled` up to date after a change to this table."""
+        """Add the table to `unsettled`, or remove it, after a change to the table."""
         table = self.tables.get(table_id)
         if table is not None and (
             table.state is TableState.ALTERING

@@ -1,8 +1,8 @@
-"""CreateTable: checks in Kudu's order, then one table and its tablets as one batch.
+"""The plan of CreateTable: checks in Kudu's order, then one table and its tablets as one batch.
 
-The tablets are PREPARING; the background loop places them. The stored table is RUNNING at once, as
-in Kudu, which stores no PREPARING table; `IsCreateTableDone` says whether its tablets run. All
-checks raise `RefusedError`.
+The new tablets are PREPARING, and the background loop places them. The stored table is RUNNING at
+once, as in Kudu, which stores no PREPARING table; `IsCreateTableDone` says whether the table's
+tablets run. All checks raise `RefusedError`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from targets.kudu.partitions import partition_count, partitions_of
 
 
 def _replicas_of(request: CreateTableRequest, flags: Flags) -> int:
-    """The requested replication factor; -1 means the default."""
+    """Return the requested replication factor; -1 in the request means the flag's default."""
     return flags.default_num_replicas if request.num_replicas == -1 else request.num_replicas
 
 
 def check_create(request: CreateTableRequest, flags: Flags) -> None:
-    """Run the checks that need no state: schema, partitioning, replication factor."""
+    """Check the request alone, without the catalog: schema, partitioning, replication factor."""
     problem = (
         bad_name("table name", request.name, flags)
         or bad_name("owner", request.owner, flags, may_be_empty=True)
@@ -42,7 +42,7 @@ def check_create(request: CreateTableRequest, flags: Flags) -> None:
     if problem is not None:
         raise invalid_schema(problem)
     tablets, limit = partition_count(request.partition_schema), tablets_limit(flags)
-    if tablets > limit:  # refused before any work: one request must not exhaust the leader
+    if tablets > limit:  # refuse before building records: one request must not exhaust the leader
         raise invalid_argument(
             f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
             "most (flag rpc_max_message_size)"
@@ -75,7 +75,10 @@ def check_replicas(replicas: int, flags: Flags) -> None:
 
 
 def check_placement(request: CreateTableRequest, flags: Flags, live_tservers: int) -> None:
-    """Check the request against the live tablet servers. More of them may report a moment later."""
+    """Check that `live_tservers` tablet servers are enough for the table's replicas.
+
+    After a refusal the caller may check again, because more servers may have reported.
+    """
     replicas = _replicas_of(request, flags)
     check_live(replicas, live_tservers)
     tablets = partition_count(request.partition_schema)
@@ -108,7 +111,10 @@ def plan_create(
     new_id: Callable[[], str],
     now_ns: int,
 ) -> Plan:
-    """The table and its tablets, after both checks above; refused if the name is taken."""
+    """Plan the records of the table and its tablets, after `check_create` and `check_placement`.
+
+    Raises `RefusedError` if the name is taken.
+    """
     catalog.check_name_free(request.name)
     columns = with_ids(request.schema.columns)
     table = TableRecord(

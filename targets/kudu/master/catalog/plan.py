@@ -1,4 +1,4 @@
-"""Plans of operations: records for one batch, and calls to tablet servers after it.
+"""Plans of operations: records for one batch, and the calls to tablet servers that follow.
 
 Planners are pure: they take a catalog and a request and return a `Plan`, or raise `RefusedError`.
 The shell takes the locks, replicates the batch, and makes the calls only when the batch is
@@ -20,7 +20,7 @@ TOMBSTONED: Final = "TOMBSTONED"
 
 @dataclass(frozen=True, slots=True)
 class CreateReplica:
-    """Create the replica of a CREATING tablet on one tablet server."""
+    """A call that creates a replica of a CREATING tablet on one tablet server."""
 
     tablet_id: str
     ts_uuid: str
@@ -33,10 +33,10 @@ class CreateReplica:
 
 @dataclass(frozen=True, slots=True)
 class DeleteReplica:
-    """Delete or tombstone one replica.
+    """A call that deletes or tombstones one replica.
 
-    With `cas_config_opid_index` the tablet server refuses if the replica has a newer configuration
-    (KUDU-1129).
+    The tablet server refuses the call if the replica's configuration is newer than
+    `cas_config_opid_index` (KUDU-1129).
     """
 
     tablet_id: str
@@ -48,34 +48,33 @@ class DeleteReplica:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The call's identity; a second call with the same identity is not queued (KUDU-2992)."""
         cas = "" if self.cas_config_opid_index is None else str(self.cas_config_opid_index)
         return ("delete", self.tablet_id, self.ts_uuid, self.delete_type, cas)
 
 
 @dataclass(frozen=True, slots=True)
 class AlterTablet:
-    """Update a tablet to its table's newest schema, through the tablet's leader."""
+    """A call to a tablet's leader that updates the tablet to its table's newest schema."""
 
     tablet_id: str
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The call's identity; a second call with the same identity is not queued (KUDU-2992)."""
         return ("alter", self.tablet_id)
 
 
 def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
-    """The key of changes to the configuration with that index."""
+    """Return the key of a call that changes the tablet's configuration of index `opid_index`."""
     return ("config", tablet_id, str(opid_index))
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeConfig:
-    """Bring a tablet one step closer to its number of good replicas, through its leader.
+    """A call to a tablet's leader that carries out one decision of re-replication.
 
-    An addition names the chosen server. The step applies only to the configuration on which the
-    decision was based: the tablet's leader compares `cas_config_opid_index` as well.
+    `server` is the chosen server of an addition. The tablet's leader carries out the decision only
+    if its configuration still has the index `cas_config_opid_index`, on which the decision is
+    based.
     """
 
     tablet_id: str
@@ -105,7 +104,7 @@ Call = CreateReplica | DeleteReplica | AlterTablet | ChangeConfig
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of one logical operation. Without records there is nothing to write."""
+    """The plan of one logical operation: records for one batch, then calls to tablet servers."""
 
     table_id: str
     schema_version: int

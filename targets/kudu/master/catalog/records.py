@@ -1,12 +1,12 @@
-"""The records of the system tablet: tables and tablets, kept answers, and the batch of a write.
+"""The records of the system tablet: tables and tablets, stored answers, and the batch of a write.
 
 States and their codes are Kudu's (`master/master.proto`: SysTablesEntryPB, SysTabletsEntryPB).
 Every record is immutable; a change creates a new record. One logical operation is one `Batch` (the
 fix of KUDU-495). The batch contains the answer to the request, so that a resent request gets the
-first answer (Kudu has no such mechanism: KUDU-1537).
+first answer (Kudu stores no answers: KUDU-1537).
 
 Rows of deleted tables and tablets are kept for ever, as in Kudu, so that masters recognise a late
-replica as dead; `buried` shrinks these rows.
+report of such a tablet's replica; `buried` removes most fields of these rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ConsensusState(_Record, frozen=True):
-    """The known state of a tablet's Raft group: its committed configuration, term and leader."""
+    """A tablet's Raft group as last reported: its committed configuration, term and leader."""
 
     term: int
     leader_uuid: str | None
@@ -55,7 +55,10 @@ class ConsensusState(_Record, frozen=True):
 
 
 class TableRecord(_Record, frozen=True):
-    """A table. While it is ALTERING, readers see `applied_schema` of `applied_version`."""
+    """A table's row. While the table is ALTERING, readers see `applied_schema`.
+
+    `applied_version` is the version of that schema.
+    """
 
     id: str
     name: str
@@ -68,7 +71,7 @@ class TableRecord(_Record, frozen=True):
     applied_schema: Schema | None = None
     applied_version: int = 0
     state_msg: str = ""
-    create_ns: int = 0  # wall clocks of the leaders that created and altered it
+    create_ns: int = 0  # these times are wall clocks of the masters that led at the time
     alter_ns: int = 0
     delete_ns: int = 0
     owner: str = ""
@@ -86,7 +89,7 @@ class TableRecord(_Record, frozen=True):
 
     @property
     def shown_schema(self) -> Schema:
-        """The fully applied schema."""
+        """The schema that readers see: the newest one that all tablets have applied."""
         return self.schema if self.applied_schema is None else self.applied_schema
 
     @property
@@ -94,7 +97,7 @@ class TableRecord(_Record, frozen=True):
         return self.version if self.applied_schema is None else self.applied_version
 
     def buried(self, delete_ns: int, reason: str) -> TableRecord:
-        """This table in state REMOVED, reduced to the fields for which its id is still needed."""
+        """Return this table in state REMOVED, without its columns."""
         return msgspec.structs.replace(
             self,
             state=TableState.REMOVED,
@@ -107,10 +110,10 @@ class TableRecord(_Record, frozen=True):
 
 
 class Origin(_Record, frozen=True):
-    """The initial state of every replica of a tablet, whenever the replica is created.
+    """The table name and schema with which every replica of a tablet is created.
 
-    The log adds all later changes. If each call took this state from the table as it is at that
-    time, replicas could start differently.
+    The tablet's log has all later changes. If each CreateTablet call took the table's current
+    schema instead, replicas could start with different schemas.
     """
 
     table_name: str
@@ -119,10 +122,10 @@ class Origin(_Record, frozen=True):
 
 
 class TabletRecord(_Record, frozen=True):
-    """A tablet. `consensus` and `origin` are `None` before placement and after deletion.
+    """A tablet's row. `consensus` and `origin` are `None` before placement and after deletion.
 
-    `created_ns` is the wall clock at which the tablet became CREATING. It is stored, so that a
-    failover does not restart the creation timeout (BG-CLOCK-RESET of the bug catalogue).
+    `created_ns` is the wall clock at which the tablet became CREATING. The time is stored, so that
+    a failover does not restart the creation timeout (bug BG-CLOCK-RESET).
     """
 
     id: str
@@ -141,7 +144,7 @@ class TabletRecord(_Record, frozen=True):
         return state is not TabletState.REPLACED and state is not TabletState.DELETED
 
     def buried(self, state: TabletState, deleted_ns: int, reason: str) -> TabletRecord:
-        """This tablet in state DELETED or REPLACED, with the fields that its id still needs."""
+        """Return this tablet in `state` (DELETED or REPLACED), without its replicas."""
         assert state in {TabletState.REPLACED, TabletState.DELETED}
         return msgspec.structs.replace(
             self,
@@ -154,18 +157,18 @@ class TabletRecord(_Record, frozen=True):
 
 
 class TServerRecord(_Record, frozen=True):
-    """Stored decisions about a tablet server; what the server reports is not stored."""
+    """A tablet server's row: whether an operator has put the server in maintenance."""
 
     uuid: str
     in_maintenance: bool
-    changed_ns: int  # wall clock of the leader that decided
+    changed_ns: int  # wall clock of the leader that changed `in_maintenance`
 
 
 class Reply(_Record, frozen=True):
-    """The answer to one DDL request, kept so that resending the request changes nothing.
+    """The stored answer to one DDL request; a resent request gets it and changes nothing.
 
-    `index` and `term` are those of the operation that contains the answer; they are filled in when
-    the operation is applied and have no meaning before.
+    `index` and `term` identify the log entry that contains the answer. They are filled in when the
+    entry is applied and have no meaning before.
     """
 
     client_id: str
@@ -185,11 +188,11 @@ decode_reply: Final = msgspec.msgpack.Decoder(Reply).decode
 
 
 class Batch(_Record, frozen=True):
-    """One write to the system tablet: whole records, put atomically.
+    """One write to the system tablet: whole records, which replace older ones atomically.
 
-    `leader_term` is the term of the catalog on which the batch was planned. A batch that lands in
-    another term is void: operations never commit on state that was loaded for another leadership
-    (RELOAD-NO-LOCK of the bug catalogue).
+    `leader_term` is the term of the catalog on which the batch was planned. A batch that the log
+    has in another term is void: an operation must not commit on a catalog that was loaded for
+    another leadership (bug RELOAD-NO-LOCK).
     """
 
     leader_term: int
@@ -202,10 +205,10 @@ class Batch(_Record, frozen=True):
 
 
 class HmsBatch(Batch, frozen=True):
-    """A batch that carries out an event of the metastore's log, or skips some events.
+    """A batch that applies an event of the Hive metastore's notification log, or skips events.
 
-    The batch of the change stores the id of the last event as well. The encoding of other batches
-    does not change.
+    `hms_event` is the id of the last event that the batch applies or skips. The encoding of other
+    batches does not have this field.
     """
 
     hms_event: int = 0

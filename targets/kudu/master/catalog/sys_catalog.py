@@ -1,16 +1,16 @@
-"""The system tablet: the rows all masters replicate, as a deterministic state machine.
+"""The system tablet: the rows that all masters replicate, as a deterministic state machine.
 
 Kudu keeps rows of (entry type, entry id, metadata) in one Raft tablet, `sys.catalog`
-(`master/sys_catalog.h`). The rows here are the same, one map per entry type. Times never come from
-the applying node: the leader puts its wall clock into the batch.
+(`master/sys_catalog.h`). `SystemTablet` has the same rows, in one map per entry type. A node that
+applies a batch does not read its own clock: the leader puts its wall clock into the batch.
 
-The newest `REPLIES_MAX` answers are kept for resent requests. Their number is bounded, not their
-age: ages depend on clocks that may be skewed, and forgetting an answer too early would run an
-operation twice. The number of forgotten answers is part of the state and of every dump. Answers are
-kept encoded, as snapshots need them, since they are rarely requested.
+The newest `REPLIES_MAX` answers are kept for resent requests. The number of answers is bounded, not
+their age: an age depends on clocks that may be skewed, and an answer that is dropped too early
+would let an operation run twice. The number of dropped answers is part of the state and of every
+dump. Answers are kept encoded, as in snapshots, because they are rarely requested.
 
-`observer` sees every batch at the very step at which its rows are put; it publishes the maps of
-leaders and followers, so that reads see everything applied.
+`observer` is called with every batch in the step that changes the rows. It publishes the batch to
+the maps of leaders and followers, so that reads see all applied batches.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ from targets.kudu.master.catalog.records import (
 
 REPLIES_MAX: Final = 4096
 HMS_EVENTS_MAX: Final = 4096
-"""Maximum number of the metastore's events whose results are remembered."""
+"""Maximum number of Hive metastore events for which the index of the operation is kept."""
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The result of a batch; `void` if it was applied in another term than it was planned in."""
+    """The result of applying a batch.
+
+    `void` is true if the batch was planned in another term and therefore changed nothing.
+    """
 
     index: int
     void: bool
@@ -64,7 +67,7 @@ _snapshots: Final = msgspec.msgpack.Decoder(_HmsSnapshot)
 
 
 class SystemTablet:
-    """All rows applied on this master. Implements the `StateMachine` of a Raft replica."""
+    """The rows of the system tablet on one master; the `StateMachine` of its Raft replica."""
 
     def __init__(self) -> None:
         self.last_index = 0  # index of the last batch that changed rows
@@ -75,15 +78,18 @@ class SystemTablet:
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}  # in the order of application
         self.replies_forgotten = 0
         self.running_since: dict[str, int] = {}
-        """Tablet id -> the operation that made it RUNNING: dumps show if `done` came too early."""
+        """Tablet id -> index of the operation that made the tablet RUNNING.
+
+        With these indexes in a dump, a checker finds a `done` of IsCreateTableDone that was early.
+        """
         self.hms_event = 0
-        """The last event of the metastore's log that was carried out or skipped."""
+        """Id of the last event of the Hive metastore's log that was applied or skipped."""
         self.hms_events: list[tuple[int, int]] = []
-        """Event ids and the indexes of the operations that stored them, as applied."""
+        """Pairs of an event id and the index of the operation that stored it, oldest first."""
         self.observer: Callable[[Batch, int, int], None] | None = None
-        """Called with (batch, index, term) when a batch changes rows."""
+        """A callback with (batch, index, term) that is called when a batch changes rows."""
         self.on_restore: Callable[[], None] | None = None
-        """Called when a snapshot replaced all rows."""
+        """A callback that is called after a snapshot has replaced all rows."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Applied:
         batch = decode_batch(payload)

@@ -1,7 +1,7 @@
-"""Rules for names, schemas and partitions; every error is INVALID_SCHEMA, as in Kudu.
+"""Rules for names, schemas and partitions of tables; every error is INVALID_SCHEMA, as in Kudu.
 
-Masters assign column ids and ignore the ids that a client sends. (Kudu refuses requests with ids;
-here the message always contains the field.) Key columns become not nullable.
+Masters assign column ids and ignore the ids that a client sends. (Kudu refuses a schema with ids,
+but this target's messages always have an id field.) Masters make key columns not nullable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_KEYS: Final = frozenset({"BOOL", "DOUBLE", "FLOAT"})
 
 
 def bad_name(what: str, name: str, flags: Flags, *, may_be_empty: bool = False) -> str | None:
-    """The reason why `name` is not a valid identifier; `None` if it is."""
+    """Return the reason why `name` is not a valid identifier; `None` if it is valid."""
     if not name and not may_be_empty:
         return f"the {what} is empty; give it a name"
     size = len(name.encode())
@@ -46,7 +46,7 @@ def bad_name(what: str, name: str, flags: Flags, *, may_be_empty: bool = False) 
 
 
 def bad_column(column: Column, flags: Flags) -> str | None:
-    """The reason why a table cannot have a column; `None` if it is allowed."""
+    """Return the reason why a table cannot have this column; `None` if it can."""
     if column.type not in COLUMN_TYPES:
         types = ", ".join(COLUMN_TYPES)
         return f"the column {column.name!r} has type {column.type!r}, which is not one of: {types}"
@@ -54,7 +54,7 @@ def bad_column(column: Column, flags: Flags) -> str | None:
 
 
 def bad_schema(schema: Schema, flags: Flags) -> str | None:
-    """The reason why a table cannot have this schema; `None` if it is allowed."""
+    """Return the reason why a table cannot have this schema; `None` if it can."""
     columns = schema.columns
     if not columns or not columns[0].is_key:
         return "the schema has no key column in front; the first columns must be the key"
@@ -81,7 +81,7 @@ def bad_schema(schema: Schema, flags: Flags) -> str | None:
 
 
 def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str | None:
-    """The reason why a table cannot be partitioned this way; `None` if it is allowed."""
+    """Return the reason why a table cannot be partitioned in this way; `None` if it can."""
     buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
     if buckets < 1:
         return f"num_hash_buckets is {buckets}; a table has at least one tablet"
@@ -105,7 +105,7 @@ def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str |
 
 
 def with_ids(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns of a new table, numbered from 0."""
+    """Return the columns of a new table with ids from 0; key columns become not nullable."""
     return tuple(
         msgspec.structs.replace(
             column, id=position, is_nullable=column.is_nullable and not column.is_key

@@ -1,10 +1,10 @@
-"""The background loop's decisions for one table: place, replace, complete.
+"""The background loop's plans for one table: place tablets, replace tablets, complete an alter.
 
-PREPARING tablets become CREATING on chosen tablet servers; a tablet that stays CREATING beyond
-`tablet_creation_timeout_ms` is REPLACED by a new one over the same partition. The deadline is based
-on the stored record, so that failovers do not postpone it for ever (BG-CLOCK-RESET). The time that
-passed under this leader counts as well, in case the clock of the leader that stored the record ran
-ahead.
+PREPARING tablets become CREATING on chosen tablet servers. A tablet that stays CREATING beyond
+`tablet_creation_timeout_ms` is REPLACED by a new tablet with the same partition. The timeout counts
+from the time in the stored record, so that failovers do not postpone the replacement for ever (bug
+BG-CLOCK-RESET). If that time is in the future, because the clock of the leader that stored it ran
+ahead, the timeout counts from the start of this leadership.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 from targets.kudu.messages import PeerConfig, RaftConfig
 
 ASSIGNED_MAX: Final = 4096
-"""Maximum number of tablets placed in one batch; the rest follow in later batches."""
+"""Maximum number of tablets in one batch of placements; later batches place the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The clock readings for one decision; `ready_ns` is when this leadership began to serve.
+    """The clock readings for one decision about timeouts.
 
-    With `counts_own_time_only` (switch BG-CLOCK-RESET) only this leader's time counts.
+    `ready_ns` is the monotonic time at which this leadership began to serve. With
+    `counts_own_time_only` (switch BG-CLOCK-RESET), a timeout does not count time before `ready_ns`.
     """
 
     wall_ns: int
@@ -49,7 +50,7 @@ class Moment:
 
 
 def tables_with_work(catalog: Catalog) -> list[str]:
-    """Tables with tablets to place or to watch, or with an alter to complete, sorted."""
+    """Return the ids of tables with an unfinished alter or with tablets that do not run, sorted."""
     return sorted(catalog.unsettled)
 
 
@@ -63,10 +64,10 @@ def plan_assignments(
     rng: random.Random,
     new_id: Callable[[], str],
 ) -> Plan:
-    """Placements and replacements of one table's tablets as one batch; empty if there is nothing to
-    do.
+    """Plan the placements and replacements of one table's tablets as one batch.
 
-    A batch has at most `ASSIGNED_MAX` tablets, the first ones.
+    The plan ends after `ASSIGNED_MAX` tablets; the next call plans more. The plan is empty if no
+    tablet needs a change, or if too few tablet servers are alive.
     """
     changed: list[TabletRecord] = []
     calls: list[Call] = []
@@ -77,7 +78,7 @@ def plan_assignments(
             fresh = TabletRecord(new_id(), table.id, tablet.partition, TabletState.PREPARING)
             placed = _place(fresh, table, alive, moment, rng)
             if placed is None:
-                continue  # no server can take the new tablet yet: the old one may still start
+                continue  # no servers for a new tablet yet, and the old tablet may still start
             reason = f"not created in time; replaced by {placed.id}"
             changed.append(tablet.buried(TabletState.REPLACED, moment.wall_ns, reason))
             calls.extend(delete_replicas(catalog, tablet, reason))
@@ -95,9 +96,10 @@ def plan_assignments(
 
 
 def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int) -> Plan | None:
-    """An empty tablet that replaces a live one, whose rows are lost; `None` if the old one is dead.
+    """Plan the replacement of a live tablet by an empty one; `None` if the old tablet is dead.
 
-    Operators ask for it when a majority of the replicas is lost for good.
+    All rows of the old tablet are lost. Operators request a replacement if a majority of the
+    tablet's replicas is lost for good.
     """
     tablet = catalog.tablets.get(tablet_id)
     if tablet is None or not tablet.is_live:
@@ -114,7 +116,7 @@ def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int)
 
 
 def plan_completion(catalog: Catalog, table: TableRecord) -> Plan | None:
-    """Complete an alter that every tablet has reported; `None` before that."""
+    """Plan the end of an alter; `None` unless every tablet has reported the new schema version."""
     if table.state is not TableState.ALTERING or not catalog.is_fully_altered(table):
         return None
     return Plan(table.id, table.version, tables=(alter_done(table),))

@@ -1,17 +1,18 @@
 """Calls to tablet servers, retried until they take effect or are no longer needed.
 
-After Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`): each attempt looks up the target
-again, and an unknown tablet server or a missing leader is a reason to wait, not to give up
-(KUDU-1991). A pending call is not queued again (KUDU-2992). Nothing here is stored: the next leader
-finds unfinished work in tablet reports.
+The code follows Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`): each attempt looks up the
+target again, and waits if the tablet server or the tablet's leader is unknown, instead of giving up
+(KUDU-1991). A pending call is not queued again (KUDU-2992). Pending calls are not stored: the next
+leader finds unfinished work in tablet reports.
 
-CreateTablet is retried as long as the tablet lives, even if it already runs on a majority:
-otherwise a replica whose creation never reached its tablet server would be missing until it is
-copied. (Kudu gives up after `tablet_creation_timeout_ms` and has the tablet's leader copy it.)
+CreateTablet is retried even if the tablet already runs on a majority. Without these retries, a
+replica whose tablet server never received the call would be missing until the tablet's leader
+copies it. (Kudu gives up after `tablet_creation_timeout_ms` and relies on the copy.)
 
 The message of each attempt is built from the catalog committed at that moment. A change of a
-tablet's configuration is retried without a limit until it is done, or until the newest report of
-the tablet's leader shows that it is no longer needed; the background loop then decides again.
+tablet's configuration is retried without a limit until the change is done, or until the newest
+report of the tablet's leader shows that the change is no longer needed; the background loop then
+decides again.
 """
 
 from __future__ import annotations
@@ -54,15 +55,15 @@ from targets.kudu.wakeup import Wakeup
 PENDING_MAX: Final = 10_000
 """Maximum number of pending calls.
 
-Further calls are dropped: reports and the creation timeout bring them back.
+Further calls are dropped. Tablet reports and the creation timeout cause dropped calls again.
 """
 
 _DONE_CREATE: Final = (TabletErrorCode.TABLET_ALREADY_EXISTS,)
 _DONE_DELETE: Final = (
-    # ALREADY_INPROGRESS is missing here, unlike in Kudu: it also answers a deletion during a
-    # creation, and the replica that results from that creation would then never be deleted.
+    # Unlike in Kudu, ALREADY_INPROGRESS is not final: a deletion during the replica's creation gets
+    # this code too, and without a retry the created replica would never be deleted.
     TabletErrorCode.TABLET_NOT_FOUND,
-    TabletErrorCode.CAS_FAILED,  # the replica has a newer configuration: the order is out of date
+    TabletErrorCode.CAS_FAILED,  # the replica has a newer configuration, so the call is outdated
     TabletErrorCode.WRONG_SERVER_UUID,  # the replica's server no longer exists (KUDU-3341)
 )
 _DONE_ALTER: Final = (
@@ -80,7 +81,7 @@ _DONE_CONFIG: Final = (
 
 class _Step(enum.Enum):
     DONE = "done"
-    AGAIN = "again"  # the table has a newer version: send it at once, as a new call
+    AGAIN = "again"  # the table has a newer schema version by now: send that version at once
     RETRY = "retry"
 
 
@@ -93,13 +94,16 @@ class _Pending:
 
 
 def retry_delay_ms(retry: int, rng: random.Random) -> int:
-    """The wait before retry n (from 1): 2^(n+3) ms, from the 13th on a minute, plus 0-49 ms."""
+    """Return the wait before retry number `retry` (from 1), in ms.
+
+    The wait is 2^(`retry` + 3) ms, or a minute from the 13th retry on, plus 0 to 49 ms at random.
+    """
     base = 60_000 if retry > 12 else 1 << (retry + 3)
     return base + rng.randrange(50)
 
 
 class Tasks:
-    """The pending calls of one leadership."""
+    """The pending calls of one leadership to tablet servers."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap, catalog: Catalog) -> None:
         self._env = node.env
@@ -112,7 +116,6 @@ class Tasks:
         self._closed = False
 
     def __len__(self) -> int:
-        """The number of pending calls."""
         return len(self._pending)
 
     def submit(self, calls: Iterable[Call]) -> None:
@@ -134,13 +137,13 @@ class Tasks:
         self._abort(list(self._pending.values()))
 
     def kick(self, ts_uuid: str) -> None:
-        """Retry the calls to this tablet server now, because it answers again."""
+        """Retry the pending calls to tablet server `ts_uuid` now, because it answers again."""
         for entry in self._pending.values():
             if isinstance(entry.call, AlterTablet | ChangeConfig) or entry.call.ts_uuid == ts_uuid:
                 entry.wake.set()
 
     def retarget(self, tablet_id: str) -> None:
-        """Restart pending calls to this tablet's leader, which has changed."""
+        """Restart the pending calls to a tablet's leader, because the tablet has a new leader."""
         for key in (AlterTablet(tablet_id).key, self._config_key(tablet_id)):
             if key in self._pending:
                 call = self._pending[key].call
@@ -209,7 +212,7 @@ class Tasks:
     async def _create(self, call: CreateReplica) -> _Step:
         tablet = self._catalog.tablets.get(call.tablet_id)
         if tablet is None or tablet.consensus is None or tablet.origin is None:
-            return _Step.DONE  # it was deleted
+            return _Step.DONE  # the tablet was deleted
         config, origin = tablet.consensus.config, tablet.origin
         if not is_first_member(config, call.ts_uuid):
             return _Step.DONE
@@ -271,7 +274,7 @@ class Tasks:
         if tablet.consensus.config.opid_index != call.cas_config_opid_index:
             return _Step.DONE  # a newer configuration is stored
         if review(self._catalog, tablet.id, self._flags) != call.decision:
-            return _Step.DONE  # a new leader may not have reported its peers yet
+            return _Step.DONE  # not needed any more, or not reported yet
         leader_uuid = tablet.consensus.leader_uuid
         leader = None if leader_uuid is None else self._tservers.get(leader_uuid)
         if leader_uuid is None or leader is None:
@@ -282,10 +285,10 @@ class Tasks:
     async def _ask_leader(
         self, address: str, leader_uuid: str, call: ChangeConfig
     ) -> raft.ConsensusError | None:
-        """Have a tablet's leader carry out `call`.
+        """Send `call` to a tablet's leader; return the error of the answer or of the RPC.
 
-        A lost answer counts as a failure, because the compare-and-set keeps a second request from
-        taking effect twice.
+        A lost answer counts as a failure and may be retried, because the compare-and-set keeps a
+        second request from taking effect.
         """
         request = _config_request(call, leader_uuid)
         timeout_s = self._flags.master_ts_rpc_timeout_ms / 1000
@@ -308,7 +311,7 @@ class Tasks:
         try:
             response = await self._client.call(server.address, request, timeout_s=timeout_s)
         except RpcError:
-            # whether or not the call was handled: all three calls are idempotent
+            # Retry even if the server may have handled the call: all three calls are idempotent.
             return _Step.RETRY
         if response.error is None or response.error.code in final:
             return _Step.DONE

@@ -1,9 +1,9 @@
-"""The leader's background loop: every second, or when woken.
+"""The leader's background loop, which runs every second or when other code wakes the loop.
 
 The loop places PREPARING tablets, replaces tablets that stay CREATING, and completes alters that
-all tablets have reported. It handles one table at a time, under the table's lock, with one batch
-per table. Then it reviews the tablets whose leaders reported on their peers, and adds or evicts
-replicas.
+all tablets have reported. The loop handles one table at a time, under the table's lock, with one
+batch per table. Then it reviews tablets that may have too few or too many replicas, and has their
+leaders add or evict replicas.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from targets.kudu.master.tablets.ts_manager import TServerMap, available
 
 
 async def run_background(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
-    """Run the loop until the leadership ends."""
+    """Run the background loop until the leadership of `epoch` ends."""
     if Bug.KUDU_1358 in node.bugs:
         tservers.forget_liveness()
     interval_s = node.flags.catalog_manager_bg_task_wait_ms / 1000
@@ -55,7 +55,7 @@ async def _settle(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
 
 
 async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_id: str) -> None:
-    """Place tablets, and replace tablets that were not created in time."""
+    """Place a table's PREPARING tablets, and replace tablets that were not created in time."""
     catalog, clock, flags = epoch.catalog, node.env.clock, node.flags
     moment = Moment(
         clock.wall_ns(),
@@ -84,7 +84,7 @@ async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
 
 
 def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
-    """Complete the alters whose tablets are all up to date, and call the other leaders."""
+    """Have the leaders of tablets with too few or too many replicas add or evict a replica."""
     catalog, flags, now_ns = epoch.catalog, node.flags, node.env.clock.monotonic_ns()
     if not catalog.to_review:
         return

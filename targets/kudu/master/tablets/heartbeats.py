@@ -1,15 +1,15 @@
-"""Heartbeats of tablet servers, and the reports they bring.
+"""Heartbeats of tablet servers to masters, and the tablet reports in these heartbeats.
 
-Every master notes the live tablet servers, but only a ready leader handles reports. It asks each
-tablet server for a full report once in its term, so that it finds and finishes work that an earlier
-leader left undone (KUDU-1374). In Kudu a tablet server sends a full report when the master's answer
-flips to "leader", and misses a flip during a partition (LEADER-FLAP-ABA).
+Every master notes the live tablet servers, but only a ready leader handles reports. A leader asks
+each tablet server for a full report once in its term, so that it finds and finishes work that an
+earlier leader left undone (KUDU-1374). In Kudu, a tablet server sends a full report if the master's
+answer changes to "leader", and misses a change during a partition (bug LEADER-FLAP-ABA).
 
-Most heartbeats bring no news and are answered without a task, a lock or a write.
+Most heartbeats report no change and are answered without a task, a lock or a write.
 
-An answer names the masters. In Kudu it does not: a tablet server learns of a new master only by a
-restart with the new list. Until then, a new master that becomes leader considers the tablet server
-dead and can place no table.
+The answer to a heartbeat names all masters. In Kudu the answer does not, so a tablet server learns
+of a new master only by a restart with the new list. Until then, a new master that becomes leader
+considers the tablet server dead and can place no table.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ from targets.kudu.messages import (
 )
 
 REPORTED_MAX: Final = 4096
-"""Maximum number of tablets of a report stored in one batch; they are independent of each other."""
+"""Maximum number of a report's tablets in one batch.
+
+Several batches are allowed, because the tablets are independent of each other.
+"""
 
 
 class Heartbeats:
-    """Answers `MasterService.TSHeartbeat`."""
+    """Handles `MasterService.TSHeartbeat`, the heartbeats of tablet servers."""
 
     def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
         self._env = node.env
@@ -61,9 +64,9 @@ class Heartbeats:
     def handle(
         self, request: TSHeartbeatRequest, _peer: str
     ) -> TSHeartbeatResponse | Coroutine[Any, Any, TSHeartbeatResponse]:
-        """Handle one heartbeat; only a report that changes a record has to wait.
+        """Handle one heartbeat; return the answer or, if a record must change, a coroutine.
 
-        Reports are first judged without locks, and most of them bring no news.
+        A report is first judged without locks, because most reports change no record.
         """
         replica = self._leadership.replica
         if replica is None:
@@ -73,7 +76,7 @@ class Heartbeats:
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
             return self._response(meta)  # a follower ignores reports
         ours = self._leadership.cluster_id or ""
-        # the stored rows will show whether it belongs to this cluster
+        # This master does not know the cluster id yet, so it cannot check the server's id.
         if request.cluster_id and not ours:
             return TSHeartbeatResponse(meta, error=not_initialized().error)
         if request.cluster_id and request.cluster_id != ours:
@@ -111,7 +114,7 @@ class Heartbeats:
         was_silent = before is None or now_ns - before.heard_ns > self._silence_ns
         server = self._tservers.heard(request, now_ns)
         if server is not None and was_silent:
-            # Calls may have been dropped meanwhile; a full report shows the unfinished work.
+            # Calls to a silent server may have been dropped; its full report shows unfinished work.
             server.full_report_term = -1
             if epoch is not None:
                 epoch.tasks.kick(server.uuid)
@@ -130,7 +133,7 @@ class Heartbeats:
         try:
             await self._process(epoch, server.uuid, report.updated_tablets, draft)
             epoch.check()
-        # a report that was not handled does not count as a heartbeat
+        # The server must send the report again, so the heartbeat gets an error.
         except RefusedError as refusal:
             return TSHeartbeatResponse(meta, error=refusal.error)
         _note_handled(epoch, server, report)
@@ -139,7 +142,10 @@ class Heartbeats:
     async def _process(
         self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet], draft: ReportPlan
     ) -> None:
-        """Judge the changes of the draft again, under the locks of its tables."""
+        """Plan the changes of a report again, under the locks of the tables in `draft`, and write.
+
+        The plan made without locks (`draft`) may be outdated.
+        """
         catalog = epoch.catalog
         changed = sorted({tablet.table_id for tablet in draft.tablets})
         mine = [r for r in reported if _table_of(epoch, r) in changed]
@@ -174,10 +180,11 @@ class Heartbeats:
         *,
         handled: bool = False,
     ) -> TSHeartbeatResponse:
-        """Complete an answer for a tablet server.
+        """Return a ready leader's answer to a heartbeat of `server`.
 
-        Only a leader in profile `strict` tracks full reports per leadership. A server that has
-        joined no cluster yet receives the id of this one.
+        The answer requests a full report unless the server has sent one in this term. Three bug
+        switches leave this request out. A server that has joined no cluster yet receives the id of
+        this cluster.
         """
         return self._response(
             meta,
@@ -190,7 +197,7 @@ class Heartbeats:
         )
 
     def _response(self, meta: Meta, **fields: Any) -> TSHeartbeatResponse:
-        """An answer without error, with the current masters."""
+        """Return an answer without error that names the current masters."""
         replica = self._leadership.replica
         if replica is not None and self._flags.heartbeat_names_masters:
             config = replica.config
@@ -200,7 +207,11 @@ class Heartbeats:
         return TSHeartbeatResponse(meta, **fields)
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
-        """After the write: record versions, make calls, and wake the loop for completed alters."""
+        """Handle the parts of a report that need no write, after the write of the other parts.
+
+        Record schema versions and peer health, make calls to tablet servers, and wake the
+        background loop if it has new work.
+        """
         catalog = epoch.catalog
         for tablet_id, version in plan.versions:
             catalog.note_reported_version(tablet_id, version)

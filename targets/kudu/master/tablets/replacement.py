@@ -1,14 +1,14 @@
-"""A pure decision about one tablet: which replica to add or to evict.
+"""The decision which replica of a tablet to add or to evict, as pure functions.
 
-After Kudu's `consensus/quorum_util.cc`. The scheme is 3-4-3: add a non-voter, let the leader
-replica promote it once it has caught up, then evict the replica that it replaces. The number of
-good copies never falls, so the tablet survives a second failure in between. The former scheme 3-2-3
-evicted first, and a second failure before the new copy was complete lost the tablet (KUDU-1097);
-that is `Scheme.EVICT`.
+The rules are those of Kudu's `consensus/quorum_util.cc`. The usual scheme is 3-4-3: add a
+non-voter, let the leader replica promote it once it has caught up, then evict the replica that it
+replaces. The number of good copies never falls, so the tablet survives a second failure in between.
+Kudu's former scheme, 3-2-3 (`Scheme.EVICT`), evicts first, so a second failure before the new copy
+is complete loses the tablet (KUDU-1097).
 
 All input comes from the leader replica's own report, made while no configuration change was
 pending. Every decision is carried out under a compare-and-set on the configuration's index, so an
-outdated order does nothing.
+outdated decision has no effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 
 
 class Scheme(enum.Enum):
-    """The order of a replacement (flag `raft_prepare_replacement_before_eviction`)."""
+    """Whether a replica is added or evicted first (`raft_prepare_replacement_before_eviction`)."""
 
     PREPARE = "3-4-3"
     EVICT = "3-2-3"
@@ -29,7 +29,7 @@ class Scheme(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AddPeer:
-    """Add a replica on a tablet server that has none; the placement chooses the server."""
+    """A decision to add a replica on a tablet server without one; placement chooses the server."""
 
     member_type: str
     promote: bool
@@ -37,14 +37,14 @@ class AddPeer:
 
 @dataclass(frozen=True, slots=True)
 class EvictPeer:
-    """Remove this replica from the configuration."""
+    """A decision to remove the replica `uuid` from the configuration."""
 
     uuid: str
 
 
 @dataclass(frozen=True, slots=True)
 class StepDownLeader:
-    """Have the leader step down: it must be replaced, and a leader cannot remove itself."""
+    """A decision that the leader must step down: it is to be evicted but cannot remove itself."""
 
 
 Decision = AddPeer | EvictPeer | StepDownLeader
@@ -60,10 +60,10 @@ def decide(
     spared: Collection[str] = (),
     scheme: Scheme = Scheme.PREPARE,
 ) -> Decision | None:
-    """The next step towards `num_replicas` good voters; `None` if there is nothing to do.
+    """Return the next step towards `num_replicas` good voters; `None` if no step is needed.
 
-    `health` is the leader's report on each peer, itself included; a peer without a report is
-    UNKNOWN. Servers in maintenance are `spared`: their silence is no reason to add a replica.
+    `health` is the leader's report on each peer, itself included; a peer that is not in the report
+    is UNKNOWN. `spared` are servers in maintenance: their silence is no reason to add a replica.
     """
     if scheme is Scheme.EVICT:
         return _decide_evicting(config, leader_uuid, health, num_replicas)
@@ -79,14 +79,17 @@ def decide(
 
 
 def is_settled(config: RaftConfig, num_replicas: int) -> bool:
-    """Whether a configuration needs no change, provided that all its members are healthy."""
+    """Whether `config` has exactly `num_replicas` members, all voters and not marked `replace`."""
     return len(config.peers) == num_replicas and all(
         peer.member_type == "VOTER" and not peer.replace for peer in config.peers
     )
 
 
 def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replicas: int) -> bool:
-    """Whether the tablet needs no change (`decide` returns `None`); its leader is a member."""
+    """Whether a tablet's configuration is settled and all members are healthy.
+
+    `decide` then returns `None`.
+    """
     return is_settled(config, num_replicas) and all(
         health.get(peer.uuid) is PeerHealth.HEALTHY for peer in config.peers
     )
@@ -95,24 +98,24 @@ def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replica
 def _decide_evicting(
     config: RaftConfig, leader_uuid: str, health: Mapping[str, PeerHealth], num_replicas: int
 ) -> Decision | None:
-    """Decide under 3-2-3.
+    """Return the next step under the scheme 3-2-3.
 
     Failed replicas are evicted first. Then missing replicas are added as voters, and finally
-    replicas marked `replace` and surplus replicas are evicted. In Kudu the leader replica evicts by
-    itself; the order is the same, based on the same report. In Kudu `replace` came with 3-4-3; here
-    replicas move under both schemes.
+    replicas marked `replace` and surplus replicas are evicted. In Kudu's 3-2-3, the leader replica
+    evicts failed replicas by itself, in the same order and based on the same health. Kudu supports
+    `replace` only with 3-4-3; this function supports it as well.
     """
     others = [p.uuid for p in config.peers if p.uuid != leader_uuid]
     failed = [uuid for uuid in others if health.get(uuid) in _FAILED]
     replaced = [p.uuid for p in config.peers if p.replace]
-    leader_goes = leader_uuid in replaced  # the leader hands over to a successor that stays
+    leader_goes = leader_uuid in replaced  # the leader must hand over before its eviction
     voters = len(others) + 1
     if failed and voters > 1:
         return EvictPeer(failed[0])
     if voters - leader_goes < num_replicas:
         return AddPeer("VOTER", promote=False)
     going = [uuid for uuid in others if uuid in replaced]
-    if going:  # unlike failed replicas, these still count
+    if going:  # these replicas still vote, so evict them only while the others are healthy
         staying = [health.get(uuid) for uuid in others if uuid not in replaced]
         well = all(each is PeerHealth.HEALTHY for each in staying)
         return EvictPeer(going[0]) if well else None
@@ -122,7 +125,7 @@ def _decide_evicting(
 
 
 class _Peers:
-    """The numbers of members of one configuration, by kind."""
+    """The members of one configuration by type and health, and the 3-4-3 rules about them."""
 
     def __init__(
         self, config: RaftConfig, leader_uuid: str, health: Mapping[str, PeerHealth]
@@ -139,7 +142,10 @@ class _Peers:
         return self._health.get(peer.uuid, PeerHealth.UNKNOWN)
 
     def lacks_one(self, num_replicas: int, spared: Collection[str]) -> bool:
-        """Whether too few voters will stay, pending ones included, and one can be added."""
+        """Whether too few voters will remain and a healthy majority can add a member.
+
+        Voters marked `replace` and failed voters will not remain; members to promote will.
+        """
         going = sum(
             p.replace or (self._of(p) in _FAILED and p.uuid not in spared) for p in self._voters
         )
@@ -147,9 +153,9 @@ class _Peers:
         return num_replicas > len(self._voters) - going + coming and self._has_majority
 
     def to_evict(self, num_replicas: int) -> str | None:
-        """The member that the tablet can do without, if any; never the leader.
+        """Return the uuid of a member, not the leader, that the tablet can lose; None if none.
 
-        A leader that reports itself as unhealthy evicts no replica.
+        If the leader reports itself as unhealthy, no member is evicted.
         """
         leader = [p for p in self._voters if p.uuid == self._leader_uuid]
         if not leader or self._of(leader[0]) is not PeerHealth.HEALTHY:
@@ -181,7 +187,10 @@ class _Peers:
         return worst.uuid if needless and replaced and safe else None
 
     def _urgency(self, peer: PeerConfig) -> tuple[int, str]:
-        """The order of evictions: unrecoverable, failed, `replace`, unknown; then by uuid."""
+        """Return a member's sort key for evictions; the member with the lowest key goes first.
+
+        The order is unrecoverable, failed, `replace`, unknown, others; then by uuid.
+        """
         health = self._of(peer)
         order = (
             health is PeerHealth.FAILED_UNRECOVERABLE,
@@ -193,7 +202,7 @@ class _Peers:
         return order.index(True), peer.uuid
 
     def leader_may_go(self, num_replicas: int) -> bool:
-        """Whether the leader must be replaced and enough other viable replicas exist."""
+        """Whether the leader is marked `replace` and enough other healthy voters will remain."""
         leads = any(p.uuid == self._leader_uuid and p.replace for p in self._voters)
         return leads and len(self._viable) >= num_replicas
 

@@ -1,9 +1,10 @@
 """Re-replication: the next call for each tablet with too few or too many replicas.
 
-The leader replica of a tablet reports how it sees its peers. `replacement.decide` chooses the next
-step, and this module turns that into a call. Nothing is stored: a new leader of the masters
-receives all reports again. A tablet stays in `Catalog.to_review` until its own leader's report
-shows it at rest, so a decision that finds no server, or a call that is lost, is repeated.
+The leader replica of a tablet reports the health of its peers. `replacement.decide` chooses the
+next step, and `plan_change` turns this step into a call. The reports are not stored: a new leader
+of the masters receives all reports again. A tablet stays in `Catalog.to_review` until a report of
+the tablet's leader shows that it needs no change. So the master decides again if no server was free
+or if the call was lost.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 
 
 def review(catalog: Catalog, tablet_id: str, flags: Flags) -> Decision | None:
-    """The next need of a tablet, according to the newest report of its known leader.
+    """Decide the next step for a tablet from the newest report of its leader; None if none.
 
-    A report of another leader or configuration is ignored, because a newer one is on its way.
+    The report is ignored if the stored record has another leader or another configuration, because
+    a newer report will follow.
     """
     tablet, view = catalog.tablets.get(tablet_id), catalog.views.get(tablet_id)
     if tablet is None or tablet.state is not TabletState.RUNNING or view is None:
@@ -54,7 +56,10 @@ def plan_change(
     rng: random.Random,
     now_ns: int,
 ) -> ChangeConfig | None:
-    """The call that carries out `decision`; `None` if all `servers` have a replica."""
+    """Return the call that carries out `decision`.
+
+    The result is `None` for an addition if all `servers` have a replica of the tablet.
+    """
     consensus = catalog.tablets[tablet_id].consensus
     assert consensus is not None, f"tablet {tablet_id} was reviewed before it was placed"
     server = None

@@ -1,10 +1,10 @@
-"""Tablet reports: merging what a tablet server reports about its replicas into the catalog.
+"""Tablet reports: how a master merges a tablet server's report about its replicas into the catalog.
 
-The rules are Kudu's (`ProcessTabletReport` in `master/catalog_manager.cc`). A tablet that the
-catalog does not know is ignored (FENCE-ORPHAN is the opposite). A tablet that is known to be dead
-is deleted. A replica outside its tablet's configuration is tombstoned under a compare-and-set on
-the configuration's index (KUDU-1129). A leader's report on its peers' health is kept in memory;
-`rereplication.py` decides on it once the rest of the report is stored (rule 8).
+The rules are Kudu's (`ProcessTabletReport` in `master/catalog_manager.cc`). A replica of a tablet
+that the catalog does not know is ignored (with bug FENCE-ORPHAN, deleted). A replica of a dead
+tablet is deleted. A replica outside its tablet's configuration is tombstoned under a
+compare-and-set on the configuration's index (KUDU-1129). A leader's report on its peers' health is
+kept in memory; `rereplication.py` uses it once the rest of the report is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ from targets.kudu.messages import RaftConfig, ReportedTablet
 
 @dataclass(slots=True)
 class ReportPlan:
-    """The consequences of a report: records to write, newly known versions, calls to make."""
+    """The consequences of a tablet report.
+
+    A plan has the tablet records to write, the reported schema versions, the calls to make, the
+    leaders' reports on their peers, and alarms.
+    """
 
     tablets: list[TabletRecord] = field(default_factory=list)
     versions: list[tuple[str, int]] = field(default_factory=list)
@@ -40,10 +44,10 @@ class ReportPlan:
 
 
 def is_first_member(config: RaftConfig, ts_uuid: str) -> bool:
-    """Whether a tablet is still in its first configuration and `ts_uuid` belongs to it.
+    """Whether `config` is a tablet's first configuration and `ts_uuid` is one of its members.
 
-    Only then may an empty replica be created there: it has never voted or stored anything. Members
-    of later configurations get their data by tablet copy.
+    CreateTablet is allowed only for such a member, because its replica has never voted or stored
+    data. Members of later configurations get their data by tablet copy.
     """
     return config.opid_index == -1 and _has_peer(config, ts_uuid)
 
@@ -51,7 +55,7 @@ def is_first_member(config: RaftConfig, ts_uuid: str) -> bool:
 def plan_missing(
     catalog: Catalog, ts_uuid: str, reported: Sequence[ReportedTablet]
 ) -> list[CreateReplica]:
-    """Creations that never took effect: replicas that should be in a full report but are not."""
+    """Return calls that create the replicas that are missing in a full report of `ts_uuid`."""
     held = {replica.tablet_id for replica in reported}
     return [
         CreateReplica(tablet_id, ts_uuid)
@@ -70,7 +74,10 @@ def plan_report(
     *,
     deletes_unknown: bool = False,
 ) -> ReportPlan:
-    """Judge the replicas of `ts_uuid` in order; `deletes_unknown` is switch FENCE-ORPHAN."""
+    """Plan the consequences of a report by `ts_uuid` about its replicas.
+
+    `deletes_unknown` is switch FENCE-ORPHAN.
+    """
     plan = ReportPlan()
     merged: dict[str, TabletRecord] = {}
     for replica in reported:
@@ -78,7 +85,7 @@ def plan_report(
         if tablet is None and deletes_unknown:
             plan.calls.append(DeleteReplica(replica.tablet_id, "", ts_uuid, DELETED, "unknown"))
             continue
-        if tablet is None:  # rule 1
+        if tablet is None:
             plan.alarms.append(f"tablet {replica.tablet_id} is unknown; ignored")
             continue
         changed = _judge(catalog, ts_uuid, replica, tablet, plan)
@@ -91,35 +98,38 @@ def plan_report(
 def _judge(
     catalog: Catalog, ts_uuid: str, replica: ReportedTablet, tablet: TabletRecord, plan: ReportPlan
 ) -> TabletRecord | None:
-    """The tablet as it is after this report; `None` if the report brings nothing new."""
+    """Return the tablet's new record after this report; `None` if the record does not change.
+
+    Calls, versions, views and alarms are added to `plan`.
+    """
     table = catalog.tables.get(tablet.table_id)
-    if not tablet.is_live or table is None or not table.is_live:  # rule 2
+    if not tablet.is_live or table is None or not table.is_live:
         if replica.data_state != DELETED and table is not None:
             reason = tablet.state_msg or "the table was deleted"
             plan.calls.append(DeleteReplica(tablet.id, tablet.table_id, ts_uuid, DELETED, reason))
         return None
     config, stored = replica.committed_config, tablet.consensus
     if replica.data_state == COPYING and config is None:
-        return None  # a replica that does not know its configuration yet proves nothing
-    if stored is None or _is_stray(ts_uuid, replica, stored.config):  # rule 3
+        return None  # the replica does not know its configuration yet, so it may be a member
+    if stored is None or _is_stray(ts_uuid, replica, stored.config):
         if stored is not None and replica.data_state != TOMBSTONED:
             plan.calls.append(_tombstone(tablet, ts_uuid, stored.config.opid_index))
         return None
-    if replica.error is not None or config is None or replica.data_state != "READY":  # rule 4
+    if replica.error is not None or config is None or replica.data_state != "READY":
         return None
     plan.versions.append((tablet.id, replica.schema_version))
-    if replica.schema_version != table.version:  # rule 9
+    if replica.schema_version != table.version:
         plan.calls.append(AlterTablet(tablet.id))
     leader = replica.leader_uuid if _has_peer(config, replica.leader_uuid) else None
     state = tablet.state
     if state is TabletState.CREATING and replica.state == "RUNNING" and leader is not None:
-        # rule 5; a tablet without a leader stays CREATING (defect CREATE-MINORITY)
+        # A tablet without a leader stays CREATING (otherwise: bug CREATE-MINORITY).
         state = TabletState.RUNNING
     consensus = _merge(stored, replica, config, leader, ts_uuid, plan)
     if leader == ts_uuid and replica.peer_health and not replica.has_pending_config:
         view = LeaderView(ts_uuid, config.opid_index, replica.peer_health)
         plan.views.append((tablet.id, view))
-    if consensus.config.opid_index > stored.config.opid_index:  # rule 7
+    if consensus.config.opid_index > stored.config.opid_index:  # tombstone evicted replicas
         plan.calls.extend(
             _tombstone(tablet, peer.uuid, stored.config.opid_index)
             for peer in stored.config.peers
@@ -138,7 +148,10 @@ def _merge(
     ts_uuid: str,
     plan: ReportPlan,
 ) -> ConsensusState:
-    """Rule 6: accept or ignore the reported configuration, term and leader."""
+    """Return the tablet's consensus state after a report.
+
+    The reported configuration, term and leader are accepted only if they are newer.
+    """
     leader_before = stored.leader_uuid
     both_known = leader is not None and leader_before is not None
     if replica.term == stored.term and both_known and leader != leader_before:
@@ -154,7 +167,7 @@ def _merge(
     if not newer_config and not newer_leader:
         return stored
     config = config if newer_config else stored.config
-    if replica.term < stored.term:  # a late report may bring a configuration, but never a leader
+    if replica.term < stored.term:  # a late report may have a newer configuration, but no leader
         leader = leader_before if _has_peer(config, leader_before) else None
         return ConsensusState(stored.term, leader, config)
     if leader is None and replica.term == stored.term and leader_before != ts_uuid:
@@ -164,10 +177,10 @@ def _merge(
 
 
 def _is_stray(ts_uuid: str, replica: ReportedTablet, stored: RaftConfig) -> bool:
-    """Whether a replica is outside the stored configuration and knows no newer one.
+    """Whether a replica is outside the stored configuration and knows no newer configuration.
 
-    Kudu requires that the replica knows an older one, and so spares a replica that learnt of its
-    own eviction.
+    Kudu tombstones only replicas that know an older configuration, and so keeps a replica that has
+    learned of its own eviction.
     """
     if _has_peer(stored, ts_uuid):
         return False

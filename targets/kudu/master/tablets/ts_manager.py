@@ -1,12 +1,12 @@
-"""The tablet servers known to one master, with their addresses, liveness and load; and placement.
+"""The tablet servers known to one master, with addresses, liveness and load; replica placement.
 
-The map is not replicated. Every master keeps its own; it is warm on followers because tablet
-servers send heartbeats to all masters (cold maps were KUDU-1358), and empty after a restart. The
-caller passes all times, in ns of the monotonic clock.
+The map of tablet servers is not replicated. Every master has its own map, which is empty after a
+restart. Followers' maps are up to date, because tablet servers send heartbeats to all masters (maps
+that were not caused KUDU-1358). The caller passes all times, in ns of the monotonic clock.
 
-New replicas go to the less loaded of two random available servers, as in Kudu's
-`master/placement_policy.cc`, and never two replicas of a tablet to one server. Locations (racks)
-are not modelled.
+A new replica goes to the less loaded of two random available servers, as in Kudu's
+`master/placement_policy.cc`, and a server gets only one replica of a tablet. Locations (racks) are
+not modelled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.messages import TSHeartbeatRequest
 
 TSERVERS_MAX: Final = 4096
-"""Maximum number of tablet servers per master; further ones must register again."""
+"""Maximum number of tablet servers per master; the master does not register further servers."""
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
 _UNHEARD_NS: Final = -(1 << 62)
@@ -35,16 +35,19 @@ class TServer:
         self.address = address
         self.heard_ns = now_ns
         self.num_live_tablets = 0
-        self.full_report_term = -1  # the last leadership that handled a full report
+        self.full_report_term = -1  # the last term in which this master handled a full report
         self._recent_load = 0.0
         self._recent_load_ns = now_ns
 
     def load(self, now_ns: int) -> float:
-        """The number of live replicas plus recent placements, whose weight halves every minute."""
+        """Return the number of live replicas plus recent placements.
+
+        The weight of a placement halves every minute.
+        """
         return self.num_live_tablets + self._decayed(now_ns)
 
     def note_placement(self, now_ns: int) -> None:
-        """Count one replica that was placed here just now."""
+        """Count one replica that was placed on this server at `now_ns`."""
         self._recent_load = self._decayed(now_ns) + 1.0
         self._recent_load_ns = now_ns
 
@@ -55,7 +58,7 @@ class TServer:
 
 
 class TServerMap:
-    """All tablet servers that registered since this master started."""
+    """All tablet servers that have registered with this master since it started."""
 
     def __init__(self) -> None:
         self._by_uuid: dict[str, TServer] = {}
@@ -64,14 +67,14 @@ class TServerMap:
         return self._by_uuid.get(uuid)
 
     def __iter__(self) -> Iterator[TServer]:
-        """All registered tablet servers, sorted by uuid."""
+        """Iterate over all registered tablet servers, sorted by uuid."""
         return iter([server for _, server in sorted(self._by_uuid.items())])
 
     def heard(self, request: TSHeartbeatRequest, now_ns: int) -> TServer | None:
-        """Note a heartbeat; `None` means that the tablet server must register first.
+        """Note a heartbeat and return its server; `None` if the server must register first.
 
-        A restarted tablet server (its sequence number has grown) must register again and send a
-        full report. A late heartbeat from before the restart is ignored.
+        A tablet server that has restarted (its sequence number has grown) must register again and
+        send a full report. A late heartbeat from before the restart is ignored.
         """
         server = self._by_uuid.get(request.ts_uuid)
         if server is None or server.seqno < request.ts_seqno:
@@ -91,20 +94,20 @@ class TServerMap:
         return server
 
     def forget_liveness(self) -> None:
-        """Forget all heartbeats, but not the servers (switch KUDU-1358).
+        """Forget the times of all heartbeats, but not the servers (switch KUDU-1358).
 
-        A new leader had this state when tablet servers did not send heartbeats to followers yet.
+        A new leader of Kudu was in this state while tablet servers sent heartbeats only to leaders.
         """
         for server in self._by_uuid.values():
             server.heard_ns = _UNHEARD_NS
 
     def alive(self, now_ns: int, unresponsive_ns: int) -> list[TServer]:
-        """The servers whose last heartbeat is at most `unresponsive_ns` old, sorted by uuid."""
+        """Return the servers whose last heartbeat is at most `unresponsive_ns` old, by uuid."""
         return [server for server in self if now_ns - server.heard_ns <= unresponsive_ns]
 
 
 def available(catalog: Catalog, tservers: TServerMap, flags: Flags, now_ns: int) -> list[TServer]:
-    """The tablet servers that may get replicas: live ones that are not in maintenance."""
+    """Return the tablet servers that may get replicas: alive and not in maintenance."""
     unresponsive_ns = flags.tserver_unresponsive_timeout_ms * 1_000_000
     alive = tservers.alive(now_ns, unresponsive_ns)
     return [server for server in alive if not catalog.is_in_maintenance(server.uuid)]
@@ -113,7 +116,7 @@ def available(catalog: Catalog, tservers: TServerMap, flags: Flags, now_ns: int)
 def place_replicas(
     candidates: Sequence[TServer], count: int, rng: random.Random, now_ns: int
 ) -> list[TServer] | None:
-    """Choose `count` tablet servers and count the placements; `None` if there are too few."""
+    """Choose `count` of the `candidates` and count the placements; `None` if there are too few."""
     if len(candidates) < count:
         return None
     free = list(candidates)
