@@ -23,7 +23,7 @@ ADD: Final = "add-metastore"
 REMOVE: Final = "remove-metastore"
 SERVING: Final = "serving"
 IDLE: Final = "idle"
-"""Variants of metastores whose role differs from their declaration; `BASE` restores that role."""
+"""Variants: `SERVING` is for spares, `IDLE` for the others; `BASE` restores the declaration."""
 VARIANTS: Final = {
     SERVING: Variant(config={"serves": True}),
     IDLE: Variant(config={"serves": False}),
@@ -56,7 +56,7 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Add all of these nodes that are not listed, one after the other."""
+        """Add the metastores of `nodes` that are not listed, in turn; return what was added."""
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None
@@ -77,7 +77,7 @@ class Members:
         return True
 
     async def remove(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Remove all of these nodes that are listed, in turn, but never the last metastore."""
+        """Remove the listed metastores of `nodes`, in turn, except the last metastore of all."""
         done = []
         async with self._turn:
             for name in nodes:

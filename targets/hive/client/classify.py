@@ -1,4 +1,4 @@
-"""Pure functions from the outcome of a call to its proof about the operation.
+"""Pure functions that decide what the outcome of a call proves about the operation.
 
 | outcome of a change                                                     | class            |
 |-------------------------------------------------------------------------|------------------|
@@ -24,7 +24,7 @@ from harness.vocabularies import hms_tokens
 from targets.hive.api import META, REFUSALS, MetastoreError
 
 INTERNAL: Final = "TApplicationException"
-"""The exception for an undeclared failure inside a real metastore. It proves nothing."""
+"""The exception for an undeclared failure inside a real metastore, which may have done the call."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
 _DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
 _DATABASE_FAILED: Final = re.compile(
@@ -60,7 +60,7 @@ def retries(error: MetastoreError) -> bool:
 
 
 def proof_of(error: MetastoreError) -> Proof:
-    """Classify an attempt that failed with this exception."""
+    """Decide whether an attempt that failed with this exception had no effect."""
     if _DATABASE_FAILED.search(error.message):
         return Proof.UNKNOWN
     if error.kind in REFUSALS or _DUPLICATE.search(error.message):
@@ -69,5 +69,5 @@ def proof_of(error: MetastoreError) -> Proof:
 
 
 def result_of(error: MetastoreError) -> str:
-    """The vocabulary's name for an exception."""
+    """The vocabulary's word for an exception, such as `already-exists`."""
     return RESULTS.get(error.kind, error.kind)

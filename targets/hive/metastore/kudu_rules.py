@@ -18,7 +18,7 @@ from targets.hive.api import META, Context, MetastoreError, MetaTable
 HANDLER_KEY: Final = "storage_handler"
 HANDLER: Final = "org.apache.hadoop.hive.kudu.KuduStorageHandler"
 LEGACY_HANDLER: Final = "com.cloudera.kudu.hive.KuduStorageHandler"
-"""The table type of entries that are not synchronized."""
+"""Storage handler of entries that were made before Kudu synchronized its catalog with Hive's."""
 TABLE_ID: Final = "kudu.table_id"
 TABLE_NAME: Final = "kudu.table_name"
 CLUSTER_ID: Final = "kudu.cluster_id"
@@ -41,7 +41,7 @@ def is_legacy(table: MetaTable) -> bool:
 
 
 def is_synchronized(table: MetaTable) -> bool:
-    """Whether the table must be in both catalogs."""
+    """Whether the table must be both in Kudu's catalog and in Hive's."""
     is_external = _says(table, EXTERNAL)
     return is_kudu(table) and (not is_external or _says(table, PURGE))
 

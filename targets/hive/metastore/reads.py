@@ -22,7 +22,7 @@ async def read_databases(session: Session) -> list[str]:
 async def read_table(
     session: Session, database: str, name: str, *, for_update: bool = False
 ) -> MetaTable | None:
-    """The table of this name; its row is locked on request."""
+    """The table of this name, or `None`; if `for_update`, its row is locked."""
     where = equal(DB_NAME=database, TBL_NAME=name)
     for row in await session.select(TABLES, where, for_update=for_update):
         parameters = await session.select(PARAMETERS, equal(TBL_ID=row["TBL_ID"]))
@@ -58,6 +58,6 @@ def _table_of(row: Row, parameters: Sequence[Row]) -> MetaTable:
 
 
 def parameters_of(ident: int, table: MetaTable) -> Iterator[Row]:
-    """The rows of a table's parameters."""
+    """Yield one database row per parameter of `table`, under the id `ident`."""
     for key, value in table.parameters.items():
         yield {"TBL_ID": ident, "PARAM_KEY": key, "PARAM_VALUE": value}
