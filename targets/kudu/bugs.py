@@ -6,9 +6,9 @@ the modules that contain the switch (a test compares) and says how the harness f
 `harness list`, the page `docs/bugs.md` and the exam (`python -m bench.targets.mutants --bugs`) are
 generated from the rows.
 
-Identifiers are those of Kudu's issue tracker if it has an issue. A topic, `P1` to `P23`, is a row
-of the table of profiles: how Kudu of 2016 (`legacy`) and of today (`modern`) differ from `strict`.
-If all three agree, or if only flags differ, no switch is needed.
+A defect has the identifier of its issue in Kudu's tracker, if the tracker has an issue. A topic,
+`P1` to `P23`, is a point in which Kudu of 2016 (profile `legacy`) or Kudu of today (`modern`) may
+differ from the profile `strict`. A topic has no switch if the profiles agree or only flags differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STILL: Final = ("legacy", "modern")
 
 
 class Bug(Switch):
-    """All switches. The id on the command line has dashes: `Bug.KUDU_765` is `KUDU-765`."""
+    """All defects. The id on the command line has dashes: `Bug.KUDU_765` is `KUDU-765`."""
 
     NO_LEASE = Row(
         title="leaders answer reads without asking a majority",
@@ -431,9 +431,9 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
         "raft_prepare_replacement_before_eviction": False,  # P17: 3-2-3 until 1.7 (KUDU-1097)
     },
 }
-"""Flags whose defaults differ in a profile."""
+"""Flags by profile whose defaults differ from those in `Flags`."""
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The rows of `profile` and the rows named by `ids`; raises `UsageError` for unknown ones."""
+    """The defects of `profile`, plus the defects `ids`. Raises `UsageError` for unknown ids."""
     return switched_on(Bug, PROFILES, profile, ids)
