@@ -47,7 +47,7 @@ class ThriftConnection:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool = False
     ) -> None:
-        """If `framed`, its length precedes each message, as Thrift requires after SASL."""
+        """Create a connection. If `framed`, each message follows its length, as after SASL."""
         self._reader, self._writer = reader, writer
         self._framed = framed
         self._count = 0

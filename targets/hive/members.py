@@ -56,7 +56,7 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Add the metastores of `nodes` that are not listed, in turn; return what was added."""
+        """Add the metastores of `nodes` that are not listed, in turn; return their names."""
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None

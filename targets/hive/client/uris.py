@@ -39,7 +39,7 @@ class Uris:
         *,
         remembers: bool,
     ) -> None:
-        """If `remembers`, metastores that lost a call are tried after the others for a while."""
+        """Take the list `given`. If `remembers`, avoid a metastore that lost a call for a while."""
         self._is_random = selection is Selection.RANDOM
         self._rng = rng
         self._remembers = remembers

@@ -52,7 +52,7 @@ class Journal:
     """The files of the database. Call `open` once, then `write` for each commit."""
 
     def __init__(self, disk: Disk, *, sync: bool) -> None:
-        """If `sync`, each commit is synced, as with PostgreSQL's setting `fsync`."""
+        """Use the files on `disk`. If `sync`, sync each commit, like PostgreSQL's `fsync`."""
         self._disk = disk
         self._sync = sync
         self._number = 1

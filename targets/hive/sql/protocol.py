@@ -1,7 +1,7 @@
 """The protocol between a metastore and its database: SQL as structs instead of text.
 
-A statement is a struct; `Session` has a method for each. The guarantees are those of PostgreSQL,
-which is one of the databases behind this protocol:
+A statement is a struct, and `Session` has one method per kind of statement. The guarantees are the
+same as in PostgreSQL, which is one of the databases behind this protocol:
 
 * **read committed**: each statement sees the commits before its start, and the transaction's own
   writes. An update or delete that meets a locked row waits, then checks the row's newest version:

@@ -1,4 +1,4 @@
-"""Codes, errors and the common fields of answers."""
+"""Error codes, errors, and the base classes of requests and answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AppStatus(enum.IntEnum):
 
 
 class MasterErrorCode(enum.IntEnum):
-    """`MasterErrorPB.Code`."""
+    """The code of a master's error (Kudu's `MasterErrorPB.Code`)."""
 
     UNKNOWN_ERROR = 1
     INVALID_SCHEMA = 2
@@ -50,7 +50,7 @@ class MasterErrorCode(enum.IntEnum):
 
 
 class TabletErrorCode(enum.IntEnum):
-    """The used part of `TabletServerErrorPB.Code`."""
+    """The code of a tablet server's error (part of Kudu's `TabletServerErrorPB.Code`)."""
 
     UNKNOWN_ERROR = 1
     MISMATCHED_SCHEMA = 5
@@ -98,8 +98,8 @@ class TabletError(Message, frozen=True):
 class Meta(Message, frozen=True):
     """The common part of all answers of masters. `revision` is -1 if the answer reflects no state.
 
-    Answers to reads that tolerate staleness have `bound_ns`: the answer includes everything that
-    was acknowledged at least that long before it was made.
+    Answers to reads that tolerate staleness have `bound_ns`: the answer includes every change that
+    was acknowledged at least `bound_ns` before the master made the answer.
     """
 
     master_uuid: str
@@ -124,7 +124,7 @@ class MasterResponse(Message, frozen=True):
 
 
 class TabletResponse(Message, frozen=True):
-    """The base of those answers of tablet servers that may be refusals."""
+    """The base of answers of tablet servers that may have an error."""
 
     error: TabletError | None = None
 

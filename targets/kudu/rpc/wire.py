@@ -1,4 +1,4 @@
-"""Frames on the wire, and addresses: the msgpack array `[kind, call_id, method, body]`."""
+"""Encoding of frames, the msgpack arrays `[kind, call_id, method, body]`, and of addresses."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def request_frame(call_id: int, request: Call[R_co]) -> bytes:
 
 
 def error_frame(call_id: int, code: str, message: str) -> bytes:
-    """Encode an error: the call has no answer."""
+    """Encode the frame that tells a client that its call failed."""
     return _encode((ERROR, call_id, "", (code, message)))
 
 
@@ -84,7 +84,7 @@ def answer_frame(call_id: int, response: msgspec.Struct) -> bytes:
 
 
 def parse_address(address: Address | str) -> Address:
-    """`Address` from `"node:port"`; raises `ValueError` that quotes the mistake."""
+    """Parse `"node:port"`. Raises `ValueError` for any other text."""
     if isinstance(address, Address):
         return address
     node, separator, port = address.rpartition(":")
