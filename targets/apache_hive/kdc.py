@@ -106,8 +106,8 @@ def keytab() -> str:
             len(names).to_bytes(2),
             counted(_REALM),
             *map(counted, names),
-            (1).to_bytes(4),  # a principal
-            (0).to_bytes(4),  # written in 1970
+            (1).to_bytes(4),  # type of the name: a principal
+            (0).to_bytes(4),  # time of writing: 1970
             bytes([_VERSION]),
             _KEY_TYPE.to_bytes(2),
             len(_KEY).to_bytes(2),

@@ -110,7 +110,7 @@ def security_settings(layout: Layout) -> Mapping[str, str]:
     servers = ",".join(f"{{peer:{node}:{port}}}" for node, port in layout.zookeepers)
     zookeeper = {
         f"{tokens}.store.zookeeper.connectString": servers,
-        # With Kerberos, the ZooKeeper servers would need it as well to serve stored tokens.
+        # If this were true, the ZooKeeper servers would need Kerberos to serve stored tokens.
         "hive.zookeeper.kerberos.enabled": "false",
     }
     return {

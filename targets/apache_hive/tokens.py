@@ -26,7 +26,7 @@ class Token(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The owner's name, read from the identifier. Raises `ValueError` if it is cut off."""
+        """The owner's name, read from the identifier. Raises `ValueError` if that is cut off."""
         name, _ = _counted(self.identifier, 1)
         return name.decode()
 

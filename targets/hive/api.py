@@ -18,7 +18,7 @@ INVALID_OBJECT: Final = "InvalidObjectException"
 META: Final = "MetaException"
 INVALID_TOKEN: Final = "InvalidToken"  # noqa: S105 - the name of an exception
 ACCESS_CONTROL: Final = "AccessControlException"
-"""`INVALID_TOKEN` and this exception are Hadoop's. Real metastores wrap both in a `META`."""
+"""An exception of Hadoop, like `INVALID_TOKEN`; Thrift wraps it in a `META` or hangs up."""
 REFUSALS: Final = (
     ALREADY_EXISTS,
     NO_SUCH_OBJECT,

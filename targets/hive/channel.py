@@ -86,7 +86,7 @@ async def serve(
     *,
     idle_s: Callable[[], float | None] = lambda: None,
 ) -> None:
-    """Answer requests until the connection ends. Raises `IdleError` after `idle_s` without one."""
+    """Answer a connection's requests. Raises `IdleError` if no request comes for `idle_s`."""
     last = 0
     try:
         while True:

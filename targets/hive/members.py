@@ -23,7 +23,7 @@ ADD: Final = "add-metastore"
 REMOVE: Final = "remove-metastore"
 SERVING: Final = "serving"
 IDLE: Final = "idle"
-"""Variants: `SERVING` is for spares, `IDLE` for the others; `BASE` restores the declaration."""
+"""Variants: a spare that serves runs as `SERVING`, any other metastore that idles as `IDLE`."""
 VARIANTS: Final = {
     SERVING: Variant(config={"serves": True}),
     IDLE: Variant(config={"serves": False}),
@@ -43,7 +43,7 @@ class Members:
         *,
         start_s: float = START_S,
     ) -> None:
-        """Start with `first`, which serve and are listed.
+        """Begin with the list `first`; the metastores `spares` do not serve yet.
 
         `answers` tells whether a metastore serves now. A metastore that does not serve within
         `start_s` is not added.

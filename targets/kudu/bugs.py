@@ -417,18 +417,19 @@ BUGS: Final[Mapping[str, str]] = titles_of(Bug)
 PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", "modern", "legacy"))
 
 _USUAL: Final[Mapping[str, bool]] = {
-    "log_force_fsync_all": False,  # P18: as in Kudu, except votes, which are always synced here
+    "log_force_fsync_all": False,  # P18: logs are not synced, as in Kudu; votes are always synced
     # Tablet servers and clients know only the masters that they were started with
     "heartbeat_names_masters": False,
 }
 FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
     "strict": {},
     "modern": _USUAL,
-    "legacy": {  # P16: pre-elections came in 1.1, voting tombstones in 1.5
+    "legacy": {  # P16: Kudu has had pre-elections since 1.1, and voting tombstones since 1.5
         **_USUAL,
         "raft_enable_pre_election": False,
         "raft_enable_tombstoned_voting": False,
-        "raft_prepare_replacement_before_eviction": False,  # P17: 3-2-3 until 1.7 (KUDU-1097)
+        # P17: before 1.7, Kudu evicted a replica before it added another (KUDU-1097)
+        "raft_prepare_replacement_before_eviction": False,
     },
 }
 """Flags by profile whose defaults differ from those in `Flags`."""

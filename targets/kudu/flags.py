@@ -84,7 +84,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tablet_history_max_age_sec: Annotated[int, Within(1, 30 * 86_400)] = 7 * 86_400
     # Not in Kudu: above this size the oldest history of a tablet is dropped before its maximum age
     tablet_history_max_kb: Annotated[int, Within(16, 1024 * 1024)] = 4096
-    # The next two flags are not in Kudu: how long a read in `strict` waits for most masters
+    # The next two flags are not in Kudu: how long a read waits for a majority, in `strict`
     master_follower_read_timeout_ms: Annotated[int, Within(50, 60_000)] = 1000
     master_read_confirm_timeout_ms: Annotated[int, Within(500, 60_000)] = 5000
 
@@ -136,7 +136,7 @@ RANGES: Final[Mapping[str, Within]] = {
 DRAWN: Final[Mapping[str, Sequence[int]]] = {
     "master_snapshot_every": (10, 30, 60),
     "tablet_snapshot_every": (2, 4, 50),
-    "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000: a few entries of masters
+    "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000 bytes: a few catalog entries
     "log_segment_size_kb": (512, 8),
     # With Kudu's own timeout, no server counts as failed before most runs are over. With a shorter
     # one, the masters replace the replicas of an absent server on another server, if one is free.

@@ -22,7 +22,7 @@ _NS_PER_US: Final = 1000
 
 
 class ClockError(Exception):
-    """A timestamp is too far ahead of this clock, or may still lie in the future."""
+    """A timestamp in a request is too far ahead of this node's clock."""
 
 
 def from_micros(micros: int, logical: int = 0) -> int:

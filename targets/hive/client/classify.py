@@ -24,14 +24,14 @@ from harness.vocabularies import hms_tokens
 from targets.hive.api import META, REFUSALS, MetastoreError
 
 INTERNAL: Final = "TApplicationException"
-"""The exception for an undeclared failure inside a real metastore, which may have done the call."""
+"""Exception for an undeclared failure inside a real metastore, which may have executed the call."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
 _DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
 _DATABASE_FAILED: Final = re.compile(
     r"FATAL:|PSQLException|I/O error|REMOTE database|database \S+: "
 )
-"""Real metastores also answer NoSuchObject, or a wrong kind of database, if they could not read the
-table's database. Such answers prove nothing about the table.
+"""Messages that prove nothing about a table: a real metastore that could not read the table's
+database also answers NoSuchObject, or that the database has the wrong kind.
 """
 RESULTS: Final = {
     "AlreadyExistsException": "already-exists",

@@ -1,4 +1,4 @@
-"""One client process: Hive's `RetryingMetaStoreClient` around its `HiveMetaStoreClient`.
+"""A client process that behaves like Hive's `RetryingMetaStoreClient` over `HiveMetaStoreClient`.
 
 * A client opens one connection and keeps it as long as it works. To connect, the client tries the
   metastores on its list from the beginning, in a few rounds.
@@ -201,7 +201,7 @@ class MetastoreClient:
     # --- calls -------------------------------------------------------------------------------
 
     async def _verify(self, operation: Operation, call: hms_tokens.Verify) -> Any:
-        """Verify a token at the first metastore that responds, beginning with the operation's.
+        """Verify a token at the first metastore that responds, from `call.metastore` on.
 
         The token's user is another process, so it has its own list and its own connection.
         """

@@ -96,7 +96,7 @@ class Ddl:
         return None, table
 
     async def undo_create(self, session: Session, table: MetaTable) -> None:
-        """Drop the table whose name a refused create has: the wrong roll-back of HIVE-15424."""
+        """Drop any table with a refused create's name: the faulty roll-back of HIVE-15424."""
         existing = await read_table(session, table.database, table.name)
         if existing is not None and existing.ident is not None:
             await _delete(session, existing.ident)

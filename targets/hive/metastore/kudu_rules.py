@@ -56,7 +56,7 @@ def check_create(table: MetaTable, context: Context) -> None:
 
 
 def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` if the rules forbid this change."""
+    """Raise `MetastoreError` if the rules forbid to alter the table `before` to `after`."""
     if not is_kudu(after):
         _refuse_keys(after)
     if not is_synchronized(before) and not is_synchronized(after):

@@ -31,13 +31,13 @@ async def read_table(
 
 
 async def read_names(session: Session, where: Where = ()) -> list[tuple[str, str]]:
-    """Database and name of all tables, sorted."""
+    """Database and name of all matching tables, sorted."""
     rows = await session.select(TABLES, where)
     return sorted((str(row["DB_NAME"]), str(row["TBL_NAME"])) for row in rows)
 
 
 async def read_tables(session: Session) -> list[MetaTable]:
-    """All tables, with columns and parameters."""
+    """All tables of all databases, with columns and parameters."""
     rows = await session.select(TABLES)
     parameters: dict[object, list[Row]] = {}
     for row in await session.select(PARAMETERS):

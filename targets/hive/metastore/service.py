@@ -70,7 +70,7 @@ _outcome: Final = msgspec.json.Decoder(_Outcome)
 
 
 class Service:
-    """Server of a metastore's calls."""
+    """The server side of one metastore, which executes the calls of clients."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class _Transaction:
     def __init__(self, number: int, isolation: Isolation) -> None:
         self.number = number
         self.serializable = isolation is Isolation.SERIALIZABLE
-        self.moment: int | None = None  # the snapshot, if serializable and after a first statement
+        self.moment: int | None = None  # a serializable transaction's snapshot, once it has one
         self.writes: dict[Place, Change] = {}
         self.reads: list[tuple[str, Where]] = []
         self.failed = False
@@ -277,7 +277,7 @@ class Engine:
             async with self._committing:
                 self._validate(transaction)
                 await self._write(changes)
-                # Later snapshots include this commit; earlier ones do not.
+                # Later snapshots include this commit; earlier snapshots do not.
                 self._store.commit(changes, keep=bool(self._moments))
         self.committed += 1
         self._end(transaction)

@@ -1,4 +1,4 @@
-"""The database's files: a checkpoint, and a log of the commits since.
+"""The database's files: a checkpoint, and a log of the commits after the checkpoint.
 
     checkpoint  the whole state, and the number of the log that continues it, in a checked
                 file (`targets.checked_file`)

@@ -34,7 +34,7 @@ class Isolation(enum.StrEnum):
 
 
 class Condition(msgspec.Struct, frozen=True, array_like=True):
-    """`column operator value`, where the operator is `=`, `>` or `<`."""
+    """A condition `column operator value`; the operator is `=`, `>` or `<`."""
 
     column: str
     operator: str

@@ -124,6 +124,6 @@ def database_at(env: Env, address: Address, kind: DatabaseKind, **bounds: float)
     """The database at an address; `bounds` are the timeouts `connect_s` and `answer_s`."""
     if kind is DatabaseKind.STORE:
         return StoreDatabase(env, address, **bounds)
-    from targets.hive.sql.postgres import PostgresDatabase  # never in simulation
+    from targets.hive.sql.postgres import PostgresDatabase  # never imported in a simulation
 
     return PostgresDatabase(env, address, **bounds)

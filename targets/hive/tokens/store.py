@@ -52,7 +52,7 @@ class TokenStore(Protocol):
         ...
 
     async def get(self, ident: str) -> StoredToken | None:
-        """Return the stored token, or `None`; sees every metastore's acknowledged writes."""
+        """Return the stored token or `None`, as of all writes that any metastore acknowledged."""
         ...
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
@@ -60,7 +60,10 @@ class TokenStore(Protocol):
         ...
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
-        """Remove a token, if given only while it equals `only`; return whether it was removed."""
+        """Remove a token; return whether it was removed.
+
+        If `only` is given, a token that differs from `only` stays.
+        """
         ...
 
     async def all(self) -> Mapping[str, StoredToken]:

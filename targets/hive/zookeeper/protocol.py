@@ -107,7 +107,7 @@ class Get(msgspec.Struct, frozen=True, tag="getData"):
 
 
 class SetData(msgspec.Struct, frozen=True, tag="setData"):
-    """Replace a znode's data, if given only at this `version`; the answer is the new version."""
+    """Replace a znode's data, unless it has another `version`; answered by the new version."""
 
     path: str
     data: bytes
@@ -115,7 +115,7 @@ class SetData(msgspec.Struct, frozen=True, tag="setData"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Remove a znode without children, if given only at this `version`."""
+    """Remove a znode without children, unless it has another `version`."""
 
     path: str
     version: int | None = None
@@ -142,11 +142,11 @@ class ZooKeeper(Protocol):
         ...
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Replace the data of a znode, if given only at `version`; return the new version."""
+        """Replace a znode's data, unless it has another `version`; return the new version."""
         ...
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove a znode without children, if given only at `version`."""
+        """Remove a znode without children, unless it has another `version`."""
         ...
 
     async def children(self, path: str) -> Sequence[str]:

@@ -25,6 +25,6 @@ def session_with(env: Env, servers: Sequence[Address], kind: ZooKeeperKind) -> Z
     """Create a session with these servers; it connects on first use."""
     if kind is ZooKeeperKind.NODE:
         return RemoteZooKeeper(env, servers[0])
-    from targets.hive.zookeeper.kazoo import KazooZooKeeper  # never in simulation
+    from targets.hive.zookeeper.kazoo import KazooZooKeeper  # never imported in a simulation
 
     return KazooZooKeeper(env, servers)

@@ -51,7 +51,7 @@ class _AskAnotherError(Exception):
 
 
 class MembersClient:
-    """Membership changes of one client process; `addresses` maps nodes to addresses of masters."""
+    """The part of one client that changes memberships; `addresses` maps masters to addresses."""
 
     def __init__(
         self,

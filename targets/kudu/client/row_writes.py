@@ -159,7 +159,7 @@ class RowWriter:
         return parts
 
     async def _send(self, part: _Part) -> None:
-        """Send one part until it is answered, as the policy allows."""
+        """Send one part until a server answers, as often as `RetryPolicy` allows."""
         count = 0
         limit_s = self._policy.mutation_attempt_timeout_s
         while count < self._policy.attempts_max:

@@ -45,7 +45,7 @@ from targets.kudu.wakeup import Wakeup
 
 APPLIED_MAX: Final = 1000
 AGAIN_S: Final = 0.005
-"""The pause before the listener tries an obstructed event again."""
+"""The pause before the listener tries again to carry out an event."""
 DROPPED: Final = "dropped"
 _NO_CLIENT: Final = RequestId("hms", 0, "")
 
@@ -61,7 +61,7 @@ class Creating:
         self.over: asyncio.Future[None] = loop.create_future()
 
     def end(self) -> None:
-        """Note that the table was written, or never will be."""
+        """Mark the create as over: the table was written, or never will be."""
         _resolve([self.turn, self.over], None)
 
 
@@ -216,7 +216,10 @@ class Listener:
         return plan
 
     async def _carry_out(self, event: int, table_id: str, plan_again: Planner, marker: str) -> None:
-        """Carry out an event. Raises `RefusedError`; under KUDU-2475 for any refused plan."""
+        """Carry out a drop or a rename that the log reports.
+
+        Raises `RefusedError` if another master leads; under KUDU-2475 also if a plan is refused.
+        """
         reserved = self._epoch.catalog.reserved
         while True:
             async with self._epoch.locked([table_id]):
@@ -252,7 +255,7 @@ class Listener:
         finally:
             if new_name is not None and reserves:
                 epoch.catalog.release(new_name)
-        # The first event counts, because the next rename copies the marker.
+        # Keep the first event with a marker, because the entry keeps the marker at later renames.
         done = applied.index, plan.schema_version
         self._applied.setdefault((plan.table_id, marker), done)
         while len(self._applied) > APPLIED_MAX:

@@ -43,7 +43,7 @@ class Repair:
         self._catalog = catalog
         self._settings = settings
         self._creating = creating
-        # Otherwise the repair would also drop the entry that switch HMS-CREATE-RETRY leaves behind.
+        # Both switches leave entries behind, which the repair must then not drop.
         self._drops = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY} & node.bugs
         self._corrects = Bug.STALE_MASTER_ADDRS not in node.bugs
         self.checked: tuple[int, tuple[str, ...]] | None = None

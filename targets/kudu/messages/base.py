@@ -65,7 +65,7 @@ class TabletErrorCode(enum.IntEnum):
     CAS_FAILED = 17
     ALREADY_INPROGRESS = 18
     THROTTLED = 19
-    REQUEST_STALE = 101  # Kudu answers these three with other enumerations
+    REQUEST_STALE = 101  # in Kudu, this code and the next two belong to other enumerations
     TIMED_OUT = 102
     CLOCK_TOO_FAR_AHEAD = 103
 

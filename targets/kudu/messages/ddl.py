@@ -96,6 +96,6 @@ class ReplaceTabletResponse(MasterResponse, frozen=True):
 
 
 class ReplaceTabletRequest(MasterCall[ReplaceTabletResponse], frozen=True):
-    """Replace a tablet that cannot be recovered by an empty one; **its rows are lost**."""
+    """Replace an unrecoverable tablet by an empty tablet; **the rows are lost**."""
 
     tablet_id: str

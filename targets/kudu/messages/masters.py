@@ -23,7 +23,7 @@ class RemoveMasterResponse(MasterResponse, frozen=True):
 
 
 class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
-    """Remove the master at `address`; the uuid selects one of several with that address."""
+    """Remove the master at `address`; `master_uuid` selects one of several at this address."""
 
     address: str
     master_uuid: str | None = None

@@ -55,7 +55,7 @@ class RowErrorCode(enum.IntEnum):
 
 
 class RowError(Message, frozen=True):
-    """The row at position `row` of the request was not written; the others were."""
+    """The row at position `row` of a write request was not written, for the reason `code`."""
 
     row: int
     code: RowErrorCode

@@ -27,7 +27,7 @@ Child = Html | str | int | float | None
 
 
 def join(*children: Child) -> Html:
-    """Concatenate parts; `None` adds nothing."""
+    """Concatenate parts of HTML; text is escaped, and `None` adds nothing."""
     return Html(
         "".join(
             child if isinstance(child, Html) else escape(str(child), quote=True)

@@ -60,7 +60,7 @@ class Identity(NamedTuple):
     name: str
     kind: str  # "master", "tablet server"
     role: str
-    now_ns: int  # of the node's wall clock
+    now_ns: int  # time of the node's wall clock
 
 
 class Site:

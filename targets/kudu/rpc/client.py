@@ -35,7 +35,7 @@ _PENDING_CALLS_MAX: Final = 4096
 """Maximum number of unanswered calls on one connection."""
 _PARSED_ADDRESSES_MAX: Final = 1024
 _TIMER_SLACK_S: Final = 1e-6
-"""Loops round deadlines; without slack a timer could fire repeatedly at one instant."""
+"""Event loops round deadlines; without this slack, a timer could fire repeatedly at one instant."""
 _CONNECT_TIMEOUT_FIRST_S: Final = 1.0
 _CONNECT_TIMEOUT_MAX_S: Final = 5.0
 

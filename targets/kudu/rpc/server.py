@@ -31,7 +31,7 @@ them.
 """
 
 _SEEN_CALLS_MAX: Final = 1024
-"""The number of call ids within which a server recognises a duplicate request."""
+"""The number of latest call ids per connection whose duplicates a server recognizes."""
 _CONNECTIONS_MAX: Final = 1024
 """Maximum number of connections of a server, which closes further connections at once."""
 

@@ -64,7 +64,8 @@ def request_frame(call_id: int, request: Call[R_co]) -> bytes:
     frame = _encode((REQUEST, call_id, request.method, request))
     if len(frame) > FRAME_BYTES_MAX:
         raise ValueError(
-            f"a request of {len(frame)} bytes for {request.method}; a frame holds {FRAME_BYTES_MAX}"
+            f"a request of {len(frame)} bytes for {request.method} does not fit into a frame of "
+            f"{FRAME_BYTES_MAX}"
         )
     return frame
 

@@ -30,7 +30,7 @@ class ToolError(Exception):
 
 
 def state_of(server: m.TabletServerEntry) -> str:
-    """The state that an administrator set for a tablet server, in Kudu's words."""
+    """Kudu's name for the maintenance state of a tablet server, which an administrator sets."""
     return "MAINTENANCE_MODE" if server.in_maintenance else "NONE"
 
 

@@ -62,7 +62,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         changed.add_argument("address", metavar="NODE:PORT")
         if name == "remove":
             changed.add_argument(
-                "--uuid", "--master_uuid", metavar="UUID", help="if several masters have NODE:PORT"
+                "--uuid",
+                "--master_uuid",
+                metavar="UUID",
+                help="the master to remove, if several have NODE:PORT",
             )
     tserver = modes.add_parser("tserver", help="list tablet servers").add_subparsers(required=True)
     _lists(tserver.add_parser("list", help="list all tablet servers"), "tserver list")
@@ -121,7 +124,9 @@ def _remote_replica(modes: Any) -> None:
 
 def _metastore(modes: Any) -> None:
     """Add the actions `hms ...`, for clusters with metastores."""
-    actions = modes.add_parser("hms", help="check or repair entries").add_subparsers(required=True)
+    actions = modes.add_parser("hms", help="check or repair metastore entries").add_subparsers(
+        required=True
+    )
     texts = {
         "check": "compare Kudu's tables with their entries",
         "precheck": "check that Hive allows the names of all tables",

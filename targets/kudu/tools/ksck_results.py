@@ -172,7 +172,7 @@ class CountSummary(_Part, frozen=True):
 
 
 class KsckResults(_Part, frozen=True):
-    """All results. The cluster is fine if there are no `errors`; `warnings` do not fail a check."""
+    """All results of a check, which fails if there are `errors`; `warnings` do not fail it."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
