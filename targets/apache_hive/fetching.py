@@ -53,7 +53,7 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def fetch(progress: Callable[[str], None]) -> Path:
-    """Return the folder with all artefacts; fetch them first, unless the folder's stamp is right.
+    """Return the folder with all artefacts, after fetching them if they are missing or outdated.
 
     Raises `InfrastructureError` if Java or Maven is missing, or if the hash of a file differs from
     `artefacts.lock`.

@@ -18,7 +18,7 @@ KDC_NODE: Final = "kdc"
 KDC_PORT: Final = 88
 METASTORE: Final = "hive/metastore"
 """Kerberos principal of all metastores, as `name/host`; Hadoop does not resolve the host."""
-PASSWORD: Final = "harness"  # noqa: S105 - nothing is protected
+PASSWORD: Final = "harness"  # noqa: S105 - protects no data
 IMAGE: Final = "{package:targets.apache_hive}/apache_hive/kerberos"
 _REALM: Final = "HARNESS"
 _KEYS: Final = "aes256-cts-hmac-sha1-96"

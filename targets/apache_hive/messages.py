@@ -21,7 +21,7 @@ from targets.hive import api
 
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
-"""The query of every view."""
+"""The query text of the views as which tables are created."""
 
 _REFUSED: Final = {
     "token does not exist": api.INVALID_TOKEN,

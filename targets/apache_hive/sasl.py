@@ -211,7 +211,7 @@ class KerberosDoor:
             _, heard = await streams.hear()
             await streams.say(_OK, context.step(heard) or b"")
         _, heard = await streams.hear()
-        context.unwrap(heard)  # the security layers that the server offers
+        context.unwrap(heard)  # the server's offer of security layers, which must be decoded
         await streams.say(_COMPLETE, context.wrap(_NO_LAYER, False).message)
         await streams.hear()
 

@@ -25,7 +25,10 @@ _DEFAULT: Final = "default"
 
 
 class ApacheHiveSystem(MetastoreSystem):
-    """The real metastores, which ignore request ids. Clients have time to try two of them."""
+    """The deployed real metastores, which ignore request ids.
+
+    An operation has time to try two metastores, so only one metastore may be outside the core.
+    """
 
     ask_s = 5.0
     outside_max = 1

@@ -40,7 +40,7 @@ _OPTIONS: Final = (
 )
 """Options that mean the same for real and for bundled metastores."""
 _USUAL: Final = {"socket-timeout-ms": 3000}
-"""Defaults unlike the bundled target's: Java is slow, and metastores retry lost races later."""
+"""Defaults that differ from the bundled target's: Java is slow, and retries come after a pause."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _TOKEN_OPTIONS: Final = (
     *("token-store", "token-max-age-ms", "token-renew-ms", "token-key-ms", "token-scan-ms"),
@@ -55,13 +55,14 @@ _RENEW_GAP: Final = Permit(
     why="every store of 4.0.1 renews a token by removing it and adding it again",
     rules={TOKENS: ("renew-gap",)},
 )
-"""Added to `strict`; the profile `hive4` has this permit from the bundled metastores' ledger."""
+"""Permit added to `strict`; the profile `hive4` has it from the bundled metastores' ledger."""
 _STALE: Final = Permit(
     name="token-stale-read",
     why="the store asks one server of ZooKeeper, which may not know yet what the others do",
     rules={TOKENS: ("stale",)},
 )
-"""Added to every profile: ZooKeeper allows stale reads, and Hive 4.0.1 does not prevent them."""
+"""Permit added to every profile: ZooKeeper allows stale reads, which Hive 4.0.1 does not prevent.
+"""
 _HIVE4: Final = (
     Permit(
         name="start-without-database",

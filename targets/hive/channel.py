@@ -32,7 +32,7 @@ class IdleError(Exception):
 
 
 class Channel:
-    """The calling side of one connection, which is unusable after an error."""
+    """The client side of one connection, which is unusable after an error."""
 
     def __init__(self, conn: Conn) -> None:
         self._conn = conn
@@ -102,7 +102,7 @@ async def serve(
             try:
                 number, body = _REQUEST.decode(frame)
             except msgspec.MsgspecError:
-                return  # not our protocol
+                return  # not this protocol: close the connection
             if number <= last:
                 continue  # a late copy of an answered request
             last = number

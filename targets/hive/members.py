@@ -69,7 +69,7 @@ class Members:
             return False
         try:
             async with asyncio.timeout(self._start_s):
-                while not await self._answers(address):  # noqa: ASYNC110 - a remote fact
+                while not await self._answers(address):  # noqa: ASYNC110 - no event to wait for
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             return False

@@ -172,7 +172,7 @@ class MetastoreSystem(System):
     """Maximum number of metastores outside the core: this many may fail at once."""
     bugs: frozenset[Bug] = frozenset()
     """Defects of clients, in addition to the defects of the layout."""
-    no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
+    no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - an invalid token
     """An invalid token in the right format, which a metastore looks up in its token store."""
 
     def __init__(

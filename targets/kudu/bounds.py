@@ -201,7 +201,7 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
 
 
 def _scaled(number: int, factor: Fraction) -> float:
-    """Keep a whole number an integer, so that stored limits keep their format."""
+    """Multiply a limit by a factor; keep whole results integers, as in stored limits."""
     scaled = number * factor
     return int(scaled) if scaled.denominator == 1 else float(scaled)
 

@@ -53,7 +53,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tablet_snapshot_every: Annotated[int, Within(1, 1000)] = 50
     # Number of replicas during a replacement: 3-4-3 if true, 3-2-3 if false, as before Kudu 1.7
     raft_prepare_replacement_before_eviction: bool = True
-    # masters and heartbeats
+    # Masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
     heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000
     # Not in Kudu: tablet servers and clients learn the masters from answers, not only by a restart
@@ -68,7 +68,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     master_auto_join_cluster: bool = True
     master_registration_rpc_timeout_ms: Annotated[int, Within(100, 60_000)] = 1500
     table_locations_ttl_ms: Annotated[int, Within(1, 86_400_000)] = 300_000
-    # limits
+    # Limits of requests
     default_num_replicas: Annotated[int, Within(1, 7)] = 3
     min_num_replicas: Annotated[int, Within(1, 7)] = 1
     max_num_replicas: Annotated[int, Within(1, 7)] = 7
@@ -78,7 +78,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rpc_max_message_size: Annotated[int, Within(1024 * 1024, 2**31 - 1)] = 50 * 1024 * 1024
     remember_responses_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 600_000
     remember_clients_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 3_600_000
-    # rows
+    # Rows and their history
     safe_time_max_lag_ms: Annotated[int, Within(500, 600_000)] = 30_000
     max_clock_sync_error_usec: Annotated[int, Within(0, 3_600_000_000)] = 10_000_000
     tablet_history_max_age_sec: Annotated[int, Within(1, 30 * 86_400)] = 7 * 86_400

@@ -36,7 +36,7 @@ def is_kudu(table: MetaTable) -> bool:
 
 
 def is_legacy(table: MetaTable) -> bool:
-    """Whether the table is an entry from before the synchronization."""
+    """Whether the entry was made before Kudu synchronized its catalog with Hive's."""
     return table.parameters.get(HANDLER_KEY) == LEGACY_HANDLER
 
 

@@ -45,7 +45,7 @@ _BEGIN: Final[dict[Isolation, LiteralString]] = {
 def require_driver() -> None:
     """Raise `UsageError` if psycopg is not installed, or finds no libpq."""
     try:
-        import psycopg  # noqa: F401 - whether it can be
+        import psycopg  # noqa: F401 - only tests the import
     except ImportError as error:
         raise UsageError(
             f"a PostgreSQL as database needs psycopg 3, which cannot be imported: {error}; "

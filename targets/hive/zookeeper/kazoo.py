@@ -36,7 +36,7 @@ _quiet.setLevel(logging.CRITICAL)
 def require_kazoo() -> None:
     """Raise `UsageError` if kazoo is not installed."""
     try:
-        import kazoo.client  # noqa: F401 - whether it can be
+        import kazoo.client  # noqa: F401 - only tests the import
     except ImportError as error:
         raise UsageError(
             f"an ensemble of ZooKeeper needs kazoo, which cannot be imported: {error}; "

@@ -31,7 +31,7 @@ def _changed(response: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One operation: its request, which can be sent any number of times, and answers' values."""
+    """The request of one operation, which may be sent repeatedly, and the values of its answers."""
 
     request: rpc.Call[m.MasterResponse]
     is_mutation: bool

@@ -31,7 +31,7 @@ class MasterAnswer(msgspec.Struct, frozen=True):
     address: str
     term: int
     ready_leader: bool
-    members: tuple[str, ...] = ()  # addresses
+    members: tuple[str, ...] = ()  # addresses of masters
 
 
 def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> MasterAnswer | None:

@@ -14,7 +14,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AppStatus(enum.IntEnum):
-    """`AppStatusPB`: the kind of a failure, which refines its code."""
+    """The kind of a failure, which refines its error code (Kudu's `AppStatusPB`)."""
 
     OK = 0
     NOT_FOUND = 1

@@ -71,7 +71,7 @@ class TServerStateChange(enum.StrEnum):
 
 
 class ChangeTServerStateResponse(MasterResponse, frozen=True):
-    """Sent when the change is committed; setting the current state again succeeds."""
+    """The answer, sent once the change is committed; setting the current state again succeeds."""
 
 
 class ChangeTServerStateRequest(MasterCall[ChangeTServerStateResponse], frozen=True):

@@ -16,7 +16,7 @@ class TableIdentifier(Message, frozen=True):
 
 
 class CreateTableResponse(MasterResponse, frozen=True):
-    """Sent when the new table is committed, before any of its tablets runs."""
+    """The answer, sent once the new table is committed, before any of its tablets runs."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -38,7 +38,7 @@ class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
 
 
 class DeleteTableResponse(MasterResponse, frozen=True):
-    """`schema_version` is the last version of the table."""
+    """The answer to a deletion; `schema_version` is the table's last version."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -69,7 +69,7 @@ class AlterStep(Message, frozen=True):
 
 
 class AlterTableResponse(MasterResponse, frozen=True):
-    """Sent when the alter is committed; the tablets apply it later (`IsAlterTableDone`)."""
+    """The answer, sent once the alter is committed; tablets apply it later (`IsAlterTableDone`)."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -90,7 +90,7 @@ class AlterTableRequest(MasterCall[AlterTableResponse], frozen=True):
 
 
 class ReplaceTabletResponse(MasterResponse, frozen=True):
-    """Sent when the replacement is committed, before the new tablet runs."""
+    """The answer, sent once the replacement is committed, before the new tablet runs."""
 
     replacement_tablet_id: str = ""
 

@@ -8,7 +8,7 @@ from targets.kudu.messages.schema import Partition, PartitionSchema, Schema
 
 
 class IsCreateTableDoneResponse(MasterResponse, frozen=True):
-    """`done` says whether every live tablet of the table runs."""
+    """The answer: `done` says whether every live tablet of the table runs."""
 
     table_id: str = ""
     done: bool = False
@@ -21,7 +21,7 @@ class IsCreateTableDoneRequest(MasterCall[IsCreateTableDoneResponse], frozen=Tru
 
 
 class IsAlterTableDoneResponse(MasterResponse, frozen=True):
-    """`done` says whether every tablet has the newest schema, which is `schema_version`."""
+    """The answer: `done` says whether every tablet has the newest schema, `schema_version`."""
 
     table_id: str = ""
     schema_version: int = 0

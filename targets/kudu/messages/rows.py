@@ -208,7 +208,7 @@ class ListTabletsRequest(TabletServerCall[ListTabletsResponse], frozen=True):
 
 
 class AdvanceSafeTimeResponse(TabletResponse, frozen=True):
-    """Sent once the leader's entry is committed; the follower then waits for it in its own log."""
+    """The answer, sent once the leader has committed the entry; the follower awaits it then."""
 
 
 class AdvanceSafeTimeRequest(TabletServerCall[AdvanceSafeTimeResponse], frozen=True):

@@ -62,7 +62,7 @@ class RaftConfig(Message, frozen=True):
 
 
 class PeerHealth(enum.StrEnum):
-    """`HealthReportPB.HealthStatus`: a leader's assessment of a peer."""
+    """A leader's assessment of a peer (Kudu's `HealthReportPB.HealthStatus`)."""
 
     UNKNOWN = "UNKNOWN"
     """The peer gave no answer since this leader was elected."""

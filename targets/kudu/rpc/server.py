@@ -241,7 +241,7 @@ class _SeenCalls:
 
     def __init__(self) -> None:
         self._highest = 0
-        self._skipped: dict[int, None] = {}  # rising
+        self._skipped: dict[int, None] = {}  # call ids, rising
 
     def add(self, call_id: int) -> bool:
         """Record `call_id`; return false if it was handled before or is older than the window."""

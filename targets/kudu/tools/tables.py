@@ -67,7 +67,7 @@ async def delete(admin: Admin, options: argparse.Namespace) -> Said:
 async def _until_done(admin: Admin, request: Any, done: str) -> Said:
     try:
         async with asyncio.timeout(DONE_S):
-            while not (await admin.ask_leader(request)).done:  # noqa: ASYNC110 - no event
+            while not (await admin.ask_leader(request)).done:  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(_ASK_EVERY_S)
     except TimeoutError:
         raise ToolError(
