@@ -6,7 +6,7 @@ from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 
 
 class AddMasterResponse(MasterResponse, frozen=True):
-    """The answer, sent once the new master is a non-voter; it becomes a voter once it has caught up.
+    """The answer, sent once the new master is a non-voter; it votes once it has caught up.
 
     After a retry, MASTER_ALREADY_PRESENT may be caused by the caller's own first request.
     """

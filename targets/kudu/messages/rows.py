@@ -208,7 +208,7 @@ class ListTabletsRequest(TabletServerCall[ListTabletsResponse], frozen=True):
 
 
 class AdvanceSafeTimeResponse(TabletResponse, frozen=True):
-    """The answer, sent once the leader has committed the entry; the follower awaits it then."""
+    """The answer, sent once the leader has committed the entry that advances the safe time."""
 
 
 class AdvanceSafeTimeRequest(TabletServerCall[AdvanceSafeTimeResponse], frozen=True):
