@@ -1,8 +1,9 @@
 """Small files that are replaced as a whole, each with its own checksum.
 
-A node stores all data outside its logs in such files. They resemble Kudu's protobuf containers for
-instance, consensus metadata and superblock (`util/pb_util.h`): a magic number, the length of the
-content, and a checksum. A damaged file ends the node, which must not serve from it.
+A node stores all data except its logs in such files. Their format resembles the protobuf containers
+of Kudu's instance, consensus metadata and superblock (`util/pb_util.h`): a magic number, the length
+of the content, and a checksum. A node that reads a damaged file ends, because it must not serve
+from that file.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ class DamagedFileError(TargetError):
 
 
 async def write(disk: Disk, path: str, magic: bytes, body: bytes) -> None:
-    """Replace the file durably. `magic` has 8 bytes and names the format of `body`."""
+    """Replace the file durably by `body`, in the format that the 8 bytes of `magic` name."""
     await disk.replace(path, _HEADER.pack(magic, len(body), zlib.crc32(body)) + body)
 
 
 async def read(disk: Disk, path: str, magic: bytes) -> bytes:
-    """The body of the file. Raises `FileNotFoundError`, `DamagedFileError`."""
+    """Return the body of the file. Raises `FileNotFoundError`, or `DamagedFileError`."""
     data = await disk.read(path)
     body = data[_HEADER.size :]
     if data[: _HEADER.size] != _HEADER.pack(magic, len(body), zlib.crc32(body)):

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     module: Any = importlib.import_module(KNOWN[parser.parse_args(list(arguments)).what])
     fetch: Callable[[Callable[[str], None]], Path] = module.fetch
-    print(fetch(_note))  # noqa: T201 - what the verb is for
+    print(fetch(_note))  # noqa: T201 - the verb's output
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Building blocks of the ledgers of bundled targets: one row per switch.
+"""Building blocks of the ledgers of bundled targets, which have one row per switchable defect.
 
 `targets.kudu.bugs` explains what a ledger is.
 """
@@ -15,11 +15,11 @@ from harness.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """The way to find the defect.
+    """A run that shows a defect.
 
     `words` are options for `harness soak --env sim --bug ID`, `checker` is the checker that reports
-    the defect, and `seed` is a seed that shows it. Seeds change when draws or schedules change; the
-    exam then tries more of them.
+    the defect, and `seed` is a seed that shows the defect. If draws or schedules change, the seed
+    may no longer show it; the exam then tries more seeds.
     """
 
     words: str
@@ -29,19 +29,19 @@ class Find:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One defect."""
+    """The row of one defect in a ledger."""
 
     title: str
-    upstream: str  # the original's behaviour
-    fixed: str  # when, or "open"
+    upstream: str  # behaviour of the original system
+    fixed: str  # date or version of the fix, or "open"
     where: tuple[str, ...]  # the modules that contain the switch
-    find: Find | None  # None if no available test finds it; `upstream` then says what would
+    find: Find | None  # None if no run finds the defect; `upstream` then says why
     profiles: tuple[str, ...] = ()
-    topic: str = ""  # the row of the table of profiles
+    topic: str = ""  # a difference between profiles, see `targets.kudu.bugs`
 
     @property
     def until(self) -> str:
-        """The version of the original up to which it has the defect."""
+        """The time of the fix in the original system: "open ..." or "fixed ..."."""
         return self.fixed if self.fixed.startswith("open") else f"fixed {self.fixed}"
 
 
@@ -50,7 +50,7 @@ class Switch(enum.Enum):
 
     _value_: Row
 
-    # Every call looks up some members; the hash of an enum is that of its name, computed in Python.
+    # Every RPC looks up some members; the default hash, of the name, is computed by Python code.
     __hash__ = object.__hash__
 
     @property
@@ -63,7 +63,7 @@ AnySwitch = TypeVar("AnySwitch", bound=Switch)
 
 
 def titles_of(ledger: type[Switch]) -> dict[str, str]:
-    """All switches, one line each, sorted."""
+    """Titles of all defects by id, sorted."""
     return {
         bug.id: f"{bug.value.title} ({bug.value.until})"
         for bug in sorted(ledger, key=lambda bug: bug.name)
@@ -71,7 +71,7 @@ def titles_of(ledger: type[Switch]) -> dict[str, str]:
 
 
 def profiles_of(ledger: type[AnySwitch], names: Iterable[str]) -> dict[str, frozenset[AnySwitch]]:
-    """The rows of each profile."""
+    """The defects of each profile."""
     return {name: frozenset(bug for bug in ledger if name in bug.value.profiles) for name in names}
 
 
@@ -81,7 +81,7 @@ def switched_on(
     profile: str,
     ids: tuple[str, ...],
 ) -> frozenset[AnySwitch]:
-    """The rows of `profile` and the rows of `ids`; raises `UsageError` for unknown ids."""
+    """The defects of `profile`, plus the defects `ids`. Raises `UsageError` for unknown ids."""
     if profile not in profiles:
         raise UsageError(f"the profile {profile!r} is not one of: {', '.join(profiles)}")
     by_id = {bug.id: bug for bug in ledger}

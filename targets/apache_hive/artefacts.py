@@ -1,8 +1,9 @@
-"""The artefacts of a metastore: files of Maven Central, pinned by `artefacts.lock`, in the cache.
+"""Files from Maven Central that a real metastore needs, pinned by `artefacts.lock` and cached.
 
-The metastore's own archive lacks Hadoop, which it needs for its configuration and file systems.
-`fetching` checks the hash of each file. The stamp of the folder is written last; it is a hash of
-the lock file and of the bundled sources. If the stamp differs, everything is fetched again.
+The metastore's own archive lacks Hadoop, which the metastore needs for configuration and file
+systems. `fetching` checks the hash of each file and finally writes a stamp into the folder: a hash
+of the lock file and of the bundled sources. If that hash changes, `harness fetch hive` fetches
+everything again.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from harness.support.cache_dir import cache_folder
 
 VERSION: Final = "4.0.1"
 ARCHIVE: Final = "hive-standalone-metastore-server"
-"""The one artefact that is an archive; all others are jars."""
+"""Name of the only artefact that is an archive; all other artefacts are jars."""
 STAMP: Final = "complete"
 LISTENER: Final = Path(__file__).parent / "EventLog.java"
-"""The source of the event listener, which `fetching` compiles against the artefacts."""
+"""Java source of the metastores' event listener, which `fetching` compiles."""
 DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
 """The Dockerfile of the metastores' image, copied into the folder of the artefacts."""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
@@ -43,7 +44,7 @@ class Artefact(NamedTuple):
 
 
 def lock_of(text: str) -> tuple[Artefact, ...]:
-    """The artefacts of a list with one `group:name:version:type[:classifier] sha256` per line."""
+    """Parse a list of artefacts, one `group:name:version:type[:classifier] sha256` per line."""
     artefacts = []
     for line in text.splitlines():
         if line and not line.startswith("#"):
@@ -54,7 +55,7 @@ def lock_of(text: str) -> tuple[Artefact, ...]:
 
 
 def lock_text() -> str:
-    """The pinned artefacts of this target."""
+    """The text of `artefacts.lock`, the list of this target's pinned artefacts."""
     return _LOCK.read_text(encoding="utf-8")
 
 

@@ -1,9 +1,9 @@
-"""Thrift over asyncio, one call at a time: the unframed binary protocol, which is Hive's default.
+"""Thrift connections over asyncio, one call at a time, in Hive's default binary protocol.
 
-An answer does not announce its length, so the connection decodes the bytes received so far until an
-answer is complete. Like Hive's own client, a connection first sends the user's name (`set_ugi`). It
-counts as open once that is answered, since the proxies on links accept before they have connected
-to the metastore.
+A Thrift answer does not announce its length, so the connection tries to decode the bytes received
+so far until they hold a whole answer. Like Hive's own client, a new connection first sends the
+user's name (`set_ugi`). The connection counts as open once the metastore has answered, because the
+proxies on links accept a connection before they have connected to the metastore.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types
-    """The bytes received so far. Reading beyond them raises `EOFError`."""
+    """Transport that reads the bytes received so far; a read beyond them raises `EOFError`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.at = 0
 
     def read(self, size: int) -> bytes:
-        """The next bytes; empty at the end."""
+        """Return at most `size` further bytes, or none at the end of the received bytes."""
         piece = self._data[self.at : self.at + size]
         self.at += len(piece)
         return piece
@@ -47,18 +47,18 @@ class ThriftConnection:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool = False
     ) -> None:
-        """With `framed`, a length precedes each message, as it does after SASL."""
+        """Create a connection. If `framed`, each message follows its length, as after SASL."""
         self._reader, self._writer = reader, writer
         self._framed = framed
         self._count = 0
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """Send and wait for the answer. After a `ChannelError` the connection is unusable."""
+        """Send a call and return its answer. After a `ChannelError` the connection is unusable."""
         return await self._exchange(exchange_for(call), timeout_s)
 
     async def greet(self, *, timeout_s: float) -> None:
-        """Send the caller's name; raises like `call`."""
+        """Send the user's name to the metastore. Raises `ChannelError` if no answer comes."""
         await self._exchange(greeting(), timeout_s)
 
     async def _exchange(self, exchange: Exchange, timeout_s: float) -> api.Reply:
@@ -120,7 +120,7 @@ def _message(exchange: Exchange, number: int) -> bytes:
 
 
 def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
-    """The decoded answer. Raises `EOFError` (incomplete) or `TProtocolException` (invalid)."""
+    """Decode an answer. Raises `EOFError` if it is incomplete, `TProtocolException` if invalid."""
     transport = _Bytes(come)
     limits = {"string_length_limit": ANSWER_BYTES_MAX, "container_length_limit": ANSWER_BYTES_MAX}
     protocol = TBinaryProtocol(transport, strictRead=True, **limits)
@@ -143,13 +143,13 @@ def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
 
 
 class ThriftDoor:
-    """Opens connections (a `targets.hive.client.connection.Connect`)."""
+    """Opener of Thrift connections, a `targets.hive.client.connection.Connect`."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env
 
     async def __call__(self, address: Address, *, timeout_s: float) -> ThriftConnection:
-        """A connection on which the metastore has answered. A `ChannelError` has `sent` false."""
+        """Open a connection and greet the metastore. Raises `ChannelError` with `sent` false."""
         connection: ThriftConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):

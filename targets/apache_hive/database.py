@@ -1,6 +1,6 @@
-"""The node `db`: the same PostgreSQL as that of the bundled metastores, with Hive's own schema.
+"""The node `db`: PostgreSQL as for the bundled metastores, loaded with Hive's own schema.
 
-The harness reads Hive's tables in it directly.
+The harness reads Hive's tables directly from this database.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from targets.hive.system import DATABASE_NODE, DATABASE_PORT
 
 _SCHEMA: Final = "hive/scripts/metastore/upgrade/postgres/hive-schema-4.0.0.postgres.sql"
 _CONNECTIONS_MAX: Final = 400
-"""Each metastore has pools of some 40 connections."""
+"""PostgreSQL's limit of connections; each metastore pools about 40 of them."""
 _IDLE_S: Final = 2.0
 _TABLES: Final = """
 select d."NAME" || '.' || t."TBL_NAME", t."TBL_ID", p."PARAM_VALUE"
@@ -39,10 +39,10 @@ _SEQUENCE: Final = 'select "NEXT_EVENT_ID" from "NOTIFICATION_SEQUENCE"'
 
 
 def database_node(place: Path) -> NodeSpec:
-    """The node; `place` is the folder of the artefacts.
+    """Declare the node `db`; `place` is the folder of the fetched artefacts.
 
-    The schema is a dump of Hive's, with a semicolon and an empty line after each statement, as
-    PostgreSQL's single-user mode requires. If a statement fails, metastores refuse to start.
+    Hive's schema file has a semicolon and an empty line after each statement, as PostgreSQL's
+    single-user mode requires. If a statement fails, the metastores refuse to start.
     """
     schema = (place / _SCHEMA).read_text(encoding="utf-8")
     return server_node(
@@ -55,7 +55,7 @@ def database_node(place: Path) -> NodeSpec:
 
 
 async def read_rows(env: ClientEnv, *, timeout_s: float) -> dict[str, Any] | None:
-    """One snapshot of the database, in the form of `targets.hive.system`, or `None`."""
+    """Return one snapshot of Hive's tables for `targets.hive.system`; `None` if the read fails."""
     import psycopg
 
     host, port = env.endpoint(Address(DATABASE_NODE, DATABASE_PORT))

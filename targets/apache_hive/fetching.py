@@ -1,7 +1,7 @@
-"""`harness fetch hive`: fetch the artefacts with Maven, so that its mirrors and proxies apply.
+"""`harness fetch hive`: fetch a real metastore's files with Maven and its mirrors and proxies.
 
-Files are collected and hashed in a temporary folder, which is then moved into place. A bundled
-listener is compiled against them (`EventLog.java`).
+The files are collected and hashed in a temporary folder, which is then moved into the cache. The
+bundled event listener (`EventLog.java`) is compiled against the files.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def fetch(progress: Callable[[str], None]) -> Path:
-    """The folder with all artefacts, which are fetched unless they are there with the right hashes.
+    """Return the folder with all artefacts, after fetching them if they are missing or outdated.
 
-    Raises `InfrastructureError` if Java or Maven is missing, or if a file has another hash than the
-    list.
+    Raises `InfrastructureError` if Java or Maven is missing, or if the hash of a file differs from
+    `artefacts.lock`.
     """
     java = check_java("Hive")
     place, wanted = folder(), lock_of(lock_text())
@@ -87,7 +87,7 @@ def fetch(progress: Callable[[str], None]) -> Path:
 
 
 def _program(name: str, why: str, package: str) -> str:
-    """The path of a program, found by JAVA_HOME or PATH. Raises `InfrastructureError`."""
+    """Return the path of a program in JAVA_HOME or on PATH; raise `InfrastructureError` if none."""
     home = os.environ.get("JAVA_HOME")
     of_java = Path(home) / "bin" / name if home else None
     program = str(of_java) if of_java and of_java.is_file() else shutil.which(name)
@@ -99,7 +99,7 @@ def _program(name: str, why: str, package: str) -> str:
 
 
 def _run(command: Sequence[str], what: str, errors: Callable[[str], str]) -> None:
-    """Run a command. Raises `InfrastructureError` with the `errors` in its output."""
+    """Run a command. If it fails, raise `InfrastructureError` with `errors(output)`."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_PROGRAM_S
@@ -150,17 +150,17 @@ def _item(artefact: Artefact) -> str:
 
 
 def check_hashes(files: Path, wanted: Iterable[Artefact]) -> None:
-    """Raise `InfrastructureError` if a file is missing or has another hash."""
+    """Raise `InfrastructureError` if a wanted artefact is not in `files` or has a wrong hash."""
     for artefact in wanted:
         path = files / artefact.file
         if not path.is_file():
-            raise InfrastructureError(f"Maven brought no {artefact.file}")
+            raise InfrastructureError(f"Maven did not fetch {artefact.file}")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         if digest != artefact.sha256:
             raise InfrastructureError(
-                f"{artefact.file} has the SHA-256 {digest}, where the list says {artefact.sha256}: "
-                "it is not the file that this harness was made with; remove it from Maven's "
-                "repository (~/.m2) and from a mirror, and fetch again"
+                f"{artefact.file} has the SHA-256 {digest}, but artefacts.lock requires "
+                f"{artefact.sha256}: this harness was made with another file; remove this file "
+                "from Maven's repository (~/.m2) and from a mirror, and fetch again"
             )
 
 

@@ -1,9 +1,9 @@
 """The node `kdc`: an MIT Kerberos server, and the configuration that its clients need.
 
-All passwords are fixed, and keys follow from them. So the metastores' keytab is known before the
-KDC runs, and no file has to be copied between nodes. Each node has its own configuration file
-(`KRB5_CONFIG`); the machine's is ignored. All Kerberos traffic uses TCP, so it goes through links
-and their faults.
+All passwords are fixed, and Kerberos derives keys from passwords. The metastores' keytab is
+therefore known before the KDC runs, and no file has to be copied between nodes. Each node has its
+own Kerberos configuration (`KRB5_CONFIG`); the machine's configuration is ignored. All Kerberos
+traffic uses TCP, so the faults of links hit it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from harness.cluster import NodeSpec, ReadyPort
 KDC_NODE: Final = "kdc"
 KDC_PORT: Final = 88
 METASTORE: Final = "hive/metastore"
-"""The service of all metastores. Hadoop requires a name and a host, but does not resolve the host.
-"""
-PASSWORD: Final = "harness"  # noqa: S105 - nothing is protected
+"""Kerberos principal of all metastores, as `name/host`; Hadoop does not resolve the host."""
+PASSWORD: Final = "harness"  # noqa: S105 - protects no data
 IMAGE: Final = "{package:targets.apache_hive}/apache_hive/kerberos"
 _REALM: Final = "HARNESS"
 _KEYS: Final = "aes256-cts-hmac-sha1-96"
 _KEY_TYPE: Final = 18
 _KEY: Final = bytes.fromhex("d1c780439a129af0862204651f171b80d1046e92b70e0dddda0d64e47d69928e")
-"""The key that follows from `PASSWORD` for `METASTORE` in this realm, as in `ktutil` (RFC 3962)."""
+"""The key that `ktutil` derives from `PASSWORD` for `METASTORE` in this realm (RFC 3962)."""
 _VERSION: Final = 1
-"""The version of all keys: their passwords were never changed."""
+"""The version of all keys: the first, because no password was ever changed."""
 _PATH: Final = "/usr/sbin:/sbin:/usr/bin:/bin"
 _SERVER: Final = f"""
 [kdcdefaults]
@@ -51,7 +50,7 @@ def principal(name: str) -> str:
 
 
 def configuration(kdc: str) -> str:
-    """A `krb5.conf`; `kdc` is the server's address, as `host:port`."""
+    """The text of a `krb5.conf`; `kdc` is the address of the KDC, as `host:port`."""
     return f"""
 [libdefaults]
   default_realm = {_REALM}
@@ -71,7 +70,7 @@ def configuration(kdc: str) -> str:
 
 
 def kdc_node(users: Iterable[str]) -> NodeSpec:
-    """The KDC's node, whose database has the metastores and these users."""
+    """Declare the KDC's node, with principals for the metastores and for `users`."""
     names = [METASTORE, *users]
     added = [("kadmin.local", "-q", f"addprinc -pw {PASSWORD} {principal(name)}") for name in names]
     return NodeSpec(
@@ -107,8 +106,8 @@ def keytab() -> str:
             len(names).to_bytes(2),
             counted(_REALM),
             *map(counted, names),
-            (1).to_bytes(4),  # a principal
-            (0).to_bytes(4),  # written in 1970
+            (1).to_bytes(4),  # type of the name: a principal
+            (0).to_bytes(4),  # time of writing: 1970
             bytes([_VERSION]),
             _KEY_TYPE.to_bytes(2),
             len(_KEY).to_bytes(2),

@@ -1,8 +1,8 @@
-"""The calls of `targets.hive.api` in Thrift, as Hive 4's clients send them, and the answers back.
+"""Translation of calls of `targets.hive.api` into Hive 4's Thrift requests, and of answers back.
 
 The structs come from `pymetastore`, which generates them from Hive's own IDL. Tables are created as
-views, because only metadata matters here. Hive stores views in the same rows, with the same code,
-but without a directory; metastores without a shared file system could not share directories.
+views, because the workloads only need metadata. Hive stores a view like a table, with the same
+code, but without a directory. The metastores have no shared file system for directories.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from targets.hive import api
 
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
-"""The query of every view."""
+"""The query text of the views as which tables are created."""
 
 _REFUSED: Final = {
     "token does not exist": api.INVALID_TOKEN,
@@ -30,11 +30,11 @@ _REFUSED: Final = {
     "tried to renew a token": api.ACCESS_CONTROL,
     "is trying to renew a token": api.ACCESS_CONTROL,
 }
-"""Hadoop's messages about tokens. A metastore keeps the text and drops the exception's name."""
+"""Parts of Hadoop's messages about refused tokens, with their exceptions, which metastores drop."""
 
 
 class Exchange(NamedTuple):
-    """A call: its method, its arguments, the struct of its answer, and a reader of that struct."""
+    """A Thrift call: method, arguments, the struct of the answer, and a reader of that struct."""
 
     method: str
     arguments: Any
@@ -88,7 +88,7 @@ def _names(metas: Any) -> list[tuple[str, str]]:
 
 
 def event_of(ident: int, time_s: int, kind: str, message: str) -> api.Event:
-    """An event, decoded from Hive's JSON message, which holds tables in Thrift's own JSON."""
+    """Decode an event from Hive's JSON message, which holds the tables in Thrift's JSON format."""
     event = msgspec.json.decode(message)
     kinds = {"CREATE_TABLE": (None, "tableObjJson"), "DROP_TABLE": ("tableObjJson", None)}
     sides = kinds.get(kind, ("tableObjBeforeJson", "tableObjAfterJson"))
@@ -113,7 +113,7 @@ def _context() -> Any:
 
 
 def greeting() -> Exchange:
-    """The call that names the caller. It needs no database, and is allowed once per connection."""
+    """The request `set_ugi`, which names the user; it is allowed once per connection."""
     return _exchange("set_ugi", user_name=_OWNER, group_names=[])
 
 
@@ -171,7 +171,7 @@ def exchange_for(call: api.ApiCall) -> Exchange:
 
 
 def error_of(answer: Any) -> api.MetastoreError | None:
-    """The declared exception in an answer, if any."""
+    """Return the exception that the answer to a call holds, or `None` if the call succeeded."""
     fields: Mapping[str, Any] = vars(answer)
     for value in fields.values():
         if isinstance(value, TException):

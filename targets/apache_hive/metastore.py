@@ -1,8 +1,9 @@
-"""A metastore as a node: Hive's own class on Java 17, with its configuration as data.
+"""Declaration of a real metastore as a node: Hive's own Java class, and its configuration.
 
-The class path names two folders: the cache of this machine, and its copy in the image. An idle
-metastore is another program on the same port, which closes every connection. To clients it looks
-like an absent metastore, since links accept a connection before they connect to the metastore.
+The class path names two folders: the cache on this machine, and the cache's copy in the Docker
+image. On the node of an idle metastore, a small program listens on the metastore's port instead and
+closes every connection. To clients it looks like an absent metastore, because links accept a
+connection before they connect to the metastore.
 """
 
 from __future__ import annotations
@@ -74,19 +75,19 @@ def _settings() -> Mapping[str, str]:
         "javax.jdo.option.ConnectionPassword": USER,  # required by Hive, unused
         "metastore.warehouse.dir": "file:{data}/warehouse",
         "metastore.thrift.bind.host": "{host}",
-        # The default is 2 s, which the loser of two creates would wait for its refusal.
+        # Of two concurrent creates, Hive refuses one only after a retry, by default 2 s later.
         "metastore.hmshandler.retry.interval": "300ms",
         "metastore.transactional.event.listeners": "harness.EventLog",
         "metastore.event.message.factory": (
             "org.apache.hadoop.hive.metastore.messaging.json.JSONMessageEncoder"
         ),
-        # Otherwise only a Hadoop proxy user may read the notification log.
+        # By default, only a Hadoop proxy user may read the notification log.
         "hive.metastore.event.db.notification.api.auth": "false",
     }
 
 
 def event_settings(ttl_s: int) -> Mapping[str, str]:
-    """Settings for cleaning old events. Hive cleans every two hours by default."""
+    """Settings that make Hive remove events older than `ttl_s`, not only every two hours."""
     listener = "hive.metastore.event.db.listener"
     return {
         f"{listener}.timetolive": f"{ttl_s}s",
@@ -103,13 +104,13 @@ def _secure_files() -> dict[str, str]:
 
 
 def security_settings(layout: Layout) -> Mapping[str, str]:
-    """Settings for Kerberos and tokens."""
+    """Settings of a metastore for Kerberos and delegation tokens."""
     tokens = "hive.cluster.delegation.token"
     store, times = _STORES[layout.token_store], layout.token_times
     servers = ",".join(f"{{peer:{node}:{port}}}" for node, port in layout.zookeepers)
     zookeeper = {
         f"{tokens}.store.zookeeper.connectString": servers,
-        # Otherwise only Kerberos users could access stored tokens, and servers would need Kerberos.
+        # If this were true, the ZooKeeper servers would need Kerberos to serve stored tokens.
         "hive.zookeeper.kerberos.enabled": "false",
     }
     return {
@@ -134,12 +135,12 @@ def _site(settings: Mapping[str, str]) -> str:
 
 
 def as_member(metastore: NodeSpec) -> NodeSpec:
-    """The metastore, with a variant in which it is idle."""
+    """The declaration of a metastore that serves, with a variant `IDLE`."""
     return msgspec.structs.replace(metastore, variants={IDLE: Variant(command=_IDLE)})
 
 
 def as_spare(metastore: NodeSpec) -> NodeSpec:
-    """The metastore as a spare: it is idle, and has a variant in which it serves."""
+    """The declaration of a metastore as a spare: idle, with a variant `SERVING`."""
     serving = Variant(command=metastore.command)
     return msgspec.structs.replace(metastore, command=_IDLE, variants={SERVING: serving})
 
@@ -151,9 +152,10 @@ def metastore_node(
     events: Mapping[str, str],
     security: Mapping[str, str] | None = None,
 ) -> NodeSpec:
-    """One metastore, which starts once `after` are ready: each writes to an empty database first.
+    """Declare a metastore that starts once the nodes `after` are ready.
 
-    `security` holds the settings of Kerberos and tokens, if there is a KDC.
+    Metastores start in turn, because each one writes to the database if it is empty. `security`
+    holds the settings of Kerberos and tokens, if there is a KDC.
     """
     secure = security is not None
     kerberos = _KERBEROS if secure else ()

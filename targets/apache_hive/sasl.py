@@ -34,15 +34,15 @@ USERS: Final = ("harness", "alice", "bob", "yarn", "mallory")
 """Kerberos users. The first one makes the calls that need no particular user."""
 _START, _OK, _COMPLETE = 1, 2, 5
 _NO_LAYER: Final = b"\x01\x00\x00\x00"
-"""The security layer of GSSAPI without signing and encryption."""
+"""The client's choice of a GSSAPI security layer: neither signing nor encryption."""
 _NOT_ITS_PASSWORD: Final = frozenset(
     {
         "DIGEST-MD5: IO error acquiring password",
         "DIGEST-MD5: digest response format violation. Mismatched response.",
     }
 )
-"""Java's messages for an absent or expired token, and for a wrong password. If the store fails, the
-connection ends without such a message.
+"""Java's messages for an absent or expired token, and for a wrong password. If the token store
+fails, the connection ends without one of these messages.
 """
 
 
@@ -51,7 +51,7 @@ class _RefusedError(Exception):
 
 
 class _Streams:
-    """A connection during the negotiation."""
+    """A connection during its SASL negotiation."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -72,7 +72,7 @@ class _Streams:
 
 
 class _Tickets:
-    """Kerberos tickets, requested one at a time per user."""
+    """Cache of the users' Kerberos tickets, which are requested one at a time."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env
@@ -81,7 +81,7 @@ class _Tickets:
         self._file = -1
 
     async def context(self, user: str) -> tuple[Any, bytes]:
-        """A GSSAPI security context, and its first message."""
+        """Start a GSSAPI security context for a user; return it and its first message."""
         async with self._lock:
             return await asyncio.to_thread(self._begin, user)  # determinism: real only
 
@@ -103,7 +103,7 @@ class _Tickets:
         return context, context.step() or b""
 
     def _configure(self) -> None:
-        """Give the library its configuration file: an unnamed one, which ends with the process."""
+        """Point the Kerberos library to a configuration file in this process's memory."""
         if self._file < 0:
             host, port = self._env.endpoint(Address(KDC_NODE, KDC_PORT))
             self._file = os.memfd_create("krb5.conf")
@@ -112,7 +112,7 @@ class _Tickets:
 
 
 class KerberosConnection:
-    """Connections of several users to one metastore (`targets.hive.client.connection`)."""
+    """Connections to one metastore, one per Kerberos user, that act as one `Connection`."""
 
     def __init__(self, door: KerberosDoor, address: Address, usual: ThriftConnection) -> None:
         self._door, self._address = door, address
@@ -120,7 +120,7 @@ class KerberosConnection:
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """Make a call as its user. After a `ChannelError` the connection is unusable."""
+        """Make a call as the user it names. After a `ChannelError` the connection is unusable."""
         whole = False
         try:
             if isinstance(call, api.Authenticate):
@@ -150,14 +150,14 @@ def _user_of(call: api.ApiCall) -> str:
 
 
 class KerberosDoor:
-    """Opens connections (a `targets.hive.client.connection.Connect`)."""
+    """Opener of Kerberos connections, a `targets.hive.client.connection.Connect`."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env
         self._tickets = _Tickets(env)
 
     async def __call__(self, address: Address, *, timeout_s: float) -> KerberosConnection:
-        """A connection on which the metastore has answered. A `ChannelError` has `sent` false."""
+        """Open a connection as the first user. Raises `ChannelError` with `sent` false."""
         return KerberosConnection(self, address, await self.open(address, USERS[0], timeout_s))
 
     async def open(self, address: Address, user: str, timeout_s: float) -> ThriftConnection:
@@ -167,7 +167,7 @@ class KerberosDoor:
             raise ChannelError(f"connect to {address} failed: {error}", sent=False) from error
 
     async def authenticate(self, address: Address, token: str, timeout_s: float) -> api.Reply:
-        """Use a token. The answer is the token's owner, or a refusal. Raises like `__call__`."""
+        """Log in with a token; return its owner or a refusal. May raise `ChannelError`."""
         try:
             opened = await self._opened(address, timeout_s, token=token)
         except _RefusedError as error:
@@ -211,7 +211,7 @@ class KerberosDoor:
             _, heard = await streams.hear()
             await streams.say(_OK, context.step(heard) or b"")
         _, heard = await streams.hear()
-        context.unwrap(heard)  # the security layers that the server offers
+        context.unwrap(heard)  # the server's offer of security layers, which must be decoded
         await streams.say(_COMPLETE, context.wrap(_NO_LAYER, False).message)
         await streams.hear()
 

@@ -25,7 +25,10 @@ _DEFAULT: Final = "default"
 
 
 class ApacheHiveSystem(MetastoreSystem):
-    """The real metastores, which ignore request ids. Clients have time to try two of them."""
+    """The deployed real metastores, which ignore request ids.
+
+    An operation has time to try two metastores, so only one metastore may be outside the core.
+    """
 
     ask_s = 5.0
     outside_max = 1
@@ -43,9 +46,9 @@ class ApacheHiveSystem(MetastoreSystem):
         self._has_databases = False
 
     async def ready(self) -> Convergence:
-        """Ask whether every metastore reaches the database, and read the database.
+        """Check that every metastore reaches the database, and that the harness can read it.
 
-        The first call creates the databases of the workload.
+        The first call also creates the workload's databases.
         """
         if not self._has_databases:
             wanted = [name for name in self._layout.databases if name != _DEFAULT]
@@ -54,7 +57,7 @@ class ApacheHiveSystem(MetastoreSystem):
         return await self.converged()
 
     async def converged(self) -> Convergence:
-        """Ask like `ready`, without creating databases."""
+        """Check that every metastore reaches the database, and that the harness can read it."""
         answers = await self._ask_all(api.GetTableMeta())
         pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         rows = await self._dump()
@@ -88,7 +91,7 @@ class ApacheHiveSystem(MetastoreSystem):
         return [node for node in alive if node is not None]
 
     async def _is_alive(self, address: Address) -> str | None:
-        """The metastore's name, if it accepts a connection."""
+        """Return the metastore's name if it accepts a connection, else `None`."""
         try:
             (await self._connect(address, timeout_s=self.ask_s)).close()
         except ChannelError:

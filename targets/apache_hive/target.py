@@ -40,7 +40,7 @@ _OPTIONS: Final = (
 )
 """Options that mean the same for real and for bundled metastores."""
 _USUAL: Final = {"socket-timeout-ms": 3000}
-"""Java is slow, and a metastore that loses a race to another one waits before it retries."""
+"""Defaults that differ from the bundled target's: Java is slow, and retries come after a pause."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _TOKEN_OPTIONS: Final = (
     *("token-store", "token-max-age-ms", "token-renew-ms", "token-key-ms", "token-scan-ms"),
@@ -55,13 +55,14 @@ _RENEW_GAP: Final = Permit(
     why="every store of 4.0.1 renews a token by removing it and adding it again",
     rules={TOKENS: ("renew-gap",)},
 )
-"""Needed in `strict` as well, whose permits distinguish the stores of tokens."""
+"""Permit added to `strict`; the profile `hive4` has it from the bundled metastores' ledger."""
 _STALE: Final = Permit(
     name="token-stale-read",
     why="the store asks one server of ZooKeeper, which may not know yet what the others do",
     rules={TOKENS: ("stale",)},
 )
-"""Needed in `strict` as well: ZooKeeper promises no more, and Hive 4.0.1 does not ask for more."""
+"""Permit added to every profile: ZooKeeper allows stale reads, which Hive 4.0.1 does not prevent.
+"""
 _HIVE4: Final = (
     Permit(
         name="start-without-database",
@@ -88,7 +89,7 @@ _HIVE4: Final = (
         why="a get reads a table and its parameters in statements of their own, read committed",
     ),
 )
-"""Behaviour of real metastores that the bundled ones of this profile do not show."""
+"""Permits for behaviour that real metastores show, but bundled metastores with `hive4` do not."""
 
 
 class ApacheHiveTarget(
@@ -100,7 +101,7 @@ class ApacheHiveTarget(
     operations=HiveTarget.operations,
     variant_of=HiveTarget.variant_of,
 ):
-    """Stateless metastores, all active, over one database."""
+    """Target of real metastores: stateless, all active, over one PostgreSQL database."""
 
     api_version = TARGET_API_VERSION
     name = "apache-hive"
@@ -118,7 +119,7 @@ class ApacheHiveTarget(
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
-        """Declare the database, then the metastores.
+        """Declare the metastores and the database; with `--kdc` also the KDC and ZooKeeper.
 
         Raises `UsageError` for impossible settings, or if artefacts or libraries are missing.
         """
@@ -138,7 +139,7 @@ class ApacheHiveTarget(
             if settings.options["token_store"]:
                 raise UsageError(
                     f"--token-store is {settings.options['token_store']!r}, but there are no "
-                    "tokens without Kerberos; add --kdc, or leave it out"
+                    "tokens without Kerberos; add --kdc, or leave --token-store out"
                 )
             metastores = [
                 metastore_node(name, (after,), place, events)
@@ -159,7 +160,7 @@ class ApacheHiveTarget(
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """The permits of the profile, and those for features that are not deployed."""
+        """Return the permits of the profile, adapted to the token store and a missing KDC."""
         store = _layout(settings).token_store
         permits = list(permits_of_profile(settings.profile, store))
         if not settings.options["kdc"]:
@@ -179,7 +180,7 @@ class ApacheHiveTarget(
 
 
 def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
-    """The metastores with variants in which they serve or idle, if the layout has spares."""
+    """Return the metastores; if the layout has spares, each can also serve or idle as a variant."""
     if not layout.spares:
         return [*metastores]
     count = len(layout.metastores)
@@ -187,7 +188,7 @@ def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
 
 
 def _event_ttl_s(settings: TargetSettings) -> int:
-    """The option in seconds, Hive's unit for event times. Raises `UsageError` for a fraction."""
+    """Return `--event-ttl-ms` in seconds, Hive's unit. Raises `UsageError` for a fraction."""
     given_ms: int = settings.options["event_ttl_ms"]
     seconds, rest = divmod(given_ms, 1000)
     if rest:
@@ -204,7 +205,7 @@ def _require_kerberos() -> None:
 
 
 def _layout(settings: TargetSettings) -> Layout:
-    """The layout of the bundled metastores, with defaults for options that only they have."""
+    """Build the layout; options that only bundled metastores have take their defaults."""
     theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
     options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

@@ -1,7 +1,7 @@
-"""Tokens in Hadoop's form, and in the form of histories.
+"""Delegation tokens, in Hadoop's text form and in the form that histories record.
 
-Hadoop's text has the password in the middle. A history has the password at the end, so that
-changing the last letter forges the password, and not only the token's kind.
+Hadoop's text has the password in the middle. The text in a history has the password at the end, so
+that changing the last letter forges the password, and not only the token's kind.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ _KIND: Final = b"HIVE_DELEGATION_TOKEN"
 
 
 class Token(NamedTuple):
-    """An identifier, which names the owner, and its password."""
+    """A delegation token: an identifier, which names the owner, and a password."""
 
     identifier: bytes
     password: bytes
 
     @property
     def text(self) -> str:
-        """The token in the form of histories."""
+        """The token as histories record it: identifier and password in hexadecimal."""
         return f"{self.identifier.hex()}:{self.password.hex()}"
 
     @property
     def owner(self) -> str:
-        """The owner: an identifier has a version, then names with lengths. Raises `ValueError`."""
+        """The owner's name, read from the identifier. Raises `ValueError` if that is cut off."""
         name, _ = _counted(self.identifier, 1)
         return name.decode()
 
@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def read_text(text: str) -> Token:
-    """Read a token from a history. Any text is a token, perhaps a forged one."""
+    """Read a token from a history. Any text is accepted, since a token may be forged."""
     identifier, _, password = text.rpartition(":")
     try:
         return Token(bytes.fromhex(identifier), bytes.fromhex(password))
@@ -52,14 +52,14 @@ def read_hadoop(text: str) -> Token:
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error as error:
-        raise ValueError(f"{text!r} is no token of Hadoop's") from error
+        raise ValueError(f"{text!r} is not a Hadoop token") from error
     identifier, at = _counted(raw, 0)
     password, _ = _counted(raw, at)
     return Token(identifier, password)
 
 
 def _counted(raw: bytes, at: int) -> tuple[bytes, int]:
-    """Read bytes after a length in Hadoop's format (`WritableUtils`); returns bytes and end."""
+    """Read a length (Hadoop's `WritableUtils`) and its bytes; return the bytes and their end."""
     if at >= len(raw):
         raise ValueError("a token ends in the middle")
     first = raw[at] if raw[at] < 128 else raw[at] - 256

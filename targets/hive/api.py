@@ -18,7 +18,7 @@ INVALID_OBJECT: Final = "InvalidObjectException"
 META: Final = "MetaException"
 INVALID_TOKEN: Final = "InvalidToken"  # noqa: S105 - the name of an exception
 ACCESS_CONTROL: Final = "AccessControlException"
-"""Hadoop's exceptions about tokens. Thrift wraps both in a `META`, or ends the connection."""
+"""An exception of Hadoop, like `INVALID_TOKEN`; Thrift wraps it in a `META` or hangs up."""
 REFUSALS: Final = (
     ALREADY_EXISTS,
     NO_SUCH_OBJECT,
@@ -27,7 +27,7 @@ REFUSALS: Final = (
     INVALID_TOKEN,
     ACCESS_CONTROL,
 )
-"""Exceptions that prove that nothing was done; a `META` proves nothing."""
+"""Exceptions that prove that a call had no effect; a `META` is no such proof."""
 
 
 class MetastoreError(Exception):
@@ -74,30 +74,30 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class GetStatus(msgspec.Struct, frozen=True, tag="getStatus"):
-    """Answers "ALIVE"."""
+    """Ask whether the metastore is alive; the answer is "ALIVE"."""
 
 
 class GetAllDatabases(msgspec.Struct, frozen=True, tag="get_all_databases"):
-    """Answers the names of all databases, sorted."""
+    """Ask for the names of all databases, sorted."""
 
 
 class CreateDatabase(msgspec.Struct, frozen=True, tag="create_database"):
-    """Creates a database; refused if it exists."""
+    """Create a database; refused if the database exists."""
 
     name: str
 
 
 class DropDatabase(msgspec.Struct, frozen=True, tag="drop_database"):
-    """Drops a database; refused if it does not exist or still holds tables."""
+    """Drop a database; refused if the database does not exist or still holds tables."""
 
     name: str
 
 
 class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environment_context"):
-    """Creates a table; refused if it exists.
+    """Create a table; refused if the table exists.
 
     In the profile `strict`, the environment context carries the `request_id`. `context` is the rest
-    of the environment context, which rules of plug-ins read (`targets.hive.metastore.kudu_rules`).
+    of the environment context, which Kudu's plug-in reads (`targets.hive.metastore.kudu_rules`).
     """
 
     table: MetaTable
@@ -106,7 +106,7 @@ class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environmen
 
 
 class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_context"):
-    """Replaces the table of this name by the new table, which may have another name."""
+    """Replace the table `database.name` by `table`, which may have another name."""
 
     database: str
     name: str
@@ -116,7 +116,7 @@ class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_
 
 
 class DropTable(msgspec.Struct, frozen=True, tag="drop_table_with_environment_context"):
-    """Drops a table; refused if it does not exist."""
+    """Drop a table; refused if the table does not exist."""
 
     database: str
     name: str
@@ -125,68 +125,68 @@ class DropTable(msgspec.Struct, frozen=True, tag="drop_table_with_environment_co
 
 
 class GetTable(msgspec.Struct, frozen=True, tag="get_table_req"):
-    """Answers the table."""
+    """Ask for one table, with columns and parameters; refused if the table does not exist."""
 
     database: str
     name: str
 
 
 class GetAllTables(msgspec.Struct, frozen=True, tag="get_all_tables"):
-    """Answers the names of a database's tables, sorted."""
+    """Ask for the names of a database's tables, sorted."""
 
     database: str
 
 
 class GetTableMeta(msgspec.Struct, frozen=True, tag="get_table_meta"):
-    """Answers [database, name] of all tables of all databases, sorted."""
+    """Ask for [database, name] of all tables of all databases, sorted."""
 
 
 class GetTableObjects(msgspec.Struct, frozen=True, tag="get_table_objects_by_name"):
-    """Answers the complete tables of these names; absent tables are left out."""
+    """Ask for the tables of these names, with columns and parameters, except absent tables."""
 
     database: str
     names: tuple[str, ...]
 
 
 class GetCurrentEventId(msgspec.Struct, frozen=True, tag="get_current_notificationEventId"):
-    """Answers the id of the newest event."""
+    """Ask for the id of the newest event in the notification log."""
 
 
 class GetNextEvents(msgspec.Struct, frozen=True, tag="get_next_notification"):
-    """Answers events after `last_event`, in order, `max_events` at most."""
+    """Ask for at most `max_events` events after the id `last_event`, in order."""
 
     last_event: int
     max_events: int
 
 
 class GetEventsCount(msgspec.Struct, frozen=True, tag="get_notification_events_count"):
-    """Answers the number of events after `from_event`."""
+    """Ask for the number of events after the id `from_event`."""
 
     from_event: int
 
 
 class GetDelegationToken(msgspec.Struct, frozen=True, tag="get_delegation_token"):
-    """Asks for a new delegation token; the answer is its text."""
+    """Ask for a new delegation token; the answer is the token's text."""
 
     owner: str
     renewer: str
 
 
 class RenewDelegationToken(msgspec.Struct, frozen=True, tag="renew_delegation_token"):
-    """Answers the token's new expiry, in ms since the epoch. Kerberos authenticates the `user`."""
+    """Renew a token as a Kerberos `user`; the answer is its new expiry in ms since the epoch."""
 
     token: str
     user: str
 
 
 class CancelDelegationToken(msgspec.Struct, frozen=True, tag="cancel_delegation_token"):
-    """Cancels a token. Never refused: cancelling an absent token succeeds."""
+    """Cancel a token. A metastore never refuses this: cancelling an absent token succeeds."""
 
     token: str
 
 
 class Authenticate(msgspec.Struct, frozen=True, tag="sasl_digest"):
-    """Opens a connection with a token; answers the token's owner."""
+    """Open a connection with a token; the answer is the token's owner."""
 
     token: str
 
@@ -212,7 +212,7 @@ ApiCall = (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The result of a call, or its exception."""
+    """The answer to a call: its result, or the name and message of its exception."""
 
     result: Any = None
     error: str = ""

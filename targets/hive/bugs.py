@@ -1,7 +1,7 @@
-"""The ledger of the bundled metastore: one row per switch, as in `targets.kudu.bugs`.
+"""The ledger of the bundled metastore: one row per known defect that a switch turns on.
 
-`strict` promises what a catalog should. `hive2.3` and `hive4` behave like those releases: the
-effects of their rows are permitted (`targets.hive.permits`) and reported as such.
+The profile `strict` has none of the defects. The profiles `hive2.3` and `hive4` have the defects of
+these Hive releases; verdicts permit their effects (`targets.hive.permits`) and report them as such.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HIVE: Final = ("hive2.3", "hive4")
 
 
 class Bug(Switch):
-    """All switches. The command line writes ids with dashes: `Bug.DROP_DROP` is `DROP-DROP`."""
+    """All defects. The command line writes ids with dashes: `Bug.DROP_DROP` is `DROP-DROP`."""
 
     DROP_DROP = Row(
         title="a drop does not check how many rows it deleted",
@@ -171,5 +171,5 @@ PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", *HIV
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The rows of `profile`, and any switched on. Raises `UsageError` for unknown ids."""
+    """The defects of `profile`, plus the defects `ids`. Raises `UsageError` for unknown ids."""
     return switched_on(Bug, PROFILES, profile, ids)

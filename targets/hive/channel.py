@@ -20,7 +20,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class ChannelError(Exception):
-    """No answer came. If `sent`, the request may have been carried out, or may still be."""
+    """A request got no answer. If `sent`, the server may have executed it, or may do so later."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class IdleError(Exception):
 
 
 class Channel:
-    """The calling side of one connection, which is unusable after an error."""
+    """The client side of one connection, which is unusable after an error."""
 
     def __init__(self, conn: Conn) -> None:
         self._conn = conn
@@ -41,7 +41,7 @@ class Channel:
 
     @classmethod
     async def open(cls, env: Env, address: Address, *, timeout_s: float) -> Channel:
-        """Connect. Raises `ChannelError` with `sent` false."""
+        """Connect to a server. Raises `ChannelError` with `sent` false."""
         try:
             async with asyncio.timeout(timeout_s):
                 return cls(await env.net.connect(env.net.resolve(address)))
@@ -86,7 +86,7 @@ async def serve(
     *,
     idle_s: Callable[[], float | None] = lambda: None,
 ) -> None:
-    """Answer requests until the connection ends. Raises `IdleError` if none came for `idle_s`."""
+    """Answer a connection's requests. Raises `IdleError` if no request comes for `idle_s`."""
     last = 0
     try:
         while True:
@@ -102,9 +102,9 @@ async def serve(
             try:
                 number, body = _REQUEST.decode(frame)
             except msgspec.MsgspecError:
-                return  # not our protocol
+                return  # not this protocol: close the connection
             if number <= last:
-                continue  # a late copy
+                continue  # a late copy of an answered request
             last = number
             answer = _encode((number, await handle(body)))
             try:

@@ -23,7 +23,7 @@ ADD: Final = "add-metastore"
 REMOVE: Final = "remove-metastore"
 SERVING: Final = "serving"
 IDLE: Final = "idle"
-"""Variants of metastores whose role differs from their declaration; `BASE` restores that role."""
+"""Variants: a spare that serves runs as `SERVING`, any other metastore that idles as `IDLE`."""
 VARIANTS: Final = {
     SERVING: Variant(config={"serves": True}),
     IDLE: Variant(config={"serves": False}),
@@ -43,7 +43,7 @@ class Members:
         *,
         start_s: float = START_S,
     ) -> None:
-        """Start with `first`, which serve and are listed.
+        """Begin with the list `first`; the metastores `spares` do not serve yet.
 
         `answers` tells whether a metastore serves now. A metastore that does not serve within
         `start_s` is not added.
@@ -56,7 +56,7 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Add all of these nodes that are not listed, one after the other."""
+        """Add the metastores of `nodes` that are not listed, in turn; return their names."""
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None
@@ -69,7 +69,7 @@ class Members:
             return False
         try:
             async with asyncio.timeout(self._start_s):
-                while not await self._answers(address):  # noqa: ASYNC110 - a remote fact
+                while not await self._answers(address):  # noqa: ASYNC110 - no event to wait for
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             return False
@@ -77,7 +77,7 @@ class Members:
         return True
 
     async def remove(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Remove all of these nodes that are listed, in turn, but never the last metastore."""
+        """Remove the listed metastores of `nodes`, in turn, except the last metastore of all."""
         done = []
         async with self._turn:
             for name in nodes:

@@ -46,9 +46,9 @@ DATABASE_NODE: Final = "db"
 DATABASE: Final = "database"
 SERVICE: Final = "metastore"
 ZOOKEEPER: Final = "zookeeper"
-"""Groups of nodes. All nodes form one service, led by its database, without which no request
-succeeds. The database also has its own group, so that no fault may destroy its synced data.
-ZooKeeper has its own group for the same reason.
+"""Groups of nodes. All nodes form the group `SERVICE`, led by the database, without which no
+request succeeds. The database and ZooKeeper also have groups of their own, so that no fault may
+destroy their synced data.
 """
 ZOOKEEPER_PORT: Final = 2181
 SIMULATION: Final = "sim"
@@ -57,7 +57,7 @@ LOOKS_MAX: Final = 5
 
 
 class Layout:
-    """The nodes and client settings that the options ask for."""
+    """The nodes and the client settings of a deployment, derived from the target's options."""
 
     databases = DATABASES
 
@@ -69,7 +69,7 @@ class Layout:
         every = [Address(f"hms{n}", METASTORE_PORT) for n in range(1, count + spares + 1)]
         self.metastores = tuple(every[:count])
         self.spares = tuple(every[count:])
-        """The metastores that may be added later."""
+        """Spare metastores, which may be added to the clients' list during a run."""
         self.database = _real_or_ours(
             settings, "database", DatabaseKind.POSTGRES, DatabaseKind.STORE
         )
@@ -109,7 +109,7 @@ class Layout:
         )
 
     def _uri_list(self, settings: TargetSettings) -> UriList:
-        """The option's value, or the profile's. Hive's clients have no resolver by default."""
+        """The value of `--uri-list`; by default the profile's. Hive's own default is `kept`."""
         chosen = settings.options["uri_list"]
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
         if chosen not in ["", *UriList]:
@@ -119,13 +119,13 @@ class Layout:
             )
         if chosen and not self.spares:
             raise UsageError(
-                f"--uri-list is {chosen!r}, but no list changes without --spare-metastores; give "
-                "some, or leave it out"
+                f"--uri-list is {chosen!r}, but the list of metastores only changes with "
+                "--spare-metastores; add --spare-metastores, or leave --uri-list out"
             )
         return UriList(chosen or usual)
 
     def _token_store(self, settings: TargetSettings) -> StoreKind:
-        """The option's value, or the default of the switch or the profile."""
+        """The value of `--token-store`; by default `memory` if TOKEN-MEMORY is on, else `db`."""
         chosen = settings.options["token_store"]
         usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
         if chosen not in ["", *StoreKind]:
@@ -135,16 +135,16 @@ class Layout:
             )
         if chosen not in ("", StoreKind.MEMORY) and Bug.TOKEN_MEMORY.id in settings.bugs:
             raise UsageError(
-                f"--token-store is {chosen!r}, but the bug TOKEN-MEMORY is the store 'memory'; "
-                "leave one of them out"
+                f"--token-store is {chosen!r}, but the bug TOKEN-MEMORY needs the store 'memory'; "
+                "leave out --token-store or the bug"
             )
         return StoreKind(chosen or usual)
 
     def _retries(self, given: int) -> int:
-        """The number of retries.
+        """The number of times that a client retries a lost call.
 
-        In `strict` a client may try a lost call at every metastore; Hive's clients ignore the
-        number of metastores.
+        In `strict` a client may try a lost call at every metastore. Hive's clients retry `given`
+        times, with any number of metastores.
         """
         if given == 0 or Bug.FAILBACK_FLAP in self.bugs:
             return given
@@ -152,7 +152,7 @@ class Layout:
 
 
 def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
-    """The option's value; by default the real program if it can run, otherwise ours."""
+    """The value of an option: by default `real`, but `ours` in a simulation."""
     kinds = type(real)
     usual = ours if settings.environment in (None, SIMULATION) else real
     chosen = settings.options[option] or usual.value
@@ -169,11 +169,11 @@ class MetastoreSystem(System):
 
     ask_s = 1.0
     outside_max = 2
-    """The number of metastores outside the core."""
+    """Maximum number of metastores outside the core: this many may fail at once."""
     bugs: frozenset[Bug] = frozenset()
-    """Switches of clients, in addition to the layout."""
-    no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
-    """An invalid token in the right format, so that a metastore looks it up in the store."""
+    """Defects of clients, in addition to the defects of the layout."""
+    no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - an invalid token
+    """An invalid token in the right format, which a metastore looks up in its token store."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class MetastoreSystem(System):
         more_groups: Mapping[str, Sequence[str]],
         start_s: float = START_S,
     ) -> None:
-        """`more_groups` are of other nodes. An added metastore serves within `start_s`."""
+        """`more_groups` has groups of other nodes; an added metastore must serve in `start_s`."""
         self._env = env
         self._layout = layout
         self._connect = connect
@@ -206,10 +206,10 @@ class MetastoreSystem(System):
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """The nodes that must keep working: all indispensable ones, and some metastores.
+        """Draw nodes that suffice to serve: the database, ZooKeeper, the KDC and some metastores.
 
-        At least one metastore must keep working. Of many, all but `outside_max` must, since clients
-        try one more.
+        All listed metastores except `outside_max` are drawn, since clients only try a few, but at
+        least one.
         """
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - self.outside_max))
@@ -224,7 +224,7 @@ class MetastoreSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """The database leads if it answers. All metastores follow, and are equivalent."""
+        """The groups of nodes. The database leads if it answers; all metastores are followers."""
         active = {name: NodeRole("follower") for name in await self._alive()}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._database_answers() else {}
         every = tuple(address.node for address in self._members.listed)
@@ -236,7 +236,7 @@ class MetastoreSystem(System):
 
     @abc.abstractmethod
     async def _alive(self) -> Sequence[str]:
-        """The metastores that answer."""
+        """Names of the listed metastores that answer."""
 
     @abc.abstractmethod
     async def _database_answers(self) -> bool: ...
@@ -247,10 +247,11 @@ class MetastoreSystem(System):
 
     @override
     async def snapshot(self) -> dict[str, Any]:
-        """The database's rows, each metastore's view of them, and the clients' failover bound.
+        """The database's rows, the tables that each metastore shows, and the failover bound.
 
-        Metastores show the same rows only if no change comes in between. An operation that a client
-        gave up may still be running. If changes do not end, the views are left out.
+        An operation that a client gave up may still change tables. The database is therefore read
+        before and after the metastores are asked, until both reads agree. If they never agree, the
+        metastores' tables are left out.
         """
         layout, listed = self._layout, self._members.listed
         rows, views = await self._dump(), {}
@@ -285,7 +286,7 @@ class MetastoreSystem(System):
     # --- calls -------------------------------------------------------------------------------
 
     async def _without_tokens(self) -> list[str]:
-        """A message for each metastore that does not reject an invalid token."""
+        """Messages about the metastores that do not reject an invalid token."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(self.no_token)) for address in every)
@@ -297,12 +298,12 @@ class MetastoreSystem(System):
         ]
 
     async def _serves(self, address: Address) -> bool:
-        """Whether the metastore reaches the database, and so may be listed."""
+        """Whether the metastore reaches the database, so that it may be added to the list."""
         reply = await self._reply(address, api.GetCurrentEventId())
         return reply is not None and not reply.error
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """The answer of each metastore; `None` if it fails."""
+        """The answer of each listed metastore by name; `None` if its call fails."""
         every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {
@@ -315,7 +316,7 @@ class MetastoreSystem(System):
 
 
 class HiveSystem(MetastoreSystem):
-    """The bundled metastores."""
+    """The deployed bundled metastores and their database."""
 
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
         super().__init__(env, layout, Door(env), more_groups={})
@@ -328,7 +329,7 @@ class HiveSystem(MetastoreSystem):
         )
 
     async def ready(self) -> Convergence:
-        """Ask every metastore for the last event; an answer shows that it reaches the database."""
+        """Check that every metastore answers with the last event, so reaches the database."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None
@@ -368,7 +369,7 @@ class HiveSystem(MetastoreSystem):
 
 
 async def _sequence(session: Session) -> Row:
-    """The one row of the event sequence, which always exists."""
+    """Return the only row of the table NOTIFICATION_SEQUENCE."""
     (row,) = await session.select(SEQUENCE)
     return row
 

@@ -33,8 +33,8 @@ DRAWN: Final[Mapping[str, Sequence[Any]]] = {
     "selection": ("", "", "random"),
     "socket_lifetime_ms": (0, 0, 500),
 }
-"""Choices of a soak: how a client picks the next metastore, and clients that reconnect without
-need. Append new entries, so that earlier draws stay the same.
+"""Values of options from which a soak draws. Append new entries, so that the draws of earlier seeds
+stay the same.
 """
 
 
@@ -60,7 +60,7 @@ class HiveTarget(
         "restart-metastores",
     ),
 ):
-    """Stateless metastores, all active, over one database."""
+    """Target of bundled metastores: stateless, all active, over one database."""
 
     api_version = TARGET_API_VERSION
     name = "hive"
@@ -73,46 +73,59 @@ class HiveTarget(
         Option(
             "selection",
             "",
-            "sequential or random: which metastore clients try first; by default as the profile",
+            "order in which clients try metastores: sequential (default in strict) or random",
         ),
         Option("socket-timeout-ms", 2000, "how long clients wait for an answer", (50, 600_000)),
-        Option("connect-timeout-ms", 1000, "how long they wait for a connection", (50, 600_000)),
-        Option("connect-retries", 3, "rounds over the metastores to connect", within=(1, 100)),
-        Option("retry-delay-ms", 1000, "before calls and rounds are tried again", (0, 60_000)),
-        Option("failure-retries", 1, "how often a lost call is sent again", within=(0, 10)),
-        Option("socket-lifetime-ms", 0, "clients reconnect after it; 0: never", (0, 3_600_000)),
+        Option("connect-timeout-ms", 1000, "how long clients wait for a connection", (50, 600_000)),
+        Option(
+            "connect-retries",
+            3,
+            "how often clients try all metastores to connect to one",
+            within=(1, 100),
+        ),
+        Option("retry-delay-ms", 1000, "pause of clients before they try again", (0, 60_000)),
+        Option("failure-retries", 1, "how often clients send a lost call again", within=(0, 10)),
+        Option(
+            "socket-lifetime-ms",
+            0,
+            "age at which clients replace a connection; 0: never",
+            (0, 3_600_000),
+        ),
         Option("event-ttl-ms", 86_400_000, "age at which events are removed", (1, 2**40)),
         Option(
             "database",
             "",
-            "postgres or store; by default a PostgreSQL, but in simulation the store of ours",
+            "postgres (default), or store: a bundled database, the default in simulation",
         ),
         Option(
             "token-store",
             "",
-            "db, zookeeper or memory: who keeps delegation tokens; by default as the profile",
+            "where delegation tokens are kept: db (default in strict), zookeeper or memory",
         ),
         Option(
             "zookeeper",
             "",
-            "ensemble or node; by default three real servers, but in simulation a node of ours",
+            "ensemble (default): three real ZooKeeper servers, or node: a bundled server, the "
+            "default in simulation",
         ),
-        Option("token-max-age-ms", 20_000, "greatest age of tokens; Hive: 7 days", _AGE_MS),
-        Option("token-renew-ms", 6000, "they are to be renewed before it; Hive: a day", _AGE_MS),
-        Option("token-key-ms", 5000, "master keys are replaced after it; Hive: a day", _AGE_MS),
-        Option("token-scan-ms", 1000, "expired tokens are removed so often; Hive: 1 h", _AGE_MS),
+        Option("token-max-age-ms", 20_000, "maximum age of tokens; Hive: 7 days", _AGE_MS),
+        Option(
+            "token-renew-ms", 6000, "age at which an unrenewed token expires; Hive: 1 d", _AGE_MS
+        ),
+        Option("token-key-ms", 5000, "age at which master keys are replaced; Hive: 1 d", _AGE_MS),
+        Option("token-scan-ms", 1000, "period of removing expired tokens; Hive: 1 h", _AGE_MS),
         Option("fsync", True, "the database syncs its log before it acknowledges"),
-        Option("spare-metastores", 0, "metastores that may be added later", within=(0, 4)),
+        Option("spare-metastores", 0, "metastores that a run may add later", within=(0, 4)),
         Option(
             "uri-list",
             "",
-            "reread or kept: whether clients read the list of metastores again when they reconnect;"
-            " by default reread in strict, else kept",
+            "reread (default in strict): clients read the list of metastores again when they "
+            "reconnect; or kept",
         ),
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
-        """Declare the database, then metastores; raises `UsageError` for impossible settings."""
+        """Declare metastores, database and ZooKeeper; raise `UsageError` for invalid settings."""
         layout = Layout(settings)
         database, beside = self._database(layout, settings.options)
         config: dict[str, Any] = {
@@ -147,7 +160,7 @@ class HiveTarget(
     def _database(
         self, layout: Layout, options: Mapping[str, Any]
     ) -> tuple[NodeSpec, Mapping[str, Any]]:
-        """The node `db`, and the fields that metastores need to reach it."""
+        """Declare the node `db`; also return the `NodeSpec` fields that metastores need for it."""
         if layout.database is DatabaseKind.POSTGRES:
             from targets.hive.sql import postgres, server
 
@@ -171,7 +184,7 @@ class HiveTarget(
         return node, {}
 
     def _zookeepers(self, layout: Layout) -> tuple[Sequence[NodeSpec], Mapping[str, str]]:
-        """The nodes `zk1..n`, and the environment variables that metastores need to reach them."""
+        """Declare the nodes `zk1..n`; also return the variables that metastores need for them."""
         if layout.zookeepers and layout.zookeeper is ZooKeeperKind.ENSEMBLE:
             from targets.hive.zookeeper import ensemble, kazoo
 
@@ -196,7 +209,7 @@ class HiveTarget(
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of one seed of a soak: the `given` ones, and drawn values for the rest."""
+        """Draw the options for one seed of a soak; options in `given` keep their values."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
         return {**drawn, **given}
 

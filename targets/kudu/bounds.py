@@ -3,13 +3,13 @@
 The module also lists the requests that the target's flags make it refuse, for the checker
 `catalog-invariants`.
 
-Counters come from the dumps of the nodes. Calls are those that nodes served since their last start,
-so a restart can only hide some. Limits follow from flags: how often a node sends, how long an
-election may take. They are far above what clean runs show (an outage of 2.3 s; per replica 1.06
-CreateTablet and 3.3 DeleteTablet calls; 1.48 AlterSchema calls per version of a tablet; no lock
-held at rest; three files per tablet; 16 MiB of memory and one kilobyte per operation; 0.3 MiB on
-disk, and 2 to 4 KiB written to disk per operation). They are below what a storm, a leak or a
-cluster that never recovers from a fault shows.
+Counters come from the dumps of the nodes. A node counts the calls that it served since its last
+start, so a restart can only hide calls. Limits follow from flags, for example from the interval of
+heartbeats and the election timeout. All limits are far above the values of clean runs (an outage of
+2.3 s; per replica 1.06 CreateTablet and 3.3 DeleteTablet calls; 1.48 AlterSchema calls per version
+of a tablet; no lock held at rest; three files per tablet; 16 MiB of memory and one kilobyte per
+operation; 0.3 MiB on disk, and 2 to 4 KiB written to disk per operation). All limits are below the
+values of a storm of calls, of a leak, and of a cluster that never recovers from a fault.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
 """Kinds of faults that masters promise to recover from; "none" is an outage without a fault."""
 USUAL: Final = Flags()
-"""Kudu's own flags; the limits of calls were measured under them."""
+"""Kudu's own flags, under which the limits of calls were measured."""
 REPLICAS_OF_MASTERS: Final = 7
 CATALOG_KIB_REPLICA: Final = 0.2
 """KiB of the masters' snapshots per replica ever created; the measured value is 0.07."""
 ENTRIES_OF_OPERATION: Final = 3
 """Maximum number of entries per operation in the masters' log; a create takes three."""
 USUAL_PAIRS: Final = 20
-"""Pairs of a tablet server and a master that it heartbeats to, in the measured cluster: 4 times 5.
-"""
+"""Number of pairs of a tablet server and a master in the measured cluster: 4 times 5."""
 
 
 def describe_bounds(
@@ -47,7 +46,7 @@ def describe_bounds(
     """Build the snapshot's `limits`, `counters` by node, `calls` by method and `amounts` by name.
 
     `masters` and `tservers` map each node to its dump, or to `None` if the node did not answer. If
-    nodes may run under `changed` flags, each limit is the larger of the two.
+    nodes may run under `changed` flags, each limit is the larger one under `flags` and `changed`.
     """
     pairs = len(masters) * len(tservers)
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
@@ -99,9 +98,9 @@ def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
 
 
 def _counters(dump: Json) -> dict[str, int]:
-    """A node's own counters, and the maximum over its Raft groups and over the rows of its tablets.
+    """The counters of a node, and the maximum of each counter over its Raft groups and tablets.
 
-    Files are those that are neither log segments nor row files.
+    The counter `files` leaves out log segments and row files.
     """
     counters = dict(dump.get("counters", {}))
     rafts = [dump.get("raft"), *(tablet.get("raft") for tablet in dump.get("tablets", ()))]
@@ -126,11 +125,11 @@ def _counters(dump: Json) -> dict[str, int]:
 
 
 def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
-    """The largest amounts that may ever occur, derived from catalog rows and from calls.
+    """The numbers of tables, tablets, replicas and changes on which the limits depend.
 
-    The rows are those of the master that has applied most. Each new replica of an existing tablet
-    is copied, and the replica that it replaces is deleted. The result is empty if no master
-    answered, because the amount is then unknown, not 0.
+    The catalog rows come from the master that has applied most operations. Each new replica of an
+    existing tablet is copied, and the replica that it replaces is deleted. If no master answered,
+    the result is empty, because all numbers are then unknown, not 0.
     """
     answered = [dump for dump in masters.values() if dump is not None]
     if not answered:
@@ -151,7 +150,7 @@ def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
 
 
 def _limits(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
-    """`made` is the number of replicas that were ever created."""
+    """All limits under these flags; `made` is the number of replicas that were ever created."""
     return [*_times(flags), *_calls(flags, pairs, made), *_kept(flags), *_used(flags, made)]
 
 
@@ -175,7 +174,10 @@ def _election_ms(flags: Flags) -> float:
 
 
 def _times(flags: Flags) -> list[dict[str, Any]]:
-    """Six of the shortest election timeouts plus one second; clean runs need 1.5 timeouts."""
+    """Limits of outages and elections.
+
+    An outage may last six of the shortest election timeouts plus one second; clean runs need 1.5.
+    """
     timeout_s = _election_ms(flags) / 1000
     outage = "a new leader is elected after one election timeout, or a few if votes are split"
     return [
@@ -199,7 +201,7 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
 
 
 def _scaled(number: int, factor: Fraction) -> float:
-    """Keep a whole number an integer, so that stored limits keep their format."""
+    """Multiply a limit by a factor; keep whole results integers, as in stored limits."""
     scaled = number * factor
     return int(scaled) if scaled.denominator == 1 else float(scaled)
 
@@ -278,7 +280,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
 
 
 def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
-    """Limits of a running node. `MiB of a tablet` counts each tablet that the node has or copies.
+    """Limits of a running node's memory and disk.
 
     An operation counts as a hundred rows of a hundred bytes in the log, in history and in a row
     file, and each of these is written more than once. Real disks write whole pages of 4 KiB, one
@@ -306,7 +308,7 @@ def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
 
 
 def _kept(flags: Flags) -> list[dict[str, Any]]:
-    """Limits at rest. Reports take locks now and then, even when nothing changes."""
+    """Limits of a cluster at rest, in which tablet reports may still take a few locks."""
     retained, idle = flags.log_max_segments_to_retain, "nothing is under way at rest"
     return [
         _limit(

@@ -6,9 +6,9 @@ the modules that contain the switch (a test compares) and says how the harness f
 `harness list`, the page `docs/bugs.md` and the exam (`python -m bench.targets.mutants --bugs`) are
 generated from the rows.
 
-Identifiers are those of Kudu's issue tracker if it has an issue. A topic, `P1` to `P23`, is a row
-of the table of profiles: how Kudu of 2016 (`legacy`) and of today (`modern`) differ from `strict`.
-If all three agree, or if only flags differ, no switch is needed.
+A defect has the identifier of its issue in Kudu's tracker, if the tracker has an issue. A topic,
+`P1` to `P23`, is a point in which Kudu of 2016 (profile `legacy`) or Kudu of today (`modern`) may
+differ from the profile `strict`. A topic has no switch if the profiles agree or only flags differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STILL: Final = ("legacy", "modern")
 
 
 class Bug(Switch):
-    """All switches. The id on the command line has dashes: `Bug.KUDU_765` is `KUDU-765`."""
+    """All defects. The id on the command line has dashes: `Bug.KUDU_765` is `KUDU-765`."""
 
     NO_LEASE = Row(
         title="leaders answer reads without asking a majority",
@@ -417,23 +417,24 @@ BUGS: Final[Mapping[str, str]] = titles_of(Bug)
 PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", "modern", "legacy"))
 
 _USUAL: Final[Mapping[str, bool]] = {
-    "log_force_fsync_all": False,  # P18: as in Kudu, except votes, which are always synced here
+    "log_force_fsync_all": False,  # P18: logs are not synced, as in Kudu; votes are always synced
     # Tablet servers and clients know only the masters that they were started with
     "heartbeat_names_masters": False,
 }
 FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
     "strict": {},
     "modern": _USUAL,
-    "legacy": {  # P16: pre-elections came in 1.1, voting tombstones in 1.5
+    "legacy": {  # P16: Kudu has had pre-elections since 1.1, and voting tombstones since 1.5
         **_USUAL,
         "raft_enable_pre_election": False,
         "raft_enable_tombstoned_voting": False,
-        "raft_prepare_replacement_before_eviction": False,  # P17: 3-2-3 until 1.7 (KUDU-1097)
+        # P17: before 1.7, Kudu evicted a replica before it added another (KUDU-1097)
+        "raft_prepare_replacement_before_eviction": False,
     },
 }
-"""Flags whose defaults differ in a profile."""
+"""Flags by profile whose defaults differ from those in `Flags`."""
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The rows of `profile` and the rows named by `ids`; raises `UsageError` for unknown ones."""
+    """The defects of `profile`, plus the defects `ids`. Raises `UsageError` for unknown ids."""
     return switched_on(Bug, PROFILES, profile, ids)

@@ -16,10 +16,9 @@ SOFTWARE_VERSION: Final = "0.1.0"
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """One master or tablet server, from its start to its end.
+    """Identity, environment and settings of one running master or tablet server.
 
-    It is created once the uuid is known. `bugs` are the rows of the profile plus additional
-    switches.
+    `bugs` are the defects of the profile plus the defects that are switched on.
     """
 
     env: Env

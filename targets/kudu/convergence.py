@@ -1,6 +1,6 @@
-"""Whether a cluster has come to rest: a pure comparison of every node's own dump.
+"""Check whether a cluster is at rest, by a pure comparison of the dumps of all nodes.
 
-These are the conditions of invariant I7, which must hold some time after all faults are healed:
+A cluster must come to rest some time after all faults are healed (invariant I7). At rest:
 
 * every node answers; one master leads and is ready, all masters are in its term and have applied
   the same operations to the same effect;
@@ -28,7 +28,7 @@ Dump: TypeAlias = Mapping[str, Any]
 
 
 class MasterView(msgspec.Struct, frozen=True):
-    """One master's answers; `None` if it did not answer."""
+    """The dump and the role that one master reported; `None` if the master did not answer."""
 
     dump: Dump | None
     role: NodeRole | None
@@ -126,7 +126,7 @@ def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[st
             where = names.get(peer["uuid"], peer["uuid"])
             replica = held.pop((peer["uuid"], tablet["id"]), None)
             if tablet["state"] != "RUNNING":
-                continue  # reported above
+                continue  # `_open_work` reports this tablet
             if replica is None:
                 yield f"{where} has no replica of tablet {tablet['id']}"
                 continue

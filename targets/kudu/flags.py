@@ -4,9 +4,10 @@ Times keep Kudu's unit in their name. A case may override any of them through th
 `--kudu-flag NAME=VALUE`, as Kudu's own stress test does to shorten its elections
 (`integration-tests/master-stress-test.cc`).
 
-Each number has a range in which a cluster works for any values of the other flags. Outside it, for
-example if elections never end or logs may not grow, the target would be blamed for its settings.
-Limits of requests may be arbitrarily narrow, since a refusal that a flag demands is legal.
+Each number has a range in which a cluster works for any values of the other flags. Outside the
+range, verdicts would blame the target for its settings, for example because elections never end or
+logs cannot grow. Limits of requests may be arbitrarily narrow, because the target may refuse
+requests that exceed them.
 """
 
 from __future__ import annotations
@@ -41,17 +42,18 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     consensus_rpc_timeout_ms: Annotated[int, Within(500, 600_000)] = 30_000
     consensus_max_batch_size_bytes: Annotated[int, Within(500, 50 * 1024 * 1024)] = 1024 * 1024
     log_force_fsync_all: bool = True  # profile `strict`; Kudu's own default is false
-    cmeta_force_fsync: bool = True  # as above
+    cmeta_force_fsync: bool = True  # profile `strict`; Kudu's own default is false
     # Kudu: log_segment_size_mb = 8
     log_segment_size_kb: Annotated[int, Within(8, 1024 * 1024)] = 512
     log_min_segments_to_retain: Annotated[int, Within(1, 20)] = 1
     log_max_segments_to_retain: Annotated[int, Within(80, 10_000)] = 80
     log_cache_size_limit_kb: Annotated[int, Within(64, 64 * 1024)] = 4096
-    # Numbers of entries. These two flags are not Kudu's, which flushes by size and time
+    # Not in Kudu, which flushes by size and time: log entries after which a node writes a snapshot
     master_snapshot_every: Annotated[int, Within(1, 100)] = 60
     tablet_snapshot_every: Annotated[int, Within(1, 1000)] = 50
-    raft_prepare_replacement_before_eviction: bool = True  # 3-4-3; before 1.7: 3-2-3
-    # masters and heartbeats
+    # Number of replicas during a replacement: 3-4-3 if true, 3-2-3 if false, as before Kudu 1.7
+    raft_prepare_replacement_before_eviction: bool = True
+    # Masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
     heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000
     # Not in Kudu: tablet servers and clients learn the masters from answers, not only by a restart
@@ -66,7 +68,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     master_auto_join_cluster: bool = True
     master_registration_rpc_timeout_ms: Annotated[int, Within(100, 60_000)] = 1500
     table_locations_ttl_ms: Annotated[int, Within(1, 86_400_000)] = 300_000
-    # limits
+    # Limits of requests
     default_num_replicas: Annotated[int, Within(1, 7)] = 3
     min_num_replicas: Annotated[int, Within(1, 7)] = 1
     max_num_replicas: Annotated[int, Within(1, 7)] = 7
@@ -76,13 +78,13 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rpc_max_message_size: Annotated[int, Within(1024 * 1024, 2**31 - 1)] = 50 * 1024 * 1024
     remember_responses_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 600_000
     remember_clients_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 3_600_000
-    # rows
+    # Rows and their history
     safe_time_max_lag_ms: Annotated[int, Within(500, 600_000)] = 30_000
     max_clock_sync_error_usec: Annotated[int, Within(0, 3_600_000_000)] = 10_000_000
     tablet_history_max_age_sec: Annotated[int, Within(1, 30 * 86_400)] = 7 * 86_400
     # Not in Kudu: above this size the oldest history of a tablet is dropped before its maximum age
     tablet_history_max_kb: Annotated[int, Within(16, 1024 * 1024)] = 4096
-    # The next two are not in Kudu. In profile `strict`: how long a read waits for its majority
+    # The next two flags are not in Kudu: how long a read waits for a majority, in `strict`
     master_follower_read_timeout_ms: Annotated[int, Within(50, 60_000)] = 1000
     master_read_confirm_timeout_ms: Annotated[int, Within(500, 60_000)] = 5000
 
@@ -134,7 +136,7 @@ RANGES: Final[Mapping[str, Within]] = {
 DRAWN: Final[Mapping[str, Sequence[int]]] = {
     "master_snapshot_every": (10, 30, 60),
     "tablet_snapshot_every": (2, 4, 50),
-    "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000: a few entries of masters
+    "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000 bytes: a few catalog entries
     "log_segment_size_kb": (512, 8),
     # With Kudu's own timeout, no server counts as failed before most runs are over. With a shorter
     # one, the masters replace the replicas of an absent server on another server, if one is free.
@@ -147,6 +149,6 @@ Append new flags at the end, so that the draws of the others do not change.
 
 
 def draw_flags(rng: random.Random, given: str) -> str:
-    """Flags for `parse_flags`: the drawn ones, then `given`; the last of a name wins."""
+    """Draw flags, as text for `parse_flags`; flags in `given` override the drawn flags."""
     drawn = [f"{name}={choices[rng.randrange(len(choices))]}" for name, choices in DRAWN.items()]
     return ",".join([*drawn, *([given] if given else [])])

@@ -1,11 +1,11 @@
 """Hybrid time: the wall clock while it moves forward, and a counter while it does not.
 
 Kudu's `clock/hybrid_clock.h` (after Kulkarni et al., "Logical Physical Clocks", 2014): a timestamp
-is microseconds since the epoch << 12 | a logical counter. It never falls and no two are equal, in
-spite of jumps of the wall clock. After the wall clock was set back, only the counter advances, and
-spills into the microseconds, until the wall clock has caught up.
+is microseconds since the epoch << 12 | a logical counter. The timestamps of a node always rise,
+even if the wall clock jumps. After the wall clock was set back, only the counter advances, and
+overflows into the microseconds, until the wall clock has caught up.
 
-Timestamps from outside advance the clock, so that later work on this node has a higher timestamp. A
+Timestamps in requests advance the clock, so that later work on this node has a higher timestamp. A
 client's timestamp may be ahead of the wall clock by at most `max_clock_sync_error_usec`; otherwise
 a single wrong clock would drag all others along. A timestamp in a log is committed and always
 advances the clock.
@@ -22,7 +22,7 @@ _NS_PER_US: Final = 1000
 
 
 class ClockError(Exception):
-    """A timestamp is too far ahead of this clock, or may still lie in the future."""
+    """A timestamp in a request is too far ahead of this node's clock."""
 
 
 def from_micros(micros: int, logical: int = 0) -> int:
@@ -56,7 +56,7 @@ class HybridClock:
         self._last = max(self._last, timestamp)
 
     def update(self, timestamp: int) -> None:
-        """Advance the clock to a timestamp in a request; 0 means none. Raises `ClockError`."""
+        """Advance the clock to a request's timestamp. Raises `ClockError` if it is too high."""
         if timestamp <= self._last:
             return
         wall_us = self._clock.wall_ns() // _NS_PER_US

@@ -5,9 +5,10 @@ big-endian with the sign flipped; text and bytes unchanged in the last column, a
 with zeros escaped as 00 01 and a terminating 00 00.
 
 **Partitions.** A partition key is the hash bucket as a 4-byte big-endian number, if there is more
-than one bucket, followed by the encoded range columns (`common/partition.h`). A tablet has `[start,
-end)`; the first start and the last end are unbounded, so the tablets of a table cover every key
-exactly once. The bucket is computed from the CRC-32 of the encoded hash columns (Kudu: Murmur2).
+than one bucket, followed by the encoded range columns (`common/partition.h`). A tablet has the
+partition keys `[start, end)`; the first start and the last end are unbounded, so the tablets of a
+table cover every key exactly once. The bucket is computed from the CRC-32 of the encoded hash
+columns (Kudu: Murmur2).
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ def key_columns(schema: Schema) -> tuple[Column, ...]:
 
 
 def encode_key(columns: Sequence[Column], values: Sequence[Value]) -> bytes:
-    """The encoded key. Raises `ValueError` that quotes a value of the wrong type."""
+    """Encode a key. Raises `ValueError` if a value is missing or does not fit its column."""
     if len(columns) == 1 == len(values) and columns[0].type == "STRING":
         value = values[0]
         if type(value) is str:
-            return value.encode()  # the usual case; each row passes here a dozen times
+            return value.encode()  # the usual case, which runs a dozen times per row
     if len(values) != len(columns):
         raise ValueError(f"the key {values!r} has {len(values)} values; it needs {len(columns)}")
     parts = []
@@ -122,7 +123,7 @@ def partition_key(
 def _encode_some(
     names: Iterable[str] | None, columns: Sequence[Column], values: Sequence[Value]
 ) -> bytes:
-    """The encoding of the columns with these names, or of all columns."""
+    """Encode the values of the columns with these names, or of all columns."""
     if names is None:
         return encode_key(columns, values)
     positions = {column.name: position for position, column in enumerate(columns)}
@@ -156,5 +157,5 @@ def owns(partition: Partition, key: bytes) -> bool:
 
 
 def tablet_position(starts: Sequence[bytes], key: bytes) -> int:
-    """The index of the partition that contains the partition key, given ascending starts."""
+    """The index of the partition that contains a key; `starts` are the partitions' first keys."""
     return bisect.bisect_right(starts, key) - 1

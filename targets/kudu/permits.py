@@ -99,7 +99,7 @@ _UNDONE: Final[dict[Bug, str]] = {
 }
 """Reasons why work that one leader leaves to the next may stay undone.
 
-The undone work does not show which of them caused it.
+The undone work does not show which defect caused it.
 """
 
 _UNSYNCED: Final = Permit(

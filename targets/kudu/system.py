@@ -45,12 +45,12 @@ from targets.kudu.tools.tool import use_tool
 MASTER_PORT: Final = 7051
 TSERVER_PORT: Final = 7050
 CATALOG: Final = "catalog"
-"""The name of the masters' group of replicas."""
+"""The name of the masters' Raft group."""
 STEP_DOWN: Final = "step-down"
 AS: Final = "as"
-"""`as-m1`: the variant of spare masters that take over the name of `m1`, which is lost."""
+"""Prefix of variants: a spare master in the variant `as-m1` takes over the name of a lost `m1`."""
 CHANGED: Final = "changed"
-"""The variant of nodes with other flags, or with another list of masters."""
+"""The variant in which nodes run with `--changed-flag` and `--changed-masters`."""
 RELEARN_S: Final = 2.0
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
@@ -60,11 +60,11 @@ RESENDING: Final = RetryPolicy(
     resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
 )
 SPREAD: Final = 37
-"""Distributes resending clients over the process numbers; coprime with 100."""
+"""A factor, coprime with 100, that spreads the resending clients over the process numbers."""
 
 
 class Layout:
-    """The nodes that the settings ask for."""
+    """The nodes, flags and addresses of a deployment, derived from its settings."""
 
     def __init__(self, settings: TargetSettings) -> None:
         options = settings.options
@@ -72,7 +72,7 @@ class Layout:
         if masters not in {1, 3, 5, 7}:
             raise UsageError(
                 f"--masters is {masters}; it must be 1, 3, 5 or 7: an even number tolerates no "
-                "more failures than the odd one below it"
+                "more failures than the odd number below it"
             )
         self.bugs = bugs_of(settings.profile, settings.bugs)
         # Resending a mutation is sound only if the profile executes it exactly once.
@@ -80,8 +80,8 @@ class Layout:
         self.hms = HmsLayout(settings) if options.get("hms") else None
         """The metastores, or `None`.
 
-        With metastores clients do not resend: in Kudu a drop or rename that goes through the
-        metastore has no request id, because the metastore's event carries it out.
+        With metastores, clients do not resend requests: a drop or a rename through the metastore
+        has no request id in Kudu, because the metastore's event carries out the change.
         """
         self.resend_percent: int = options["resend"] if once and self.hms is None else 0
         usual = FLAGS[settings.profile]
@@ -95,24 +95,24 @@ class Layout:
             f"m{number}": f"m{number}:{MASTER_PORT}" for number in range(1, masters + spares + 1)
         }
         self.masters = dict(itertools.islice(every.items(), masters))
-        """The initial members."""
+        """Addresses of the initial masters, by name."""
         self.all_masters = every
-        """The initial members and the spares."""
+        """Addresses of the initial masters and of the spare masters, by name."""
         self.changed_list = self._among("changed-masters", options.get("changed_masters", ""))
-        """The addresses with which nodes of variant `changed` start; empty means the usual ones."""
+        """Addresses of masters with which nodes in the variant `changed` start, if not empty."""
         names_spares = options.get("told_spares", True)
         self.start_list = tuple((every if names_spares else self.masters).values())
-        """The addresses with which tablet servers and clients start."""
+        """Addresses of masters with which tablet servers and clients start."""
         self.learns_masters = self.flags.heartbeat_names_masters
         knows_all = len(self.start_list) == len(every)
         if not (knows_all or self.learns_masters or self.changed_list):
             raise UsageError(
                 "--no-told-spares with heartbeat_names_masters=false: clients and tablet servers "
-                "would never learn of a spare master, so none could lead; drop --no-told-spares, "
-                "or name the spares in --changed-masters"
+                "would never learn of a spare master, so no spare could lead; drop "
+                "--no-told-spares, or name the spares in --changed-masters"
             )
         self.relearn_s = RELEARN_S if self.learns_masters and not knows_all else None
-        """The interval at which clients ask for the current masters."""
+        """The interval at which clients ask for the current masters; `None` for never."""
         self.tservers = {
             f"t{number}": f"t{number}:{TSERVER_PORT}" for number in range(1, tservers + 1)
         }
@@ -123,7 +123,7 @@ class Layout:
         for name in named:
             if name not in self.all_masters:
                 raise UsageError(
-                    f"--{option} is {names!r}, where {name!r} is not a master; the masters are "
+                    f"--{option} is {names!r}, but {name!r} is not a master; the masters are "
                     f"{', '.join(self.all_masters)} (--masters and --spare-masters set how many)"
                 )
         return tuple(self.all_masters[name] for name in named)
@@ -138,13 +138,13 @@ class KuduSystem(System):
         self._rpc = RpcClient(env)
         self._metastores = None if layout.hms is None else Metastores(env, layout.hms)
         self._members = tuple(layout.masters)
-        """The voting masters, by the newest known configuration."""
+        """Names of the voting masters in the newest known configuration."""
         self._changing: tuple[str, ...] = ()
-        """Masters that may also vote while the masters' configurations differ."""
+        """Names of all masters that may vote while the masters' configurations differ."""
         self._admin: KuduClient | None = None
 
     def client(self, process: int) -> Client:
-        """A client with its own connections, like that of a separate process.
+        """Create a client with its own connections, as in a separate process.
 
         Some clients resend mutations with the same request id, so that exactly-once is tested.
         """
@@ -169,10 +169,10 @@ class KuduSystem(System):
         return TwoSidedClient(client, self._metastores.client(process))
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """A random majority of the masters, and all tablet servers.
+        """Draw nodes that suffice to serve: a majority of the masters, and all tablet servers.
 
         Existing tablets need only a majority of their replicas. A new table needs as many live
-        tablet servers as it has replicas, and the liveness probe must include every operation.
+        tablet servers as it has replicas, and the liveness probe also creates tables.
         """
         masters = list(self._members)
         core = rng.sample(masters, len(masters) // 2 + 1)
@@ -236,7 +236,7 @@ class KuduSystem(System):
         all_addresses = {peer.address for config in configs for peer in config.peers}
         nodes = self._layout.all_masters
         self._members = tuple(name for name in nodes if nodes[name] in addresses)
-        # By address: a master that has taken over another's name answers under both names.
+        # Keyed by address: a master that took over another's name answers under both names.
         members = {answer.address: answer for answer in heard if answer.address in addresses}
         same = len(members) == len(addresses) == len(newest.peers) and all(
             answer.committed_config == newest and answer.active_index == newest.opid_index
@@ -294,7 +294,7 @@ class KuduSystem(System):
     # --- operations --------------------------------------------------------------------------
 
     async def step_down(self, nodes: Sequence[str]) -> str | None:
-        """Have those masters among `nodes` that lead step down (`kudu tablet leader_step_down`)."""
+        """Make each leading master among `nodes` step down (`kudu tablet leader_step_down`)."""
         done = []
         for name in nodes:
             address = self._layout.all_masters.get(name)
@@ -334,8 +334,8 @@ class KuduSystem(System):
 
     @override
     async def tool(self, arguments: Sequence[str]) -> Said:
-        """Run `harness kudu`; raises `UsageError` for unknown arguments."""
-        await self.roles()  # masters join and leave
+        """Run an action of `harness kudu`. Raises `UsageError` for unknown arguments."""
+        await self.roles()  # updates the members, since masters join and leave
         members = tuple(self._layout.all_masters[name] for name in self._members)
         metastores = self._metastores
         metastore = None if metastores is None else partial(metastores.metastore, members)

@@ -32,7 +32,7 @@ from targets.kudu.system import (
 
 TSERVERS_MAX: Final = 99
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
-"""Numbers of tablet servers drawn in soaks. A fourth one takes replicas while another is down."""
+"""Cluster sizes that soaks draw; a fourth tablet server replaces a server that is down."""
 
 
 class KuduTarget(
@@ -59,7 +59,7 @@ class KuduTarget(
         for action in ("ksck", "table create metrics", "table list --tablets")
     ),
 ):
-    """Masters with a replicated catalog, and tablet servers with replicated tablets."""
+    """Target of the bundled Kudu: masters with a catalog, and tablet servers with tablets."""
 
     api_version = TARGET_API_VERSION
     name = "kudu"
@@ -69,10 +69,8 @@ class KuduTarget(
     bugs = BUGS
     options = (
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),
-        Option(
-            "spare-masters", 0, "masters that are not members, but may become so", within=(0, 4)
-        ),
-        Option("told-spares", True, "tablet servers and clients know the spare masters, too"),
+        Option("spare-masters", 0, "masters that a run may add later", within=(0, 4)),
+        Option("told-spares", True, "tablet servers and clients also know the spare masters"),
         Option("tservers", 3, "number of tablet servers", within=(1, TSERVERS_MAX)),
         Option(
             "resend",
@@ -134,7 +132,7 @@ class KuduTarget(
                     changed_list.append(address)
                 other = {"flags": msgspec.to_builtins(changed), "masters": changed_list}
                 if layout.changed_list and "masters_kept" in config:
-                    other["masters_kept"] = False  # the operator specified this list explicitly
+                    other["masters_kept"] = False  # --changed-masters replaces the stored list
                 variants[CHANGED] = Variant(config=other)
             return NodeSpec(
                 name=name,
@@ -164,7 +162,7 @@ class KuduTarget(
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of one seed of a soak: `given` options override drawn sizes and flags."""
+        """Draw the options for one seed of a soak; options in `given` override the draws."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in SIZES.items()}
         flags = draw_flags(rng, str(given.get("kudu_flag", "")))
         return {**drawn, **given, "kudu_flag": flags}
@@ -174,10 +172,10 @@ class KuduTarget(
 
 
 def _replacements(layout: Layout) -> dict[str, Variant]:
-    """One variant of a spare per initial master.
+    """The variants of a spare master: one per initial master, under whose name the spare runs.
 
-    A spare with that variant runs under the master's name and joins by itself, once the master that
-    had the name before was removed.
+    A spare in one of these variants joins the masters by itself, once the master that had the name
+    before was removed.
     """
     usual = {
         "masters": [*layout.masters.values()],

@@ -1,7 +1,7 @@
-"""`Wakeup`: a wait for a loop that runs once per interval, or earlier on request.
+"""`Wakeup`, with which a loop waits for its interval, or until another task wakes it earlier.
 
-It combines `asyncio.Event` and `asyncio.timeout` for a single waiting task, at a third of their
-cost: heartbeats alone wait a dozen times in a simulated second.
+A `Wakeup` replaces `asyncio.Event` and `asyncio.timeout` for a single waiting task, at a third of
+their cost, because heartbeats alone wait a dozen times in a simulated second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Wakeup:
     def __init__(self) -> None:
         self._is_set = False
         self._waiter: asyncio.Future[bool] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # of all waiting tasks
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop of all waiting tasks
 
     def set(self) -> None:
         """Resume the waiting task, or the next task that waits."""
@@ -29,7 +29,7 @@ class Wakeup:
         self._is_set = False
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until the flag is set; false if `timeout_s` passed first."""
+        """Wait until the flag is set; return false if `timeout_s` passed first."""
         if self._is_set:
             return True
         assert self._waiter is None, "another task waits already"

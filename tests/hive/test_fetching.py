@@ -106,7 +106,7 @@ def test_another_file_is_refused_and_leaves_nothing(maven):
         fetching.fetch(print)
     assert list(artefacts.folder().parent.iterdir()) == []
     (maven / "avro-1.7.7.jar").unlink()
-    with pytest.raises(InfrastructureError, match="brought no avro"):
+    with pytest.raises(InfrastructureError, match="did not fetch avro"):
         fetching.fetch(print)
 
 

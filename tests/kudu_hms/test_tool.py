@@ -51,7 +51,7 @@ async def test_what_agrees_is_listed_and_passes(kudu):
     await two_tables(kudu)
     assert await tool(kudu, "hms check") == "all tables have their entries"
     assert await tool(kudu, "hms fix") == ""
-    assert await tool(kudu, "hms precheck") == "all names are Hive's, and differ"
+    assert await tool(kudu, "hms precheck") == "all names are valid in Hive and distinct"
     listed = json.loads(await tool(kudu, "hms list --format json"))
     assert [(row["database"], row["table"], row["type"]) for row in listed] == [
         ("db1", "x", "SYNCHRONIZED"), ("db2", "y", "SYNCHRONIZED"),
@@ -153,10 +153,10 @@ async def test_what_is_missing_is_created_and_orphans_are_dropped_on_demand(kudu
     assert (said.exit_code, said.error.split(":")[0]) == (1, "Remote error")  # the name is taken
     text = await tool(kudu, "hms fix --no-create_missing_hms_tables --drop_orphan_hms_tables", 1)
     assert text.splitlines() == [
-        "left alone: missing: db1.x: there is no entry of it",
+        "left alone: missing: db1.x: it has no entry",
         "drop: orphan: db1.x: Kudu has no such table",
     ]
-    assert await tool(kudu, "hms fix") == "create: missing: db1.x: there is no entry of it"
+    assert await tool(kudu, "hms fix") == "create: missing: db1.x: it has no entry"
     assert await tool(kudu, "hms check") == "all tables have their entries"
 
 
@@ -166,7 +166,7 @@ async def test_a_downgrade_is_taken_back_by_a_fix(kudu):
     assert (await tool(kudu, "hms downgrade")).count("downgraded") == 2
     listed = json.loads(await tool(kudu, "hms list --format json"))
     assert {row["type"] for row in listed} == {"LEGACY"}
-    assert (await tool(kudu, "hms check", 1)).count("its entry is of before") == 2
+    assert (await tool(kudu, "hms check", 1)).count("its entry has the old format") == 2
     assert (await tool(kudu, "hms fix")).count("create: missing") == 2
     assert await tool(kudu, "hms check") == "all tables have their entries"
 
@@ -180,7 +180,7 @@ def test_without_metastores_the_tool_says_so_and_prechecks_names():
         for name in ("db1.X", "db1.x", "plain"):
             await kudu.ok(client, "create", name=name)
         text = await tool(kudu, "hms precheck", 1)
-        assert text.count("another table has that name") == 2
+        assert text.count("another table has this name") == 2
         assert "'plain'" in text
 
     deploy_kudu(body)

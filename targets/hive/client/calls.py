@@ -19,7 +19,7 @@ ClientCall = hms.HmsCall | hms_tokens.TokenCall
 
 
 def call_of(f: str, value: Any) -> ClientCall:
-    """Decode an operation of either vocabulary. Raises `UsageError` for any other value."""
+    """Decode an operation of `hms` or `hms_tokens`. Raises `UsageError` for any other value."""
     return hms_tokens.call_of(f, value) if f in hms_tokens.BY_NAME else hms.call_of(f, value)
 
 
@@ -28,7 +28,7 @@ def _table(database: str, name: str, nonce: str) -> api.MetaTable:
 
 
 def plan(call: ClientCall, request_id: str) -> api.ApiCall:
-    """The call to send. A poll takes several calls, which the client plans."""
+    """Return the metastore call for an operation; for a poll, only the first of its calls."""
     match call:
         case hms_tokens.Issue(owner, renewer):
             return api.GetDelegationToken(owner, renewer)
@@ -56,7 +56,7 @@ def plan(call: ClientCall, request_id: str) -> api.ApiCall:
 
 
 def read_answer(call: ClientCall, result: Any) -> dict[str, Any]:
-    """The value of a completion of type ok."""
+    """Build the value of an `ok` completion from the metastore's result."""
     value: dict[str, Any] = {"result": "ok"}
     if isinstance(call, hms.Get):
         table = msgspec.convert(result, api.MetaTable)
@@ -75,7 +75,7 @@ def read_answer(call: ClientCall, result: Any) -> dict[str, Any]:
 
 
 def event_row(event: api.Event) -> list[Any]:
-    """An event in the form that `hms.Poll` answers."""
+    """Convert an event into its row in the answer to `hms.Poll`."""
     sides = (event.before, event.after)
     return [
         event.ident,

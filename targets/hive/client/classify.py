@@ -1,4 +1,4 @@
-"""Pure functions from the outcome of a call to its proof about the operation.
+"""Pure functions that decide what the outcome of a call proves about the operation.
 
 | outcome of a change                                                     | class            |
 |-------------------------------------------------------------------------|------------------|
@@ -24,14 +24,14 @@ from harness.vocabularies import hms_tokens
 from targets.hive.api import META, REFUSALS, MetastoreError
 
 INTERNAL: Final = "TApplicationException"
-"""The exception for an undeclared failure inside a real metastore. It proves nothing."""
+"""Exception for an undeclared failure inside a real metastore, which may have executed the call."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
 _DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
 _DATABASE_FAILED: Final = re.compile(
     r"FATAL:|PSQLException|I/O error|REMOTE database|database \S+: "
 )
-"""Real metastores also answer NoSuchObject, or a wrong kind of database, if they could not read the
-table's database. Such answers prove nothing about the table.
+"""Messages that prove nothing about a table: a real metastore that could not read the table's
+database also answers NoSuchObject, or that the database has the wrong kind.
 """
 RESULTS: Final = {
     "AlreadyExistsException": "already-exists",
@@ -60,7 +60,7 @@ def retries(error: MetastoreError) -> bool:
 
 
 def proof_of(error: MetastoreError) -> Proof:
-    """Classify an attempt that failed with this exception."""
+    """Decide whether an attempt that failed with this exception had no effect."""
     if _DATABASE_FAILED.search(error.message):
         return Proof.UNKNOWN
     if error.kind in REFUSALS or _DUPLICATE.search(error.message):
@@ -69,5 +69,5 @@ def proof_of(error: MetastoreError) -> Proof:
 
 
 def result_of(error: MetastoreError) -> str:
-    """The vocabulary's name for an exception."""
+    """The vocabulary's word for an exception, such as `already-exists`."""
     return RESULTS.get(error.kind, error.kind)

@@ -1,4 +1,4 @@
-"""One client process: Hive's `RetryingMetaStoreClient` around its `HiveMetaStoreClient`.
+"""A client process that behaves like Hive's `RetryingMetaStoreClient` over `HiveMetaStoreClient`.
 
 * A client opens one connection and keeps it as long as it works. To connect, the client tries the
   metastores on its list from the beginning, in a few rounds.
@@ -63,7 +63,7 @@ class Operation:
     node: str | None = None
     error: str = "NO_METASTORE: none accepted a connection"
     uris: list[str] = dataclasses.field(default_factory=list)  # all metastores that the client knew
-    listed: tuple[Address, ...] = ()  # when it began
+    listed: tuple[Address, ...] = ()  # configured metastores when the operation began
 
 
 class MetastoreClient:
@@ -80,10 +80,10 @@ class MetastoreClient:
         connect: Connect | None = None,
         listed: Listed | None = None,
     ) -> None:
-        """Connect to `metastores`, given in the deployment's order.
+        """Create a client of `metastores`, given in the deployment's order.
 
         `connect` opens connections, by default to the bundled metastores. If metastores join and
-        leave, `listed` returns those that are now in the clients' configuration.
+        leave, `listed` returns the metastores that the clients' configuration lists now.
         """
         self._env = env
         self._connect: Connect = connect or Door(env)
@@ -125,7 +125,7 @@ class MetastoreClient:
         *,
         timeout_s: float,
     ) -> Completion:
-        """Perform `call` through `do`, and classify its outcome, at the latest at the deadline."""
+        """Perform `call` by running `do` until the deadline, and classify the outcome."""
         operation = Operation(listed=self._now_listed())
         try:
             async with asyncio.timeout(timeout_s):
@@ -140,7 +140,7 @@ class MetastoreClient:
         return self._end(operation, OpType.OK, value, None)
 
     def new_request_id(self) -> str:
-        """A nonce that no other change has."""
+        """Return a request id that no other change has."""
         self._count += 1
         return f"{self._client_id}-{self._count}"
 
@@ -201,9 +201,9 @@ class MetastoreClient:
     # --- calls -------------------------------------------------------------------------------
 
     async def _verify(self, operation: Operation, call: hms_tokens.Verify) -> Any:
-        """The answer of the first metastore that responds, in the operation's order of metastores.
+        """Verify a token at the first metastore that responds, from `call.metastore` on.
 
-        This plays a process elsewhere, with its own list and its own connection.
+        The token's user is another process, so it has its own list and its own connection.
         """
         metastores = self._now_listed()
         self._note_uris(operation, metastores)
@@ -225,7 +225,7 @@ class MetastoreClient:
         raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
-        """Continue reading the log. A gap shows that the cleaner removed events too early."""
+        """Read further events of the log. A gap shows that the cleaner removed unread events."""
         if self._position is None:
             self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position
@@ -242,9 +242,10 @@ class MetastoreClient:
         return {"result": "ok", "after": after, "events": [event_row(event) for event in events]}
 
     async def call(self, operation: Operation, call: api.ApiCall) -> Any:
-        """The answer, after as many attempts as the settings allow.
+        """Return the answer of a call, in at most as many attempts as the settings allow.
 
-        Raises `MetastoreError`, `ChannelError` if the last call was lost, and `NoMetastoreError`.
+        Raises `MetastoreError` if a metastore answers with an exception, `ChannelError` if the last
+        attempt gets no answer, and `NoMetastoreError` if no connection opens.
         """
         made = 0
         while True:
@@ -300,7 +301,7 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """The open connection, or a new one: on request, after its lifetime, or if none is open."""
+        """Return the open connection, or a new one if `again`, or if it is broken or too old."""
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):
@@ -319,7 +320,7 @@ class MetastoreClient:
         return 0 < self._settings.lifetime_s * 1e9 <= age_ns
 
     async def _open(self, operation: Operation) -> Connection:
-        """Try the list from its beginning, in rounds. Raises `NoMetastoreError`."""
+        """Connect to the first metastore on the list that accepts. Raises `NoMetastoreError`."""
         for number in range(self._settings.connect_rounds):
             if number:
                 await asyncio.sleep(self._settings.connect_delay_s)
@@ -335,7 +336,7 @@ class MetastoreClient:
         raise NoMetastoreError(f"NO_METASTORE: {names} is all that this client knows of")
 
     async def _try_open(self, operation: Operation, address: Address) -> Connection:
-        """A new connection. A failure is recorded as an attempt and raises `ChannelError`."""
+        """Open a connection. Record a failure as an attempt and raise `ChannelError`."""
         start_ns = self._env.clock.monotonic_ns()
         outcome = "TIMED_OUT: the operation's deadline passed"
         try:

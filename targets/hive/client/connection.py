@@ -22,7 +22,7 @@ class Connection(Protocol):
         ...
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """The answer. Raises `targets.hive.channel.ChannelError` if none came."""
+        """Return the answer to a call. Raises `ChannelError` if no answer came."""
         ...
 
     def close(self) -> None:
@@ -34,18 +34,17 @@ class Connect(Protocol):
     """A function that opens connections to metastores."""
 
     async def __call__(self, address: Address, *, timeout_s: float) -> Connection:
-        """A connection that works. Raises `targets.hive.channel.ChannelError`."""
+        """Open a connection to a metastore. Raises `targets.hive.channel.ChannelError`."""
         ...
 
 
 class Door:
-    """Opens connections to the bundled metastores (a `Connect`)."""
+    """Opener of connections to bundled metastores, a `Connect`."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
 
     async def __call__(self, address: Address, *, timeout_s: float) -> Connection:
-        """A new connection. Raises `ChannelError`."""
         return _Call(await Channel.open(self._env, address, timeout_s=timeout_s))
 
 
@@ -69,7 +68,7 @@ class _Call:
 async def ask_once(
     connect: Connect, address: Address, call: api.ApiCall, *, timeout_s: float
 ) -> api.Reply | None:
-    """The reply over a connection for this call alone; `None` if none came."""
+    """Make one call over a new connection; return its reply, or `None` if no reply came."""
     try:
         connection = await connect(address, timeout_s=timeout_s)
     except ChannelError:

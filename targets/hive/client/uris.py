@@ -1,4 +1,4 @@
-"""The order of metastores to try, after `resolveUris` and `open` of Hive's `HiveMetaStoreClient`.
+"""The order in which a client tries metastores, as in Hive's `HiveMetaStoreClient`.
 
 Every attempt to connect begins at the head of the list. `sequential` keeps the list as it is, so
 any reconnect fails back to the first metastore that serves. `random` shuffles it once, and each
@@ -9,10 +9,10 @@ it also reads the list at every reconnect (`reconnect` calls `resolveUris`), and
 and removed metastores; other clients keep the list for life. A connected client stays connected.
 Hive shuffles a random list at each reading; this client only shuffles a list that has changed.
 
-So a sequential client keeps returning to the first metastore even if that accepts connections but
-never answers. In `strict`, a client tries a metastore that lost a call after all others for a
-while. Among several, the metastore whose loss is oldest comes first. The switch FAILBACK-FLAP
-restores Hive's behaviour.
+So a sequential client keeps returning to the first metastore even if that metastore accepts
+connections but never answers. In `strict`, a client for a while prefers all other metastores to one
+that lost a call. If several lost calls, the metastore with the oldest loss comes first. The switch
+FAILBACK-FLAP restores Hive's behaviour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.env import Address
 from targets.hive.client.settings import Selection
 
 AVOIDED_NS: Final = 10_000_000_000
-"""The time for which a client tries a metastore that lost a call after the others."""
+"""The time for which a client tries a metastore only after all others, once it has lost a call."""
 
 
 class Uris:
@@ -39,7 +39,7 @@ class Uris:
         *,
         remembers: bool,
     ) -> None:
-        """Shuffle for `random`; with `remembers`, demote metastores that lost a call."""
+        """Take the list `given`. If `remembers`, avoid a metastore that lost a call for a while."""
         self._is_random = selection is Selection.RANDOM
         self._rng = rng
         self._remembers = remembers
@@ -53,7 +53,7 @@ class Uris:
             self._rng.shuffle(self._uris)
 
     def reread(self, given: Sequence[Address]) -> None:
-        """Replace the list, if it changed."""
+        """Replace the client's list if the configured list `given` has changed."""
         if tuple(given) != self.given:
             self._read(given)
 
@@ -71,7 +71,7 @@ class Uris:
             self._lost_ns[uri] = now_ns
 
     def promote(self) -> None:
-        """Note that the client is about to reconnect."""
+        """Before a reconnect, move a random other metastore to the head of a `random` list."""
         if self._is_random and len(self._uris) > 1:
             other = 1 + self._rng.randrange(len(self._uris) - 1)
             uris = self._uris

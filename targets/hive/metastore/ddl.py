@@ -56,7 +56,7 @@ class Ddl:
     ) -> Changed | None:
         """Run one change. Raises `MetastoreError`.
 
-        Returns the change if the caller still has to write its event.
+        Returns the table before and after the change if the caller has to write the event.
         """
         match call:
             case CreateTable():
@@ -96,7 +96,7 @@ class Ddl:
         return None, table
 
     async def undo_create(self, session: Session, table: MetaTable) -> None:
-        """Roll back a refused create (HIVE-15424), which looks up the table by name alone."""
+        """Drop any table with a refused create's name: the faulty roll-back of HIVE-15424."""
         existing = await read_table(session, table.database, table.name)
         if existing is not None and existing.ident is not None:
             await _delete(session, existing.ident)
@@ -140,13 +140,13 @@ class Ddl:
             where += equal(DB_NAME=call.database, TBL_NAME=call.name)
         count = await session.delete(TABLES, where)
         if count == 0:
-            # Only a drop that reads without a lock gets here.
+            # Only a drop that read its table without a lock can find no row to delete.
             renamed = await session.select(TABLES, equal(TBL_ID=table.ident))
             if renamed or Bug.DROP_DROP not in self._bugs:
                 raise MetastoreError(NO_SUCH_OBJECT, message)
         else:
             await session.delete(PARAMETERS, equal(TBL_ID=table.ident))
-            # A table renamed meanwhile has its directory elsewhere; this one is another's.
+            # If the table was renamed meanwhile, this directory belongs to another table.
             if self._with_directories and Bug.DROP_RENAME not in self._bugs:
                 await remove_directory(session, table.full_name)
         return table, None

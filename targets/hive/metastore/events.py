@@ -35,12 +35,12 @@ _message: Final = msgspec.json.Decoder(_Message)
 
 
 def now_ms(env: Env) -> int:
-    """The metastore's wall clock."""
+    """The time of the metastore's wall clock, in ms since the epoch."""
     return env.clock.wall_ns() // _NS_PER_MS
 
 
 def event_of(row: Row) -> Event:
-    """A log entry from its row."""
+    """Convert a row of the notification log into an event."""
     message = _message.decode(str(row["MESSAGE"]))
     number, time_ms = row["EVENT_ID"], row["EVENT_TIME"]
     assert isinstance(number, int), "ids are numbers"
@@ -49,10 +49,10 @@ def event_of(row: Row) -> Event:
 
 
 class Events:
-    """Writes and reads the log within the callers' transactions."""
+    """The notification log, written and read within the callers' transactions."""
 
     def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
-        """`bugs` change how the next id is taken: its lock, its clock and its transaction."""
+        """`bugs` change the lock, the clock and the transaction in which an event gets its id."""
         self._env = env
         self._transactions = transactions
         self._bugs = bugs
@@ -60,7 +60,7 @@ class Events:
     async def add(
         self, session: Session, before: MetaTable | None, after: MetaTable | None
     ) -> None:
-        """Log the change of a transaction. Called last, since it locks out all other changes."""
+        """Log a change within its transaction, as its last step: the lock blocks other changes."""
         if Bug.EVENT_ID_AHEAD in self._bugs:
             number, time_ms = await self._transactions.run(Isolation.READ_COMMITTED, self._next)
         else:
@@ -105,7 +105,7 @@ class Events:
 
 
 async def clean(env: Env, transactions: Transactions, *, ttl_ms: int, every_s: float) -> None:
-    """Remove old events and request ids, forever."""
+    """Remove old events and old request ids periodically, until cancelled."""
     while True:
         await asyncio.sleep(every_s)
         limit_ms = now_ms(env) - ttl_ms

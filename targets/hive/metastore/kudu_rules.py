@@ -18,7 +18,7 @@ from targets.hive.api import META, Context, MetastoreError, MetaTable
 HANDLER_KEY: Final = "storage_handler"
 HANDLER: Final = "org.apache.hadoop.hive.kudu.KuduStorageHandler"
 LEGACY_HANDLER: Final = "com.cloudera.kudu.hive.KuduStorageHandler"
-"""The table type of entries that are not synchronized."""
+"""Storage handler of entries that were made before Kudu synchronized its catalog with Hive's."""
 TABLE_ID: Final = "kudu.table_id"
 TABLE_NAME: Final = "kudu.table_name"
 CLUSTER_ID: Final = "kudu.cluster_id"
@@ -36,12 +36,12 @@ def is_kudu(table: MetaTable) -> bool:
 
 
 def is_legacy(table: MetaTable) -> bool:
-    """Whether the table is an entry from before the synchronization."""
+    """Whether the entry was made before Kudu synchronized its catalog with Hive's."""
     return table.parameters.get(HANDLER_KEY) == LEGACY_HANDLER
 
 
 def is_synchronized(table: MetaTable) -> bool:
-    """Whether the table must be in both catalogs."""
+    """Whether the table must be both in Kudu's catalog and in Hive's."""
     is_external = _says(table, EXTERNAL)
     return is_kudu(table) and (not is_external or _says(table, PURGE))
 
@@ -56,7 +56,7 @@ def check_create(table: MetaTable, context: Context) -> None:
 
 
 def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` if the rules forbid this change."""
+    """Raise `MetastoreError` if the rules forbid to alter the table `before` to `after`."""
     if not is_kudu(after):
         _refuse_keys(after)
     if not is_synchronized(before) and not is_synchronized(after):

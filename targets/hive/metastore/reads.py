@@ -22,7 +22,7 @@ async def read_databases(session: Session) -> list[str]:
 async def read_table(
     session: Session, database: str, name: str, *, for_update: bool = False
 ) -> MetaTable | None:
-    """The table of this name; its row is locked on request."""
+    """The table of this name, or `None`; if `for_update`, its row is locked."""
     where = equal(DB_NAME=database, TBL_NAME=name)
     for row in await session.select(TABLES, where, for_update=for_update):
         parameters = await session.select(PARAMETERS, equal(TBL_ID=row["TBL_ID"]))
@@ -31,13 +31,13 @@ async def read_table(
 
 
 async def read_names(session: Session, where: Where = ()) -> list[tuple[str, str]]:
-    """Database and name of all tables, sorted."""
+    """Database and name of all matching tables, sorted."""
     rows = await session.select(TABLES, where)
     return sorted((str(row["DB_NAME"]), str(row["TBL_NAME"])) for row in rows)
 
 
 async def read_tables(session: Session) -> list[MetaTable]:
-    """All tables, with columns and parameters."""
+    """All tables of all databases, with columns and parameters."""
     rows = await session.select(TABLES)
     parameters: dict[object, list[Row]] = {}
     for row in await session.select(PARAMETERS):
@@ -58,6 +58,6 @@ def _table_of(row: Row, parameters: Sequence[Row]) -> MetaTable:
 
 
 def parameters_of(ident: int, table: MetaTable) -> Iterator[Row]:
-    """The rows of a table's parameters."""
+    """Yield one database row per parameter of `table`, under the id `ident`."""
     for key, value in table.parameters.items():
         yield {"TBL_ID": ident, "PARAM_KEY": key, "PARAM_VALUE": value}

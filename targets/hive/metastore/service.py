@@ -1,4 +1,4 @@
-"""The calls of a metastore, one method each. All state except some tokens is in the database.
+"""The server side of a metastore's calls. All state except some tokens is in the database.
 
 In `strict` a change carries a request id, and its transaction also stores the outcome under that
 id. A later copy of the request gets the stored answer, whichever metastore it reaches.
@@ -70,7 +70,7 @@ _outcome: Final = msgspec.json.Decoder(_Outcome)
 
 
 class Service:
-    """Answers the calls of clients."""
+    """The server side of one metastore, which executes the calls of clients."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Service:
         self._cache = _Cache(transactions) if Bug.CACHED_STORE in bugs else None
 
     async def answer(self, body: msgspec.Raw) -> Reply:
-        """The answer to a request, which may be malformed."""
+        """Execute an encoded request, which may be malformed, and return the answer."""
         try:
             call = _call.decode(body)
         except msgspec.MsgspecError as error:
@@ -178,7 +178,7 @@ class Service:
                 self._cache.forget()
 
     async def _change_and_directory(self, call: CreateTable | DropTable) -> None:
-        """Make the directory before the change, or remove it after, in a separate transaction."""
+        """Run a change; make or remove the directory in another transaction (HIVE-21640)."""
         is_create = isinstance(call, CreateTable)
         if isinstance(call, CreateTable):
             path = call.table.full_name
@@ -208,7 +208,7 @@ class Service:
         await self._transactions.run(Isolation.SERIALIZABLE, undo)
 
     async def _change_once(self, call: Change) -> None:
-        """Run the change; if an earlier copy of the request ran, take over its outcome."""
+        """Run a change once; a later copy of its request only gets the stored outcome."""
         isolation = self._ddl.isolation(call)
         if not call.request_id or _WITHOUT_REQUEST_IDS & self._bugs:
 

@@ -1,8 +1,8 @@
-"""Pooled sessions with the database, and transactions that are retried if the database asks for it.
+"""Pooled sessions with the database, and transactions that are retried after conflicts.
 
-Sessions are pooled, like HikariCP's in Hive: a session that turns out to be dead before its
-transaction did anything is replaced. An unreachable or lost database becomes a MetaException whose
-text contains JDO, which tells clients that they may retry.
+Sessions are pooled, as Hive's HikariCP does: a session that turns out to be dead before its
+transaction did anything is replaced. If the database is unreachable, the caller gets a
+MetaException with the word JDO in its text, which makes clients retry.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.hive.sql.protocol import (
 R = TypeVar("R")
 IDLE_MAX: Final = 10  # HikariCP's pool size
 ATTEMPTS_MAX: Final = 50
-"""The number of tries of a transaction; after the last one it fails with a MetaException."""
+"""Maximum number of tries of a transaction before it fails with a MetaException."""
 BACKOFF_S_MAX: Final = 0.02
 
 
@@ -40,10 +40,10 @@ class Transactions:
         self.retried = 0
 
     async def run(self, isolation: Isolation, body: Callable[[Session], Awaitable[R]]) -> R:
-        """Commit `body` and return its result.
+        """Run `body` in a transaction, commit it, and return the result of `body`.
 
-        Any exception rolls it back. If the database could not serialize it, it runs again from the
-        start. Raises `MetastoreError`.
+        Any exception rolls the transaction back. After a deadlock or a serialization failure,
+        `body` runs again in a new transaction. Raises `MetastoreError`.
         """
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
@@ -81,7 +81,7 @@ class Transactions:
         return result
 
     async def _begin(self, isolation: Isolation) -> Session:
-        """A session with an open transaction. A new session takes the place of a dead idle one."""
+        """Begin a transaction in an idle session that still works, or else in a new session."""
         while self._idle:
             session = self._idle.pop()
             try:

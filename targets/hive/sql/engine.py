@@ -1,9 +1,9 @@
 """Transactions over the store: snapshots, row and key locks, and commits one after another.
 
-Read committed works as `protocol` describes. Serializable is optimistic: all reads see the moment
-of the first statement. A commit fails if any row that the transaction read has changed since, or a
-read would now return another result (backward validation; Kung and Robinson 1981). So the serial
-order is the order of commits. PostgreSQL checks less, and commits some transactions that fail here.
+The level "read committed" works as `protocol` describes. The level "serializable" is optimistic:
+all reads of a transaction see the snapshot of its first statement. Its commit fails if one of its
+reads would now return another result (backward validation; Kung and Robinson 1981), so the serial
+order is the order of commits. PostgreSQL also commits some transactions that fail here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Transaction:
     def __init__(self, number: int, isolation: Isolation) -> None:
         self.number = number
         self.serializable = isolation is Isolation.SERIALIZABLE
-        self.moment: int | None = None  # a serializable one's snapshot, from its first statement on
+        self.moment: int | None = None  # a serializable transaction's snapshot, once it has one
         self.writes: dict[Place, Change] = {}
         self.reads: list[tuple[str, Where]] = []
         self.failed = False
@@ -67,16 +67,16 @@ def _check_names(statement: Select | Insert | Update | Delete) -> None:
 
 
 class SessionState:
-    """The open transaction of a session, if any."""
+    """The state of a session: its open transaction, or `None`."""
 
     def __init__(self) -> None:
         self.transaction: _Transaction | None = None
 
 
 class Engine:
-    """Executes the statements of many sessions. Each session sends one statement at a time.
+    """Executor of statements for many sessions, each of which sends one statement at a time.
 
-    `write` makes the changes of a commit durable before any session sees them.
+    The callback `write` makes the changes of a commit durable before any session sees them.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Engine:
         self.aborted = 0
 
     async def execute(self, session: SessionState, statement: Statement) -> Answer:
-        """Execute one statement. A `SqlError` ends the transaction."""
+        """Execute one statement and return its answer. A `SqlError` ends the transaction."""
         transaction = session.transaction
         if isinstance(statement, Begin):
             if transaction is not None:
@@ -120,7 +120,7 @@ class Engine:
             raise
 
     def abort(self, session: SessionState) -> None:
-        """Roll back the open transaction, if any."""
+        """Roll back the session's open transaction, if it has one."""
         transaction, session.transaction = session.transaction, None
         if transaction is not None and not transaction.failed:
             self._end(transaction)
@@ -180,7 +180,7 @@ class Engine:
     async def _put(
         self, transaction: _Transaction, place: Place, old: Row | None, new: Row | None
     ) -> None:
-        """Write a row that is locked or new, once its unique keys are free."""
+        """Write a locked or a new row, after waiting for the locks of its changed unique keys."""
         table = place[0]
         before = [] if old is None else list(keys_of(table, old))
         after = [] if new is None else list(keys_of(table, new))
@@ -220,7 +220,7 @@ class Engine:
     def _visible_rows(
         self, transaction: _Transaction, table: str, where: Where
     ) -> Iterator[tuple[int, Row]]:
-        """The rows that a statement sees: the snapshot plus the transaction's own writes."""
+        """The matching rows that a statement sees: its snapshot and its transaction's writes."""
         if transaction.serializable:
             if len(transaction.reads) >= READS_MAX:
                 raise RefusedStatementError(f"more than {READS_MAX} reads in a transaction")
@@ -252,7 +252,7 @@ class Engine:
     async def _locked(
         self, transaction: _Transaction, table: str, where: Where
     ) -> list[tuple[int, Row]]:
-        """The newest versions of the matching rows, each locked."""
+        """Lock the matching rows, and return their newest versions."""
         visible = []
         for number, _ in list(self._visible_rows(transaction, table, where)):
             place = (table, number)
@@ -277,15 +277,15 @@ class Engine:
             async with self._committing:
                 self._validate(transaction)
                 await self._write(changes)
-                # Later snapshots include this commit; earlier ones do not.
+                # Later snapshots include this commit; earlier snapshots do not.
                 self._store.commit(changes, keep=bool(self._moments))
         self.committed += 1
         self._end(transaction)
 
     def _validate(self, transaction: _Transaction) -> None:
-        """Check the reads of a transaction.
+        """Raise `SerializationError` if a later commit changed what the transaction has read.
 
-        A transaction that only read needs no check: its snapshot is its place in the serial order.
+        A read-only transaction needs no check: its snapshot is its place in the serial order.
         """
         if transaction.moment is None:
             return

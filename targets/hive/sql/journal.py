@@ -1,8 +1,8 @@
-"""The database's files: a checkpoint, and a log of the commits since.
+"""The database's files: a checkpoint, and a log of the commits after the checkpoint.
 
-    checkpoint  the whole state, in a checked file (`targets.checked_file`), and which log
-                goes on from it
-    wal-N       records: body length, CRC-32 of that, CRC-32 of the body, body (msgpack)
+    checkpoint  the whole state, and the number of the log that continues it, in a checked
+                file (`targets.checked_file`)
+    wal-N       records: body length, CRC-32 of the length, CRC-32 of the body, body (msgpack)
 
 A commit is acknowledged once its record is synced. A record cut short by the end of the file was
 never acknowledged, so recovery truncates it. A complete record with a wrong checksum is damage, and
@@ -30,7 +30,7 @@ _MAGIC: Final = b"HIVEDB01"
 _LENGTH: Final = struct.Struct(">Q")
 _CHECKED: Final = struct.Struct(">II")
 LOG_BYTES_MAX: Final = 512 * 1024
-"""The size of the log above which a checkpoint replaces it."""
+"""The size of the log, in bytes, above which a checkpoint replaces the log."""
 
 
 class DamagedLogError(TargetError):
@@ -49,10 +49,10 @@ _record_of: Final = msgspec.msgpack.Decoder(_Record)
 
 
 class Journal:
-    """The files of the database. They are opened once; then commits are written one by one."""
+    """The files of the database. Call `open` once, then `write` for each commit."""
 
     def __init__(self, disk: Disk, *, sync: bool) -> None:
-        """`sync` corresponds to PostgreSQL's `fsync`."""
+        """Use the files on `disk`. If `sync`, sync each commit, like PostgreSQL's `fsync`."""
         self._disk = disk
         self._sync = sync
         self._number = 1
@@ -60,7 +60,10 @@ class Journal:
         self.store = Store()
 
     async def open(self, first: Mapping[str, Sequence[Row]]) -> None:
-        """Recover, or start with the rows `first`. Raises `DamagedLogError`, `DamagedFileError`."""
+        """Recover the database, or create it with the rows `first`.
+
+        Raises `DamagedLogError` or `DamagedFileError`.
+        """
         try:
             body = await checked_file.read(self._disk, _CHECKPOINT, _MAGIC)
         except FileNotFoundError:
@@ -89,11 +92,11 @@ class Journal:
             self.store.replay(_record_of.decode(body))
         if offset < len(data):
             await file.truncate(offset)
-        # Recovery may have read what a killed process wrote without a sync; make it durable.
+        # A killed process may have written records without a sync; make them durable.
         await file.sync()
 
     async def write(self, changes: tuple[Change, ...]) -> None:
-        """Make one commit durable. An `OSError` must end the node."""
+        """Append one commit to the log and sync it. An `OSError` must end the node."""
         assert self._file is not None, "open it first"
         if self._file.size() > LOG_BYTES_MAX:
             await self._roll()

@@ -1,8 +1,8 @@
 """Locks on rows and unique keys: one owner each, first come first served, deadlocks found at once.
 
-A transaction waits for one lock at a time, so waiting transactions form chains. A transaction that
-would close such a chain to a cycle is refused. PostgreSQL's deadlock detector does the same after a
-second.
+A transaction waits for one lock at a time, so waiting transactions form chains. A request that
+would close a chain to a cycle is refused. PostgreSQL's deadlock detector does the same, but only
+after a second.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Locks:
         self._waits: dict[int, Hashable] = {}
 
     async def acquire(self, owner: int, name: Hashable) -> None:
-        """Take the lock, which the owner keeps until `release`. Raises `DeadlockError`."""
+        """Wait for the lock `name` and keep it until `release`. Raises `DeadlockError`."""
         lock = self._locks.get(name)
         if lock is None:
             self._locks[name] = _Lock(owner)

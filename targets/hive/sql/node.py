@@ -1,10 +1,11 @@
-"""The node `db`: the store as a server. Each connection is a session; closing it rolls back.
+"""The node `db`: the bundled store as a server, with one session per connection.
 
-`config`: `port`, `databases` (of the first start), `fsync`, and `idle_s`, which works like
-PostgreSQL's setting `idle_in_transaction_session_timeout`: a session with an open transaction that
-sends nothing for this long is closed. Without it, a paused metastore would keep its locks and block
-all others. `idle_s` is shorter than a client's timeout, so a call that waits for such a lock still
-succeeds in time.
+The end of a connection rolls back its transaction. `config`: `port`, `databases` (Hive's databases
+to create at the first start), `fsync`, and `idle_s`, which works like PostgreSQL's setting
+`idle_in_transaction_session_timeout`: a session with an open transaction that sends nothing for
+`idle_s` is closed. Otherwise a paused metastore would keep its locks and block all other
+metastores. `idle_s` is shorter than a client's timeout, so a call that waits for a paused
+metastore's lock still succeeds in time.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SESSIONS_MAX: Final = 100
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The configuration of the node."""
+    """The configuration of the node `db`."""
 
     port: int
     databases: tuple[str, ...]

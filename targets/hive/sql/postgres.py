@@ -1,10 +1,9 @@
-"""Sessions with a PostgreSQL, over psycopg 3: the second implementation of the protocol.
+"""Sessions with a PostgreSQL over psycopg 3, which implement `targets.hive.sql.protocol`.
 
-The driver runs in the metastores themselves and speaks PostgreSQL's own protocol to the node `db`.
-So a link fault between the two affects the driver and the server as in production. With a gateway
-on the server's machine, the database would never see a link fault. The driver needs the address on
-which the node listens (`Env.endpoint`), which simulations refuse. A simulation never imports this
-module.
+The driver runs inside the metastores and speaks PostgreSQL's own protocol to the node `db`. A link
+fault between a metastore and the database therefore affects driver and server as in production.
+The driver needs the address on which the node listens (`Env.endpoint`), which simulations refuse,
+so a simulation never imports this module.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import socket  # determinism: only where the world is real; to hang up on a silent server
+import socket  # determinism: never in a simulation; closes a connection to a silent server
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 USER: Final = "hive"
 DATABASE: Final = "postgres"
 _NO_SENSE: Final = ("22", "23502", "25", "42")
-"""SQLSTATE prefixes of statements that are invalid, or not allowed now."""
+"""SQLSTATE prefixes of the errors for statements that are invalid or not allowed at present."""
 _BEGIN: Final[dict[Isolation, LiteralString]] = {
     Isolation.READ_COMMITTED: "begin isolation level read committed",
     Isolation.SERIALIZABLE: "begin isolation level serializable",
@@ -46,16 +45,16 @@ _BEGIN: Final[dict[Isolation, LiteralString]] = {
 def require_driver() -> None:
     """Raise `UsageError` if psycopg is not installed, or finds no libpq."""
     try:
-        import psycopg  # noqa: F401 - whether it can be
+        import psycopg  # noqa: F401 - only tests the import
     except ImportError as error:
         raise UsageError(
-            f"a PostgreSQL as database needs psycopg 3, which does not load here: {error}; "
+            f"a PostgreSQL as database needs psycopg 3, which cannot be imported: {error}; "
             "install catalog-harness[hive], or use --database store"
         ) from error
 
 
 class _Status(enum.IntEnum):
-    """The status of a connection in libpq (`PGTransactionStatusType`)."""
+    """The status of a connection's transaction in libpq (`PGTransactionStatusType`)."""
 
     IDLE = 0
     ACTIVE = 1
@@ -64,12 +63,12 @@ class _Status(enum.IntEnum):
 
 
 class PostgresDatabase:
-    """The `Database` that metastores and the harness connect to."""
+    """A PostgreSQL server as a `Database`, to which metastores and the harness connect."""
 
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """A session that waits longer than `answer_s` for an answer is lost."""
+        """Sessions that wait for an answer longer than `answer_s` are lost."""
         self._env = env
         self._address = address
         self._connect_s = connect_s
@@ -87,7 +86,7 @@ class PostgresDatabase:
                     user=USER,
                     dbname=DATABASE,
                     autocommit=True,
-                    sslmode="disable",  # one question less on the way to a session
+                    sslmode="disable",  # saves a round trip before the session
                     gssencmode="disable",
                 )
         except TimeoutError as error:
@@ -100,7 +99,7 @@ class PostgresDatabase:
 
 
 class PostgresSession:
-    """A `Session` over psycopg. Our own statements begin and end transactions, not the driver."""
+    """A `Session` over psycopg, in autocommit mode: `begin` and `commit` send SQL statements."""
 
     def __init__(self, connection: AsyncConnection[Any], answer_s: float) -> None:
         self._connection = connection
@@ -174,7 +173,7 @@ class PostgresSession:
 
     async def commit(self) -> None:
         if self._status is _Status.FAILED:
-            # PostgreSQL would answer with a rollback, and no error.
+            # To this commit PostgreSQL would reply with a rollback, but not with an error.
             raise RefusedStatementError("current transaction is aborted")
         await self._run("commit", ())
 
@@ -188,11 +187,11 @@ class PostgresSession:
         if self._asked is None or self._asked.done():
             self._connection.pgconn.finish()
             return
-        # The driver still has to read the end of the stream, and the caller holds the descriptor.
+        # The driver's task still reads from the socket, so only shut it down; `_end` closes it.
         self._asked.add_done_callback(self._end)
         descriptor = self._connection.pgconn.socket
         with (
-            contextlib.suppress(OSError),  # it is disconnected already
+            contextlib.suppress(OSError),  # the socket is disconnected already
             socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as twin,
         ):
             twin.shutdown(socket.SHUT_RDWR)
@@ -206,7 +205,7 @@ class PostgresSession:
 
     @property
     def _status(self) -> _Status:
-        """The driver's status of the connection. Raises `ConnectionLostError`."""
+        """The transaction's status. Raises `ConnectionLostError` if the connection is closed."""
         if self._closed or self._connection.closed:
             raise ConnectionLostError("the connection is closed")
         return _Status(self._connection.info.transaction_status)
@@ -235,10 +234,10 @@ class PostgresSession:
             raise _translated(error) from error
 
     async def _answer(self, asking: Coroutine[Any, Any, AsyncCursor[Any]]) -> AsyncCursor[Any]:
-        """Wait for the driver until the deadline. A caller that gives up loses the session.
+        """Wait at most `answer_s` for the driver's answer. If none comes, close the session.
 
-        The driver runs in its own task. A cancelled driver asks the server to stop and waits for
-        that, which takes seconds if the link is cut.
+        The driver runs in a separate task, which is not cancelled: a cancelled driver asks the
+        server to stop and waits for its reply, which takes seconds if the link is cut.
         """
         self._asked = asyncio.ensure_future(asking)
         whole = False
@@ -253,7 +252,7 @@ class PostgresSession:
 
 
 def _matching(where: Where) -> Composed:
-    """The SQL clause for these conditions."""
+    """The SQL clause `where ...` for these conditions, empty if there are no conditions."""
     from psycopg.sql import SQL, Composed, Identifier
 
     operators = {"=": SQL("{} = %s"), ">": SQL("{} > %s"), "<": SQL("{} < %s")}
@@ -264,7 +263,7 @@ def _matching(where: Where) -> Composed:
 
 
 def _translated(error: Exception) -> SqlError:
-    """Translate an error of the driver. It has an SQLSTATE if the server sent it."""
+    """Translate an error of psycopg. Errors from the server have an SQLSTATE, others do not."""
     code = getattr(error, "sqlstate", None) or RefusedStatementError.code
     mapped = RefusedStatementError.code if code.startswith(_NO_SENSE) else code
     return error_of(mapped, f"{code}: {str(error).strip()}")

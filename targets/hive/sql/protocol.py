@@ -1,17 +1,17 @@
 """The protocol between a metastore and its database: SQL as structs instead of text.
 
-A statement is a struct; `Session` has a method for each. The guarantees are those of PostgreSQL,
-which is one of the databases behind this protocol:
+A statement is a struct, and `Session` has one method per kind of statement. The guarantees are the
+same as in PostgreSQL, which is one of the databases behind this protocol:
 
 * **read committed**: each statement sees the commits before its start, and the transaction's own
   writes. An update or delete that meets a locked row waits, then checks the row's newest version:
-  a row that is gone or no longer matches is skipped, and not counted.
-* **serializable**: the transaction sees the snapshot of its first statement. If another commit
-  makes that impossible, it fails with `SerializationError` and may run again.
+  it skips a row that was deleted or no longer matches, and does not count that row.
+* **serializable**: the transaction sees the snapshot of its first statement. If it then fits no
+  serial order with other commits, it fails with `SerializationError` and may run again.
 * a statement waits for a unique key that another open transaction takes or releases.
 * any error except a lost connection ends the transaction: only `rollback` is accepted.
 
-`ConnectionLostError` at a commit says nothing about whether it took place.
+After a `ConnectionLostError`, a commit may or may not have taken place.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Isolation(enum.StrEnum):
 
 
 class Condition(msgspec.Struct, frozen=True, array_like=True):
-    """`column operator value`, where the operator is `=`, `>` or `<`."""
+    """A condition `column operator value`; the operator is `=`, `>` or `<`."""
 
     column: str
     operator: str
     value: Value
 
     def holds(self, row: Mapping[str, Value]) -> bool:
-        """Whether the row satisfies the condition; as in SQL, no order holds for null."""
+        """Whether the row satisfies the condition; as in SQL, null is neither `>` nor `<`."""
         cell = row[self.column]
         if self.operator == "=":
             return cell == self.value
@@ -54,7 +54,7 @@ Where = tuple[Condition, ...]
 
 
 def equal(**columns: Value) -> Where:
-    """The condition that all these columns have these values."""
+    """The conditions `column = value` for all these columns."""
     return tuple(Condition(column, "=", value) for column, value in columns.items())
 
 
@@ -69,13 +69,13 @@ def below(column: str, value: int) -> Where:
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
-    """Starts a transaction."""
+    """Start a transaction at this isolation level."""
 
     isolation: Isolation
 
 
 class Select(msgspec.Struct, frozen=True, tag="select"):
-    """Answers at most `limit` rows, sorted by the column `order`; locks them on request."""
+    """Read at most `limit` matching rows, sorted by column `order`; lock them if `for_update`."""
 
     table: str
     where: Where = ()
@@ -85,14 +85,14 @@ class Select(msgspec.Struct, frozen=True, tag="select"):
 
 
 class Insert(msgspec.Struct, frozen=True, tag="insert"):
-    """Inserts one row; answers the value of the table's serial column, or null."""
+    """Insert one row; the answer is the value of the table's serial column, or null."""
 
     table: str
     row: Row
 
 
 class Update(msgspec.Struct, frozen=True, tag="update"):
-    """Answers the number of changed rows."""
+    """Set columns of all matching rows to `values`; the answer is the number of rows."""
 
     table: str
     values: Row
@@ -100,18 +100,18 @@ class Update(msgspec.Struct, frozen=True, tag="update"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Answers the number of removed rows."""
+    """Delete all matching rows; the answer is the number of rows."""
 
     table: str
     where: Where = ()
 
 
 class Commit(msgspec.Struct, frozen=True, tag="commit"):
-    """Answers once all changes are durable."""
+    """Commit the transaction; the answer comes once all its changes are durable."""
 
 
 class Rollback(msgspec.Struct, frozen=True, tag="rollback"):
-    """Undoes all changes of the transaction."""
+    """Undo all changes of the transaction, and end it."""
 
 
 Statement = Begin | Select | Insert | Update | Delete | Commit | Rollback
@@ -124,7 +124,7 @@ class SqlError(Exception):
 
 
 class UniqueKeyError(SqlError):
-    """Another row has this key."""
+    """Another row has the same unique key."""
 
     code = "23505"
 
@@ -142,7 +142,7 @@ class DeadlockError(SqlError):
 
 
 class RefusedStatementError(SqlError):
-    """No transaction is open, it failed before, or the statement is invalid."""
+    """A statement is invalid, or is not allowed in the present state of the transaction."""
 
     code = "25000"
 
@@ -160,12 +160,12 @@ _BY_CODE = {
 
 
 def error_of(code: str, message: str) -> SqlError:
-    """The error for this SQLSTATE."""
+    """Build the `SqlError` for this SQLSTATE."""
     return _BY_CODE.get(code, SqlError)(message)
 
 
 class Session(Protocol):
-    """One connection to the database; one transaction at a time. All methods raise `SqlError`s."""
+    """A connection to the database for one transaction at a time. Its methods raise `SqlError`."""
 
     async def begin(self, isolation: Isolation) -> None:
         """Start a transaction."""
@@ -180,27 +180,27 @@ class Session(Protocol):
         limit: int | None = None,
         for_update: bool = False,
     ) -> Sequence[Row]:
-        """The selected rows; see `Select`."""
+        """Return the matching rows, as `Select` describes."""
         ...
 
     async def insert(self, table: str, row: Row) -> int | None:
-        """Add a row; returns the value of the table's serial column."""
+        """Add a row; return the value of the table's serial column, or `None`."""
         ...
 
     async def update(self, table: str, values: Row, where: Where) -> int:
-        """Change rows; returns their number."""
+        """Change all matching rows; return their number."""
         ...
 
     async def delete(self, table: str, where: Where) -> int:
-        """Remove rows; returns their number."""
+        """Delete all matching rows; return their number."""
         ...
 
     async def commit(self) -> None:
-        """Commit: make the changes durable and visible."""
+        """Commit the transaction: make its changes durable and visible."""
         ...
 
     async def rollback(self) -> None:
-        """Roll back; does nothing if no transaction is open."""
+        """Roll back the open transaction, if there is one."""
         ...
 
     def close(self) -> None:
@@ -212,5 +212,5 @@ class Database(Protocol):
     """A database that opens sessions."""
 
     async def connect(self) -> Session:
-        """A new session. Raises `ConnectionLostError` if the database does not answer."""
+        """Open a session. Raises `ConnectionLostError` if the database does not answer."""
         ...

@@ -1,4 +1,4 @@
-"""Sessions with the bundled database node, over the network; the kinds of databases."""
+"""Sessions with the bundled database over the network, and a choice between kinds of databases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from targets.hive.sql.protocol import (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a statement, or its error as SQLSTATE and text."""
+    """The reply to a statement: its answer, or its error as SQLSTATE and text."""
 
     answer: Any = None
     code: str = ""
@@ -40,12 +40,12 @@ _reply: Final = msgspec.msgpack.Decoder(Reply)
 
 
 class StoreDatabase:
-    """The `Database` that metastores connect to."""
+    """The bundled store as a `Database`, to which metastores and the harness connect."""
 
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """A session that waits longer than `answer_s` for an answer is lost."""
+        """Sessions that wait for an answer longer than `answer_s` are lost."""
         self._env = env
         self._address = address
         self._connect_s = connect_s
@@ -60,7 +60,7 @@ class StoreDatabase:
 
 
 class StoreSession:
-    """A `Session` over one connection to the node."""
+    """A `Session` over one connection to the node `db`."""
 
     def __init__(self, channel: Channel, answer_s: float) -> None:
         self._channel = channel
@@ -124,6 +124,6 @@ def database_at(env: Env, address: Address, kind: DatabaseKind, **bounds: float)
     """The database at an address; `bounds` are the timeouts `connect_s` and `answer_s`."""
     if kind is DatabaseKind.STORE:
         return StoreDatabase(env, address, **bounds)
-    from targets.hive.sql.postgres import PostgresDatabase  # never in simulation
+    from targets.hive.sql.postgres import PostgresDatabase  # never imported in a simulation
 
     return PostgresDatabase(env, address, **bounds)

@@ -47,7 +47,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
     PARAMETERS: Table(
         ("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),), numbers=("TBL_ID",)
     ),
-    # EVENT_ID is not unique in Hive's schema either; otherwise HIVE-16886 could not have happened.
+    # As in Hive's schema, EVENT_ID is not unique: events with equal ids (HIVE-16886) can occur.
     LOG: Table(
         ("NL_ID", "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "DB_NAME", "TBL_NAME", "MESSAGE"),
         (("NL_ID",),),
@@ -66,7 +66,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
 
 
 def first_rows(databases: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """The initial rows: those of `schematool -initSchema`, and the databases of the deployment."""
+    """The initial rows by table: Hive's event sequence, and the databases of the deployment."""
     return {
         DATABASES: [{"DB_ID": n, "NAME": name} for n, name in enumerate(databases, start=1)],
         SEQUENCE: [{"NNI_ID": 1, "NEXT_EVENT_ID": 1, "LAST_TIME": 0}],

@@ -1,8 +1,8 @@
 """The node `db` as a real PostgreSQL from Debian's package: its configuration, setup and command.
 
-Processes run the newest version on the machine; Docker runs that of the Dockerfile in
-`postgresql/`. All data are in `{data}`, which is on a disk of the harness if power cuts are
-planned.
+The process environment runs the newest PostgreSQL on the machine; the Docker environment runs the
+version that the Dockerfile in `postgresql/` installs. All data are in `{data}`, which is on a disk
+of the harness if power cuts are planned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BESIDE: Final[Mapping[str, Any]] = {
     "dockerfile": IMAGE,  # the image has the client library that the metastores' driver needs
     "environment": {"HIVE_DRIVER": "{package:psycopg} {package:typing_extensions}"},
 }
-"""The fields that metastores need to reach it; naming the driver brings it into containers."""
+"""Fields of a metastore's `NodeSpec` that give it PostgreSQL's driver, also in containers."""
 _VERSIONS: Final = range(18, 13, -1)
 SEARCH_PATH: Final = ":".join(
     [
@@ -41,7 +41,7 @@ dynamic_shared_memory_type = mmap
 def postgres_node(
     name: str, port: int, databases: tuple[str, ...], *, fsync: bool = True, idle_s: float = 1.0
 ) -> NodeSpec:
-    """Declare the node, with the same arguments as the store's node (`targets.hive.sql.node`)."""
+    """Declare the node `db` with PostgreSQL; the arguments are as in `targets.hive.sql.node`."""
     return server_node(name, port, "".join(_schema(databases)), fsync=fsync, idle_s=idle_s)
 
 
@@ -54,11 +54,11 @@ def server_node(
     idle_s: float = 1.0,
     connections_max: int = 100,
 ) -> NodeSpec:
-    """Declare a server whose database `postgres` begins with `schema`: statements for single-user
-    mode, where each ends with a semicolon and an empty line.
+    """Declare a PostgreSQL server that runs the statements `schema` before its first start.
 
-    With `fsync` off, `synchronous_commit` stays on: the kernel has a commit before it is
-    acknowledged. So, as with the store, a kill loses nothing, but a power cut may lose commits.
+    In `schema`, a semicolon and an empty line end each statement, since it runs in single-user
+    mode. If `fsync` is off, `synchronous_commit` stays on: a commit reaches the kernel before it is
+    acknowledged. As with the bundled store, a kill loses nothing, but a power cut may lose commits.
     """
     configuration = _CONFIGURATION.replace("PORT", str(port)) + "".join(
         f"{setting} = {value}\n"
@@ -67,10 +67,10 @@ def server_node(
             "synchronous_commit": "on",
             "idle_in_transaction_session_timeout": f"{idle_s * 1000:.0f}ms",
             "max_connections": str(connections_max),
-            # A session ends when its metastore does, even while it waits for a lock.
+            # When a metastore ends, its sessions end too, even while they wait for a lock.
             "client_connection_check_interval": "500ms",
             "deadlock_timeout": "200ms",
-            # Refusals are common; one line each is enough.
+            # Refused statements are common, so log only one line for each.
             "log_error_verbosity": "terse",
             "log_min_error_statement": "panic",
             "max_wal_senders": "0",
@@ -96,30 +96,30 @@ def server_node(
             ),
             ("sh", "-c", "postgres --single -j -D {data}/pg postgres < {files}/schema.sql"),
         ),
-        # The server that wrote the lock file is dead, but another process may have its number by
-        # now, and a new server would refuse to start.
+        # After a kill, another process may have the number in the old server's lock file, and a
+        # new server would refuse to start, so remove the file.
         command=("sh", "-c", f"rm -f {{data}}/pg/postmaster.pid; exec {_SERVER}"),
         ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
-        clock_probe=(  # prints the time of its own clock
+        clock_probe=(  # prints the time of the server's clock
             *("psql", "--host={host}", f"--port={{port:{port}}}", f"--username={USER}"),
             *("--dbname=postgres", "-AXtqc", "select extract(epoch from clock_timestamp())"),
         ),
         faulty_disk=True,
         debian_package="postgresql",
         instead="--database store",
-        stop_signal="SIGINT",  # "fast": on SIGTERM it would wait until every session has ended
+        stop_signal="SIGINT",  # on SIGTERM the server would wait until every session has ended
     )
 
 
 def _schema(databases: tuple[str, ...]) -> Iterator[str]:
-    """Statements for single-user mode, where each ends with a semicolon and an empty line."""
+    """SQL statements that create the tables and first rows, with an empty line after each."""
     for name, table in SCHEMA.items():
         columns = [f'"{column}" {_type_of(table, column)}' for column in table.columns]
         columns += [f"unique ({_names(key)})" for key in table.unique]
         yield f'create table "{name}" ({", ".join(columns)});\n\n'
     for name, rows in first_rows(databases).items():
         for row in rows:
-            # The database assigns the serials itself; they equal the serials in the rows.
+            # PostgreSQL assigns the serial columns itself, with the same values as in the rows.
             options = {
                 column: value for column, value in row.items() if column != SCHEMA[name].serial
             }

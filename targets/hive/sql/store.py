@@ -1,7 +1,7 @@
 """Committed rows, their unique keys, and recent changes for transactions with older snapshots.
 
 A row keeps its number for its whole life. `_recent` keeps the commits after the oldest open
-snapshot; `since` returns them, so that a reader can undo them to reconstruct its snapshot.
+snapshot; `since` returns their changes, which a reader undoes to reconstruct its snapshot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Key = tuple[str, int, tuple[Any, ...]]
 
 
 class Change(NamedTuple):
-    """One row before and after a change; `None` if it was absent or is deleted."""
+    """A row before and after a change; `None` if the row did not exist or is deleted."""
 
     place: Place
     old: Row | None
@@ -54,7 +54,7 @@ class _Commit(NamedTuple):
 
 
 class Store:
-    """Committed rows in memory. No method waits."""
+    """All committed rows, in memory."""
 
     def __init__(self, image: Image | None = None) -> None:
         self.rows: Final[dict[str, dict[int, Row]]] = {table: {} for table in SCHEMA}
@@ -73,18 +73,18 @@ class Store:
             )
 
     def image(self) -> Image:
-        """All state, for a checkpoint."""
+        """Copy all committed state, for a checkpoint."""
         rows = {table: dict(kept) for table, kept in self.rows.items()}
         return Image(rows, dict(self._numbers), dict(self._serials))
 
     def next_number(self, table: str) -> int:
-        """A number for a new row. A rolled-back row does not return its number."""
+        """Take a number for a new row. The number is not reused if the row is rolled back."""
         number = self._numbers[table]
         self._numbers[table] = number + 1
         return number
 
     def next_serial(self, table: str) -> int:
-        """The next serial. As with PostgreSQL's sequences, a roll-back does not return it."""
+        """Take the table's next serial. As in PostgreSQL, it is not reused after a roll-back."""
         serial = self._serials[table]
         self._serials[table] = serial + 1
         return serial
@@ -103,7 +103,7 @@ class Store:
                 self._serials[table] = max(self._serials[table], used + 1)
 
     def commit(self, changes: tuple[Change, ...], *, keep: bool) -> None:
-        """Apply changes; with `keep`, store them for the open snapshots of earlier moments."""
+        """Apply changes; if `keep`, also remember them for the open older snapshots."""
         self.commits += 1
         for change in changes:
             self._apply(change)
@@ -111,12 +111,12 @@ class Store:
             self._recent.append(_Commit(self.commits, changes))
 
     def forget(self, moment: int) -> None:
-        """Drop the stored changes up to `moment`: no open snapshot is older."""
+        """Forget the changes up to `moment`, because no open snapshot is older."""
         while self._recent and self._recent[0].number <= moment:
             self._recent.popleft()
 
     def since(self, moment: int) -> Iterator[Change]:
-        """The changes after a moment, in commit order."""
+        """The remembered changes after `moment`, in commit order."""
         for commit in self._recent:
             if commit.number > moment:
                 yield from commit.changes
@@ -136,7 +136,7 @@ class Store:
             self._keys[key] = number
 
     def find(self, table: str, where: Where) -> Iterable[int]:
-        """Numbers of all rows that may match; uses a unique key if the conditions fix one."""
+        """Numbers of all rows that may match: one at most if the conditions fix a unique key."""
         values = {c.column: c.value for c in where if c.operator == "="}
         for number, columns in enumerate(SCHEMA[table].unique):
             if all(column in values for column in columns):

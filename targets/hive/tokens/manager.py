@@ -1,17 +1,20 @@
-"""Issues, renews, cancels and verifies tokens: Hive's `TokenStoreDelegationTokenSecretManager`.
+"""Issue, renewal, cancellation and verification of tokens, as in Hive's token manager.
+
+Hive's class is `TokenStoreDelegationTokenSecretManager`.
 
 * An identifier holds the owner of a token, its renewer, its issue date, its maximum age, and the
-  number of the master key that made its password. Each metastore has its own key and rolls it from
-  time to time. A key is kept until its last token has reached its maximum age.
-* Verifying reads the store each time and compares passwords; it needs no key. Only renewing
-  computes the password again. It reads the keys of other metastores if the identifier has an
-  unknown key number.
+  number of the master key that made its password. Each metastore has its own current key and
+  replaces it periodically. A key is kept until its last token has reached its maximum age.
+* A metastore verifies a token by reading the stored password and comparing it, without a key. To
+  renew a token, it computes the password again; if it does not know the key's number, it first
+  reads the keys of all metastores.
 * A periodic task removes tokens that have expired by the metastore's own clock.
-* Renewing is one step in `strict`. Hive removes the token and adds it again. In between the token
-  does not exist; it stays lost if the second step fails, and a cancellation in between is undone.
+* In `strict`, a renewal is one atomic step. Hive removes the token and adds it again. Between these
+  steps the token does not exist. It stays lost if the second step fails, and the second step undoes
+  a cancellation that came after the first.
 
-As in Hive, a token whose renewal is overdue may still be renewed until it is removed, and
-cancelling an absent token is no error.
+As in Hive, an expired token may still be renewed until it is removed, and cancelling an absent
+token is no error.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ _FIELDS: Final = 6
 
 
 class TokenTimes(msgspec.Struct, frozen=True):
-    """Lifetimes of tokens and keys, in ms."""
+    """Lifetimes of delegation tokens and master keys, in ms."""
 
     max_age_ms: int
     renew_ms: int  # from an issue or a renewal to the expiry
@@ -55,7 +58,7 @@ class TokenTimes(msgspec.Struct, frozen=True):
 
 
 DEFAULT_TIMES: Final = TokenTimes(7 * 86_400_000, 86_400_000, 86_400_000, 3_600_000)
-"""Hive's defaults."""
+"""Hive's default lifetimes of tokens and keys."""
 
 
 class _Identifier(msgspec.Struct, frozen=True):
@@ -71,7 +74,7 @@ class _Identifier(msgspec.Struct, frozen=True):
 
 
 class TokenManager:
-    """The tokens of one metastore."""
+    """The part of one metastore that handles delegation tokens."""
 
     def __init__(
         self, env: Env, store: TokenStore, times: TokenTimes, bugs: frozenset[Bug]
@@ -81,13 +84,13 @@ class TokenManager:
         self._times = times
         self._bugs = bugs
         self._sequence = 0
-        self._keys: dict[int, MasterKey] = {}  # as of the last read
+        self._keys: dict[int, MasterKey] = {}  # all keys when the store was last read
         self._current: tuple[int, MasterKey] | None = None
         self._rolled_ms = 0
         self._rolling = asyncio.Lock()
 
     async def do(self, call: TokenCall) -> str | int | None:
-        """Execute one call. Raises `MetastoreError`."""
+        """Execute one call about a token and return its answer. Raises `MetastoreError`."""
         match call:
             case GetDelegationToken():
                 return await self._issue(call.owner, call.renewer)
@@ -101,7 +104,7 @@ class TokenManager:
                 return await self._verify(call.token)
 
     async def keep(self) -> None:
-        """Roll keys and remove expired tokens, forever."""
+        """Replace master keys and remove expired tokens periodically, until cancelled."""
         begin = asyncio.get_running_loop().time()
         rolls = 1
         while True:
@@ -174,7 +177,7 @@ class TokenManager:
     # --- keys --------------------------------------------------------------------------------
 
     async def _current_key(self) -> tuple[int, MasterKey]:
-        """The current key, which expires later than any token that it makes now."""
+        """Return the current key with its number; it outlives the tokens that it makes now."""
         async with self._rolling:
             age_ms = now_ms(self._env) - self._rolled_ms
             if self._current is None or age_ms > self._times.key_ms:
@@ -182,7 +185,7 @@ class TokenManager:
             return self._current
 
     async def _roll(self) -> tuple[int, MasterKey]:
-        """Read all keys, create a new one, and remove expired ones."""
+        """Create a new current key, read all stored keys, and remove the expired keys."""
         now = now_ms(self._env)
         keys = dict(await self._store.keys())
         lasts_ms = self._times.key_ms + self._times.max_age_ms
@@ -200,7 +203,7 @@ class TokenManager:
     async def _remove_expired(self) -> None:
         removed = 0
         for text, stored in (await self._store.all()).items():
-            # A token that is renewed meanwhile differs from the expired one, and stays.
+            # A token that is renewed meanwhile no longer equals `stored`, so it stays.
             if stored.renew_ms < now_ms(self._env):
                 removed += await self._store.remove(text, only=stored)
         if removed:

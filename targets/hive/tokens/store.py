@@ -1,7 +1,7 @@
 """The interface of token stores: Hive's `DelegationTokenStore`, and two atomic steps for `strict`.
 
-The store keeps a token under its identifier, which is the token without its password. Passwords are
-made with master keys, which the store numbers.
+A store keeps each token under its identifier, which is the token without its password. Metastores
+make passwords with master keys, which the store keeps under numbers.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ import msgspec
 class StoredToken(msgspec.Struct, frozen=True):
     """The stored part of a token, without its identifier."""
 
-    renew_ms: int  # the expiry, unless the token is renewed
+    renew_ms: int  # time of the expiry, unless the token is renewed
     password: str
 
 
 class MasterKey(msgspec.Struct, frozen=True):
-    """A key of one metastore, and the latest expiry of tokens made with it."""
+    """A key with which one metastore makes passwords, and the latest expiry of its tokens."""
 
     expires_ms: int
     secret: str
 
 
 encode: Final = msgspec.json.Encoder().encode
-"""Encodes a token or a key for the store: equal values have equal bytes."""
+"""Encode a token or a key for the store; equal values have equal bytes."""
 decode_token: Final = msgspec.json.Decoder(StoredToken).decode
 decode_key: Final = msgspec.json.Decoder(MasterKey).decode
 
 
 class TokenStore(Protocol):
-    """Tokens and keys. Each call is atomic, and raises `MetastoreError` without an answer."""
+    """A store of tokens and keys. Each call is atomic; raises `MetastoreError` if it fails."""
 
     async def add_key(self, key: MasterKey) -> int:
-        """Keep a new key; returns its number."""
+        """Store a new key and return its number."""
         ...
 
     async def remove_key(self, number: int) -> None:
-        """Remove a key."""
+        """Remove the key with this number."""
         ...
 
     async def keys(self) -> Mapping[int, MasterKey]:
-        """All keys by their numbers."""
+        """Return all keys by their numbers."""
         ...
 
     async def add(self, ident: str, token: StoredToken) -> None:
@@ -52,17 +52,20 @@ class TokenStore(Protocol):
         ...
 
     async def get(self, ident: str) -> StoredToken | None:
-        """The stored form of a token; sees every acknowledged write, through any metastore."""
+        """Return the stored token or `None`, as of all writes that any metastore acknowledged."""
         ...
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
-        """Replace the stored form of a token; returns `False` if the token is absent."""
+        """Replace a stored token; return whether it was in the store."""
         ...
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
-        """Remove a token, if it equals `only`; returns whether it was removed."""
+        """Remove a token; return whether it was removed.
+
+        If `only` is given, a token that differs from `only` stays.
+        """
         ...
 
     async def all(self) -> Mapping[str, StoredToken]:
-        """All tokens by their identifiers."""
+        """Return all tokens by their identifiers."""
         ...

@@ -1,4 +1,4 @@
-"""The kinds of token stores, the store in memory, and how a metastore opens one."""
+"""The kinds of token stores, a function that opens a store, and the store in memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class StoreKind(enum.StrEnum):
 def open_store(
     env: Env, kind: StoreKind, transactions: Transactions, zookeeper: Callable[[], ZooKeeper]
 ) -> TokenStore:
-    """A token store over the metastore's transactions or a session with ZooKeeper."""
+    """Open a token store of this kind; only `ZOOKEEPER` calls `zookeeper` for a session."""
     match kind:
         case StoreKind.MEMORY:
             return MemoryTokens()

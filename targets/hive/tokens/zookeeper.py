@@ -1,8 +1,9 @@
 """Hive's `ZooKeeperTokenStore`: one znode per token and per key, below a common parent.
 
-The sequence of their parent numbers the keys. One write replaces a token. An expired token is
-removed only if its version is unchanged. A server of an ensemble may answer with old data, so each
-read of tokens or keys comes after a fence; Hive reads without a fence.
+Keys get their numbers from the sequence of the parent znode. A renewal replaces a token by one
+write. An expired token is removed only if its version is unchanged. A server of an ensemble may
+answer with old data, so each read of tokens or keys comes after a fence; Hive reads without a
+fence.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class ZooKeeperTokens:
     """A `targets.hive.tokens.store.TokenStore` over znodes."""
 
     def __init__(self, session: ZooKeeper) -> None:
-        """Create without access to ZooKeeper; the first use makes the parent znodes."""
+        """`session` is not used yet; the first call creates the parent znodes."""
         self._session = session
         self._has_parents = False
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Translate ZooKeeper's errors to a MetaException after which clients retry."""
+        """Translate ZooKeeper's errors into a MetaException after which clients retry."""
         try:
             yield
         except ZooKeeperError as error:
@@ -44,7 +45,7 @@ class ZooKeeperTokens:
             raise MetastoreError(META, f"TokenStoreException: IOException: {error}") from error
 
     async def _open(self) -> ZooKeeper:
-        """The session, after the parent znodes were made."""
+        """Return the session, after creating the parent znodes if necessary."""
         if not self._has_parents:
             for path in (_ROOT, _TOKENS, _KEYS):
                 with contextlib.suppress(NodeExistsError):
@@ -53,7 +54,7 @@ class ZooKeeperTokens:
         return self._session
 
     async def _open_now(self) -> ZooKeeper:
-        """The session, after a fence, so that reads see the present."""
+        """Return the session after a fence, so that reads see all earlier writes."""
         session = await self._open()
         await session.fence()
         return session
@@ -108,7 +109,7 @@ class ZooKeeperTokens:
         return {ident: decode_token(data) for ident, data in children.items()}
 
     async def _read_all(self, parent: str) -> dict[str, bytes]:
-        """The data of the znodes below `parent`, except those removed in the meantime."""
+        """Return the data of all znodes below `parent`, by name; skip znodes removed meanwhile."""
         session = await self._open_now()
         data = {}
         for name in await session.children(parent):

@@ -1,10 +1,10 @@
 """The nodes `zk1..n` of a real ensemble, from the Debian package `zookeeper` on Java.
 
-A server keeps all data in `{data}`, which is on a disk of the harness if power cuts are planned. A
-server binds the addresses in its configuration and announces its election address to the others. In
-the process environment that address bypasses the link proxy, so cuts between servers do not affect
-elections. Cuts do affect the traffic between a leader and its followers: a leader that is cut off
-loses its followers.
+A server keeps all data in `{data}`, which is on a disk of the harness if power cuts are planned. It
+binds the addresses in its configuration and announces its election address to the other servers. In
+the process environment the election address bypasses the link proxy, so cuts between servers do not
+affect elections. Cuts do affect the traffic between a leader and its followers: a leader that is
+cut off loses its followers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ CLIENT_PORT: Final = 2181
 _QUORUM_PORT: Final = 2888
 _ELECTION_PORT: Final = 3888
 CLIENT_ENVIRONMENT: Final = {"HIVE_ZOOKEEPER_CLIENT": "{package:kazoo}"}
-"""The environment of metastores: naming the client brings it into their containers."""
+"""Environment variables of metastores, which bring ZooKeeper's client into their containers."""
 IMAGE: Final = "{package:targets.hive}/hive/zookeeper/server"
 JAR: Final = "/usr/share/java/zookeeper.jar"
 _CLASSPATH: Final = f"{JAR}:/usr/share/java/slf4j-simple.jar"
 _TICK_MS: Final = 500
 SILENCE_S: Final = 20 * _TICK_MS / 1000
-"""The longest session timeout, which bounds the age of answers. A client without answers leaves its
-server earlier. A server that does not hear from its leader closes its clients' connections.
+"""ZooKeeper's longest session timeout, in seconds, which bounds the age of a server's answers. A
+server that does not hear from its leader closes its clients' connections.
 """
 _CONFIGURATION: Final = f"""
 tickTime={_TICK_MS}
@@ -40,15 +40,15 @@ admin.enableServer=false
 """
 _HEAP_MIB: Final = 64
 _LOG_KIB: Final = 1024
-"""The initial size of a transaction log; ZooKeeper's default is 64 MiB."""
+"""The initial size of a transaction log, in KiB; ZooKeeper's default is 64 MiB."""
 _WITHOUT_SNAPSHOT: Final = "-Dzookeeper.snapshot.trust.empty=true"
-"""Let a server start from its log alone. A server syncs its log but not its first snapshot, which a
-power cut may destroy. No log is ever removed here, so the log alone has everything.
+"""Java option that lets a server start from its log alone. A power cut may destroy the first
+snapshot, which a server does not sync. The log has all data, because no log is ever removed.
 """
 
 
 def ensemble_nodes(names: Sequence[str]) -> list[NodeSpec]:
-    """Declare servers of these names, all with a vote."""
+    """Declare one ZooKeeper server per name, all of them voters."""
     return [_node(number, names) for number in range(1, len(names) + 1)]
 
 

@@ -1,8 +1,8 @@
-"""A session with a real ensemble, over kazoo: the second implementation of the protocol.
+"""A session with a real ensemble over kazoo, which implements `targets.hive.zookeeper.protocol`.
 
-kazoo's own threads find a server that answers, and open a new session if the old one expired. A
-call waits for that and for its answer, up to its timeout. After that the call is lost: its write
-may have been done, or may still be. Simulations never import this module.
+kazoo's own threads find a server that answers, and open a new session if the old session has
+expired. A call waits for a session and then for its answer, until its timeout. After the timeout,
+the call's write may have been done, or may still be. Simulations never import this module.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _quiet.setLevel(logging.CRITICAL)
 def require_kazoo() -> None:
     """Raise `UsageError` if kazoo is not installed."""
     try:
-        import kazoo.client  # noqa: F401 - whether it can be
+        import kazoo.client  # noqa: F401 - only tests the import
     except ImportError as error:
         raise UsageError(
-            f"an ensemble of ZooKeeper needs kazoo, which does not load here: {error}; "
+            f"an ensemble of ZooKeeper needs kazoo, which cannot be imported: {error}; "
             "install catalog-harness[hive], or use --zookeeper node"
         ) from error
 
 
 class KazooZooKeeper:
-    """A `targets.hive.zookeeper.protocol.ZooKeeper` over kazoo."""
+    """A session with a real ensemble (`targets.hive.zookeeper.protocol.ZooKeeper`) over kazoo."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class KazooZooKeeper:
         answer_s: float = 5.0,
         session_s: float = 3.0,
     ) -> None:
-        """A call waits `answer_s` for its answer, including the search for a server.
+        """A call waits `answer_s` for its answer; the time to find a server counts as well.
 
         The client leaves a server that is silent for two thirds of `session_s`.
         """
@@ -84,10 +84,10 @@ class KazooZooKeeper:
         return sorted(await self._do("get_children", path))
 
     async def fence(self) -> None:
-        """Write, and wait until this session's server has the write.
+        """Write to a znode, and wait until this session's server has the write.
 
-        ZooKeeper's own `sync` asks only the leader, which may have been replaced without knowing it
-        (ZOOKEEPER-2136).
+        ZooKeeper's own `sync` is no fence: it asks only the leader, which may have been replaced
+        without knowing it (ZOOKEEPER-2136).
         """
         try:
             await self.set(_FENCE, b"")
@@ -107,7 +107,7 @@ class KazooZooKeeper:
     # --- calls -------------------------------------------------------------------------------
 
     async def _do(self, name: str, path: str, *args: Any, **options: Any) -> Any:
-        """The answer to a call. Raises the protocol's errors."""
+        """Make one call of kazoo's client and return its answer. Raises `ZooKeeperError`."""
         check_path(path, is_prefix=bool(options.get("sequence")))
         try:
             async with asyncio.timeout(self._answer_s):
@@ -130,7 +130,7 @@ class KazooZooKeeper:
             raise error_of(getattr(error, "code", None), message) from error
 
     def _started(self) -> KazooClient:
-        """The kazoo client, which connects by itself on the first call."""
+        """Return kazoo's client; the first call creates it and starts to connect."""
         if self._client is None:
             from kazoo.client import KazooClient
 

@@ -1,7 +1,7 @@
 """The node `zk1`: a small bundled ZooKeeper, a single server that handles one call at a time.
 
-Each write saves all znodes to disk (`targets.checked_file`) before it is answered; there are few
-znodes. So every value that a client reads is durable and current. `config`: `port`.
+The server saves all znodes to disk (`targets.checked_file`) before it answers a write, so every
+value that a client reads is durable and current. `config`: `port`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SESSIONS_MAX: Final = 60
 
 
 class ZooKeeperConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The configuration of the node."""
+    """The configuration of the node `zk1`."""
 
     port: int
 
 
 class _Server:
-    """The znodes, and their file."""
+    """The server's znodes, and the file that holds them."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -42,7 +42,7 @@ class _Server:
         self.tree = Tree()
 
     async def open(self) -> None:
-        """Recover the znodes. Raises `DamagedFileError`."""
+        """Read the znodes from the file, if it exists. Raises `DamagedFileError`."""
         try:
             body = await checked_file.read(self._env.disk, _PATH, _MAGIC)
         except FileNotFoundError:

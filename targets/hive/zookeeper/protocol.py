@@ -1,17 +1,16 @@
 """Sessions with ZooKeeper: persistent znodes with data, versions and sequences.
 
-A suite of tests checks the promises of every implementation
-(`tests/hive/tokens/zookeeper_cases.py`):
+Every implementation keeps these promises, which `tests/hive/tokens/zookeeper_cases.py` checks:
 
-* a write is atomic, durable once it is answered, and seen by all in one order;
+* a write is atomic, is durable once it is answered, and all sessions see writes in one order;
 * a read sees everything that this session has seen or written before. After a `fence`, a read also
   sees all writes of other sessions that were answered before the fence began. Without a fence, a
   server may answer with old data;
-* a version grows with each change of the data, and a sequence with each child named by it. Neither
-  goes back while the parent exists.
+* a znode's version grows with each change of its data, and its sequence with each child that the
+  sequence names. Neither decreases while the parent exists.
 
-Sessions do not expire here, since nothing is ephemeral. `ConnectionLossError` says nothing about
-whether a write was done, or will yet be.
+Sessions do not expire, since there are no ephemeral znodes. After a `ConnectionLossError`, a write
+may or may not have been done, or may be done later.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import msgspec
 
 _PATH: Final = re.compile(r"/|(/[^/\0]+)+")
 _PREFIX: Final = re.compile(r"(/[^/\0]+)*/[^/\0]*")
-"""A path whose last name may be empty: the name of a sequential znode may be just its number."""
+"""Path of a new sequential znode: its last name may be empty, since a number is appended to it."""
 
 
 class Znode(NamedTuple):
@@ -41,7 +40,7 @@ class ZooKeeperError(Exception):
 
 
 class ConnectionLossError(ZooKeeperError):
-    """No answer came."""
+    """No answer came, so a write may or may not have been done."""
 
     code = -4
 
@@ -83,18 +82,18 @@ _BY_CODE: dict[int | None, type[ZooKeeperError]] = {
 
 
 def error_of(code: int | None, message: str) -> ZooKeeperError:
-    """The error with this code; an unknown code leaves the outcome open, like a lost connection."""
+    """Build the error with this code; a code not listed here gives a `ConnectionLossError`."""
     return _BY_CODE.get(code, ConnectionLossError)(message)
 
 
 def check_path(path: str, *, is_prefix: bool = False) -> None:
-    """Raise `BadPathError` unless `path` is that of a znode, or a prefix of one."""
+    """Raise `BadPathError` unless `path` is a znode's path, or with `is_prefix` its prefix."""
     if not (_PREFIX if is_prefix else _PATH).fullmatch(path):
         raise BadPathError(f"{path!r} is not the path of a znode")
 
 
 class Create(msgspec.Struct, frozen=True, tag="create"):
-    """Creates a znode; answers its path, with ten digits appended if it is `sequential`."""
+    """Create a znode; the answer is its path, with ten digits appended if `sequential`."""
 
     path: str
     data: bytes
@@ -102,13 +101,13 @@ class Create(msgspec.Struct, frozen=True, tag="create"):
 
 
 class Get(msgspec.Struct, frozen=True, tag="getData"):
-    """Answers the data and version of a znode."""
+    """Ask for the data and version of a znode."""
 
     path: str
 
 
 class SetData(msgspec.Struct, frozen=True, tag="setData"):
-    """Replaces the data; answers the new version. With `version`, only if the znode has it."""
+    """Replace a znode's data, unless it has another `version`; answered by the new version."""
 
     path: str
     data: bytes
@@ -116,14 +115,14 @@ class SetData(msgspec.Struct, frozen=True, tag="setData"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Removes a znode without children. With `version`, only if the znode has it."""
+    """Remove a znode without children, unless it has another `version`."""
 
     path: str
     version: int | None = None
 
 
 class Children(msgspec.Struct, frozen=True, tag="getChildren"):
-    """Answers the names of a znode's children, sorted."""
+    """Ask for the names of a znode's children, sorted."""
 
     path: str
 
@@ -132,30 +131,30 @@ Call = Create | Get | SetData | Delete | Children
 
 
 class ZooKeeper(Protocol):
-    """A session with ZooKeeper. All methods raise `ZooKeeperError`s."""
+    """A session with ZooKeeper. Its methods raise `ZooKeeperError`."""
 
     async def create(self, path: str, data: bytes, *, sequential: bool = False) -> str:
-        """Create a znode, whose parent must exist; returns its path."""
+        """Create a znode below an existing parent; return the znode's path."""
         ...
 
     async def get(self, path: str) -> Znode:
-        """The data and version of a znode."""
+        """Return the data and version of a znode."""
         ...
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Replace the data of a znode; returns the new version."""
+        """Replace a znode's data, unless it has another `version`; return the new version."""
         ...
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove a znode."""
+        """Remove a znode without children, unless it has another `version`."""
         ...
 
     async def children(self, path: str) -> Sequence[str]:
-        """The names of a znode's children, sorted."""
+        """Return the names of a znode's children, sorted."""
         ...
 
     async def fence(self) -> None:
-        """Wait until this session sees all writes that any session was answered before the call."""
+        """Wait until this session sees all writes that were answered before this call."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A session with our small ZooKeeper, over the network."""
+"""A session with the bundled ZooKeeper server, over the network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from targets.hive.zookeeper.protocol import (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a call, or its error as code and text."""
+    """The reply to a call: its answer, or its error as code and text."""
 
     answer: Any = None
     code: int = 0
@@ -35,12 +35,12 @@ _reply: Final = msgspec.msgpack.Decoder(Reply)
 
 
 class RemoteZooKeeper:
-    """A `targets.hive.zookeeper.protocol.ZooKeeper` over one connection, opened when needed."""
+    """A session (`targets.hive.zookeeper.protocol.ZooKeeper`) that connects when necessary."""
 
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """The session gives up a connection without an answer for `answer_s`."""
+        """Calls that wait for an answer longer than `answer_s` are lost, and the connection too."""
         self._env = env
         self._address = address
         self._connect_s = connect_s

@@ -1,4 +1,4 @@
-"""The kinds of ZooKeeper behind the protocol, and sessions with them."""
+"""The kinds of ZooKeeper that metastores can use, and a function that opens a session."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ZooKeeperKind(enum.StrEnum):
 
 
 def session_with(env: Env, servers: Sequence[Address], kind: ZooKeeperKind) -> ZooKeeper:
-    """A session, which connects on first use."""
+    """Create a session with these servers; it connects on first use."""
     if kind is ZooKeeperKind.NODE:
         return RemoteZooKeeper(env, servers[0])
-    from targets.hive.zookeeper.kazoo import KazooZooKeeper  # never in simulation
+    from targets.hive.zookeeper.kazoo import KazooZooKeeper  # never imported in a simulation
 
     return KazooZooKeeper(env, servers)

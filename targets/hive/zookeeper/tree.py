@@ -1,4 +1,4 @@
-"""The znodes of our small ZooKeeper: a value in memory, to which calls are applied one by one."""
+"""The znodes of the bundled ZooKeeper server, in memory; calls are applied one by one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Node(msgspec.Struct):
 
 
 class Tree:
-    """All znodes by path."""
+    """All znodes of a server, by path."""
 
     def __init__(self, nodes: dict[str, _Node] | None = None) -> None:
         self._nodes = {"/": _Node(b"")} if nodes is None else nodes
@@ -47,7 +47,7 @@ class Tree:
         return len(self._nodes)
 
     def apply(self, call: Call) -> Answer:
-        """Apply a call completely, or raise a `ZooKeeperError`."""
+        """Apply a call and return its answer, or raise `ZooKeeperError` and change nothing."""
         match call:
             case Create():
                 return self._create(call)

@@ -34,7 +34,7 @@ MicroOps = list[list[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Transaction(Call):
-    """One of the two RPCs; its values are micro-operations only."""
+    """A transaction as one AlterTable or GetTableSchema call; its value is a list of micro-ops."""
 
     micro_ops: MicroOps = dataclasses.field(default_factory=list)
 
@@ -78,7 +78,7 @@ def plan_transaction(request: Request, request_id: m.RequestId) -> Call:
             f"the transaction {micro_ops!r} would take more than one RPC and so not be atomic; "
             "give it appends to one table, or a single read"
         )
-    name = min(tables)  # the only one
+    name = min(tables)  # the only table
     table = m.TableIdentifier(table_name=name)
     if kinds == {"r"}:
         return _Transaction(m.GetTableSchemaRequest(table=table), False, micro_ops=micro_ops)

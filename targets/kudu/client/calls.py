@@ -31,18 +31,18 @@ def _changed(response: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One operation, which can be sent any number of times."""
+    """The request of one operation, which may be sent repeatedly, and the values of its answers."""
 
     request: rpc.Call[m.MasterResponse]
     is_mutation: bool
     ok_value: Callable[[Any], dict[str, Any]] = _changed
 
     def answered_value(self, response: m.MasterResponse) -> Value:
-        """The value of an answer that has no error."""
+        """The completion's value for an answer that has no error."""
         return {"result": "ok", **self.ok_value(response), **_provenance(response)}
 
     def refused_value(self, response: m.MasterResponse) -> Value | None:
-        """The observation in a refusal; `None` if it contains nothing that a model could check."""
+        """The completion's value for a refusal; `None` if a model cannot check the refusal."""
         error = response.error
         assert error is not None
         result = self._observation(error)
@@ -55,7 +55,7 @@ class Call:
         return {**value, **_provenance(response)}
 
     def absence_value(self, response: m.MasterResponse) -> Value | None:
-        """The value of a read whose final answer is "not found"; `None` for other errors."""
+        """The completion's value for a read that answers "not found"; `None` for other errors."""
         error = response.error
         assert error is not None
         if self._observation(error) != "not-found":
@@ -63,7 +63,7 @@ class Call:
         return Call.refused_value(self, response)
 
     def unsettled(self, response: m.MasterResponse) -> str | None:
-        """The reason why an answer without an error does not settle a read; it is then repeated."""
+        """The reason to repeat a read despite its answer, or `None` if the answer is final."""
         del response
         return None
 
@@ -123,7 +123,7 @@ def _named(name: str) -> m.TableIdentifier:
 
 def _create(call: ddl.Create, request_id: m.RequestId) -> Call:
     key = m.Column(id=0, name=KEY_COLUMN, is_key=True, is_nullable=False)
-    # The server assigns ids and refuses a client that sends them (INVALID_SCHEMA).
+    # The master assigns column ids, and refuses a request that has ids (INVALID_SCHEMA).
     columns = tuple(m.Column(id=0, name=name) for name in call.columns)
     request = m.CreateTableRequest(
         name=call.name,

@@ -1,16 +1,16 @@
-"""Pure functions that derive from one master's answer what the operation did.
+"""Pure functions that derive the effect of an operation from one master's answer.
 
-The table is section 19 of Kudu's semantics as this project recorded them:
+Codes are Kudu's `MasterErrorPB.Code`:
 
 * Codes 2, 5, 6 and 8 to 12 mean that nothing happened.
-* Codes 3 and 4 are observations.
+* Codes 3 and 4 (table not found, table already present) also show the state of the catalog.
 * NOT_THE_LEADER means that nothing happened, unless the master lost its leadership *while writing*
   (KUDU-591); the master then sets `indeterminate`.
 * Code 13 sets `indeterminate` too if the metastore may have made the change.
 * A lost answer proves nothing.
 
-When in doubt the effect is `UNKNOWN`: an operation wrongly called `fail` would blame a correct
-target, and one wrongly called `info` only costs the checker time.
+In doubt the effect is `UNKNOWN`: an operation wrongly classified as `fail` would blame a correct
+target, while an operation needlessly classified as `info` only costs the checker time.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def rpc_error_effect(error: RpcError) -> Effect:
 
 
 def is_of_another(error: MasterError) -> bool:
-    """Whether `error` asks the client to try another master, or this one a moment later."""
+    """Whether `error` tells the client to try another master, or the same master again later."""
     return error.code in _ASK_ANOTHER
 
 
 def error_text(error: MasterError) -> str:
-    """The error as `CODE/STATUS: text`, with the target's words."""
+    """The error as `CODE/STATUS: text`, with the master's message."""
     return f"{error.code.name}/{error.status.name}: {error.message}"
 
 

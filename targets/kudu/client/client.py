@@ -58,7 +58,7 @@ from targets.kudu.client.tables import Gone, TableCache
 from targets.kudu.rpc import RpcClient, RpcError
 
 LATE_LIMIT_S: Final = 2.0
-"""The time limit of a late copy for finding a leader, and the same limit for the answer."""
+"""Time limit for finding a leader for a late copy of a request, and the limit for its answer."""
 _ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
 
@@ -164,7 +164,7 @@ class KuduClient:
     # --- one attempt -------------------------------------------------------------------------
 
     async def _attempt(self, operation: _Operation) -> Completion | None:
-        """Find the leader and send once; `None` means that another attempt is needed."""
+        """Find the leader and send the request; return `None` if another attempt is needed."""
         address = await self._leader.find(operation.deadline)
         if address is None or operation.deadline.left_s <= 0:
             return self._unanswered(operation)
@@ -231,7 +231,7 @@ class KuduClient:
         return first and self._policy.repeat and self._seq_no % 2 == 1
 
     def _keep_late_copy(self, call: Call, revision: int) -> None:
-        """Resend some acknowledged mutations later (`RetryPolicy`)."""
+        """Schedule a late copy of some acknowledged mutations (`RetryPolicy.late_percent`)."""
         self._revision = max(self._revision, revision)
         if not call.is_mutation or not self._policy.late_percent:
             return
@@ -253,7 +253,7 @@ class KuduClient:
             await self._rpc.call(address, call.request, timeout_s=LATE_LIMIT_S)
 
     def _after(self, operation: _Operation, effect: Effect) -> Completion | None:
-        """Decide whether another attempt is allowed after an attempt with `effect`."""
+        """Return the completion after an attempt with `effect`; `None` allows another attempt."""
         if not operation.call.is_mutation:
             return None
         if effect is Effect.UNKNOWN:

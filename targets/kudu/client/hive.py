@@ -1,4 +1,4 @@
-"""One client process for tables with a metastore: Kudu's client for DDL, Hive's for the rest."""
+"""A client process for clusters with metastores: it uses Kudu's client and Hive's client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from targets.kudu.client.client import KuduClient
 
 
 class TwoSidedClient:
-    """Sends one operation at a time, to Kudu or to Hive (`harness.plugins.Client`)."""
+    """A client that sends each operation to Kudu or to Hive (`harness.plugins.Client`)."""
 
     def __init__(self, kudu: KuduClient, hive: MetastoreClient) -> None:
         self._kudu = kudu
@@ -73,7 +73,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _in_hive(call: v.HiveCall) -> hms.HmsCall:
-    """The operation in terms of the vocabulary `hms`, whose rules interpret its exceptions."""
+    """Translate an operation into the vocabulary `hms`, which says how to classify exceptions."""
     match call:
         case v.HiveDrop(name, nonce):
             return hms.Drop(*_split(name), nonce)

@@ -1,4 +1,4 @@
-"""Finding the leader master: `ConnectToMaster` to all of them at once.
+"""Search for the leader master by `ConnectToMaster` calls to all masters at once.
 
 Kudu's client takes the first answer that claims LEADER and compares no terms
 (`client/master_rpc.cc`), so a partitioned former leader can win even if the client knows every
@@ -26,19 +26,19 @@ _GRACE_STEP_S: Final = 0.2
 
 
 class MasterAnswer(msgspec.Struct, frozen=True):
-    """A master's report about itself and all masters; its catalog manager sets `ready_leader`."""
+    """A master's answer: its term, whether it leads and is ready, and the masters it knows."""
 
     address: str
     term: int
     ready_leader: bool
-    members: tuple[str, ...] = ()  # addresses
+    members: tuple[str, ...] = ()  # addresses of masters
 
 
 def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> MasterAnswer | None:
-    """The leader that `answers` prove to be the newest known one, or `None`.
+    """The ready leader of the newest term, if a majority of masters has answered, or `None`.
 
-    The answers must come from a majority of the members that the leader names. If it names none,
-    they must come from a majority of the masters that were `asked`.
+    The answers must come from a majority of the members that the leader names. If the leader names
+    none, the answers must come from a majority of the masters that were `asked`.
     """
     newest = max((answer.term for answer in answers), default=0)
     leaders = [a for a in answers if a.ready_leader and a.term == newest]
@@ -55,7 +55,7 @@ def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
 
 
 class LeaderFinder:
-    """Finds the leader and remembers it until told to forget."""
+    """One client's search for the leader, which it remembers until `forget` is called."""
 
     def __init__(
         self, env: Env, rpc: RpcClient, masters: Sequence[str], policy: RetryPolicy
@@ -69,7 +69,7 @@ class LeaderFinder:
         self._relearning: asyncio.Task[MasterAnswer | None] | None = None
 
     def forget(self) -> None:
-        """Forget the leader, which answered that it does not lead, or did not answer."""
+        """Forget the remembered leader, because it did not answer or no longer leads."""
         self._cached = None
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class LeaderFinder:
             self._relearning.cancel()
 
     async def find(self, deadline: Deadline) -> str | None:
-        """The leader's address; `None` if the deadline passed before one was found."""
+        """Return the leader's address, or `None` if no leader is found before the deadline."""
         failures = 0
         while self._cached is None:
             if deadline.left_s <= 0:
@@ -96,7 +96,7 @@ class LeaderFinder:
         return self._cached
 
     def _relearn(self) -> None:
-        """Ask who the masters are if the last answer is old; the known leader stays in use."""
+        """Ask in the background who the masters are, if the last round is `relearn_s` ago."""
         every_s, busy = self._policy.relearn_s, self._relearning
         if every_s is None or (busy is not None and not busy.done()):
             return
@@ -105,7 +105,7 @@ class LeaderFinder:
             self._relearning = self._env.spawn(asked, name="relearn-masters")
 
     async def _ask_all(self, limit_s: float, *, grace_s: float) -> MasterAnswer | None:
-        """Run one round, until a leader is found, all masters answered or failed, or time is up."""
+        """Call all masters until a leader is found, all answered or failed, or time is up."""
         self._asked_ns = self._env.clock.monotonic_ns()
         answers: list[MasterAnswer] = []
         arrived: asyncio.Queue[MasterAnswer | None] = asyncio.Queue()
@@ -139,7 +139,7 @@ class LeaderFinder:
         return leader
 
     def _learn(self, answers: Sequence[MasterAnswer]) -> None:
-        """Add masters that the newest answer names to the next round: masters join and leave."""
+        """Take over the masters that the newest answer names, because masters join and leave."""
         named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
         if named is not None and self._policy.learns_masters:
             self._masters = tuple(dict.fromkeys((*self._first, *named.members)))

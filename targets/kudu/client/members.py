@@ -1,15 +1,15 @@
 """Membership changes by an administrator: masters join and leave, replicas move.
 
-A change is sent to the leader once. It is `fail` if it was refused before anything was appended.
-Only an answer marked `indeterminate` (or ABORTED, from a tablet's leader) or a lost answer leaves
-the outcome open. A request that certainly did nothing, because it could not be sent or the answer
-was "not the leader", does not count as an attempt: the client asks the next leader. Read-only
-requests are repeated in the same way.
+A client sends a change to the leader once. The operation is `fail` if the leader refused before it
+appended anything to its log. The outcome is open only after a lost answer, or an answer marked
+`indeterminate` (or ABORTED, from a tablet's leader). If a request certainly did nothing, because it
+could not be sent or the answer was "not the leader", the client sends it to the next leader.
+Read-only requests are also sent again after a lost answer.
 
 A replica moves as in `kudu tablet change_config move_replica`: one change of the tablet's
 configuration adds the new server as a non-voter to be promoted and marks the old server for
-replacement; the masters do the rest. As in Kudu, the tablet must be at rest before, with no replica
-being added or removed. A second replica marked for removal might never find a replacement server.
+replacement; the masters do the rest. As in Kudu, no replica of the tablet may be on its way in or
+out before, because a second replica marked for removal might never find a replacement server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class _Move(NamedTuple):
-    """A replica that shall move to another server."""
+    """A planned move of one replica of a tablet to another server."""
 
     tablet_id: str
     leader: m.ReplicaLocation
@@ -51,7 +51,7 @@ class _AskAnotherError(Exception):
 
 
 class MembersClient:
-    """Membership changes of one client process; `addresses` maps nodes to addresses of masters."""
+    """The part of one client that changes memberships; `addresses` maps masters to addresses."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class MembersClient:
     async def _once(
         self, call: v.MembersCall, address: str, deadline: Deadline, attempts: list[Attempt]
     ) -> Completion | None:
-        """Ask the master at `address`; `None` if it did nothing and another must be asked."""
+        """Send the call to a master; return `None` if it did nothing and another must be asked."""
         node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
 
         def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:
@@ -126,7 +126,7 @@ class MembersClient:
                 return m.ListMastersRequest()
 
     def _address(self, node: str) -> str:
-        """The address of a node; all masters use the same port."""
+        """The address of a master's node; all masters use the same port."""
         port = next(iter(self._addresses.values())).rpartition(":")[2]
         return self._addresses.get(node, f"{node}:{port}")
 
@@ -144,7 +144,7 @@ class MembersClient:
     # --- replicas ----------------------------------------------------------------------------
 
     async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
-        """A replica that does not lead and a server without one, or why there are none."""
+        """Draw a follower and a server to which it moves, or return why there is no move."""
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )
@@ -214,9 +214,10 @@ class MembersClient:
     async def _ask_leader(
         self, address: str, request: Call[Answer], deadline: Deadline, mutates: bool = False
     ) -> Answer:
-        """The answer of a leading master.
+        """Return the answer of a leading master.
 
-        Raises `_AskAnotherError`, and `RpcError` if the requested change may have happened.
+        Raises `_AskAnotherError` if the request did nothing, and `RpcError` if the requested change
+        may have happened.
         """
         try:
             answer = await self._ask(address, request, deadline)

@@ -1,10 +1,10 @@
-"""One request to one tablet, answered by any of its replicas.
+"""Requests to one tablet, sent to one replica after another until a replica answers.
 
 The client tries the next replica after a network error and after "not here" (TABLET_NOT_FOUND and
-TABLET_NOT_RUNNING). It treats a replica that denies leading as a follower from then on
-(`client/batcher.cc`, `client/meta_cache.cc`). Once all were tried, the client asks a master for the
-locations, with a short time limit. Without an answer it tries the same replicas again after a
-pause. This continues until the deadline, and every RPC is an attempt in the history.
+TABLET_NOT_RUNNING). A replica that denies leading counts as a follower from then on
+(`client/batcher.cc`, `client/meta_cache.cc`). After trying all replicas, the client asks a master
+for the tablet's locations, with a short time limit. If no master answers, the client tries the same
+replicas again after a pause, until the deadline. Every RPC is an attempt in the history.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ R = TypeVar("R", bound=m.TabletResponse)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The target tablet of an operation; `tried` holds replicas that refused it in this round."""
+    """The tablet that an operation is sent to; `tried` are replicas that refused in this round."""
 
     name: str
     table: Table
     tablet: Tablet
     deadline: Deadline
     attempts: list[Attempt]
-    any_replica: bool = False  # else the leader
+    any_replica: bool = False  # if false, only the leader may answer
     tried: list[str] = dataclasses.field(default_factory=list)
     rounds: int = 0
     gone: bool = False
     """Whether the table is gone or has been replaced, according to a master."""
 
     node: str | None = None
-    """The last node asked."""
+    """The node of the last attempt."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,12 +81,12 @@ class Answered(Generic[R]):
 
 
 def _leads(response: Any) -> bool:
-    """Whether the leader answered. Only the leader answers writes; a scan's answer says who did."""
+    """Whether the leader answered: always for a write; a scan's answer has the replica's role."""
     return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 
 class Replicas:
-    """Sends one client's requests to tablets."""
+    """Sender of one client's requests to the replicas of tablets."""
 
     def __init__(self, env: Env, rpc: RpcClient, tables: TableCache, policy: RetryPolicy) -> None:
         self._env = env
@@ -95,10 +95,10 @@ class Replicas:
         self._policy = policy
 
     async def attempt(self, target: Target, request: Call[R], limit_s: float) -> Answered[R] | None:
-        """One RPC to the next replica; `None` at the deadline, or if the table is gone.
+        """Make one RPC to the next replica; return `None` at the deadline or for a gone table.
 
-        The client remembers what the answer says about the replica, so that the next attempt goes
-        to another one.
+        If the answer shows that this replica cannot serve the request, the next attempt goes to
+        another replica.
         """
         address = await self._next(target)
         if address is None or target.deadline.left_s <= 0:
@@ -128,12 +128,12 @@ class Replicas:
             target.tablet.leader = address
 
     async def pause(self, target: Target) -> None:
-        """Wait before the same replica is asked again."""
+        """Wait before the same replicas are tried again."""
         target.rounds += 1
         await target.deadline.pause(self._policy.backoff_s(target.rounds))
 
     async def _next(self, target: Target) -> str | None:
-        """The next replica to try; once all were tried, replicas that a master names."""
+        """The next replica to try. Once all were tried, ask a master where the replicas are."""
         address = self._untried(target)
         if address is not None:
             return address

@@ -1,7 +1,7 @@
 """Reads of rows: single rows from the leader, or scans of one tablet after another, page by page.
 
-Both are repeated until they succeed or the deadline passes. The first tablet of a snapshot scan
-chooses its timestamp, and the scan uses the same one on all other tablets.
+A client repeats reads and scans until they succeed or the deadline passes. The first tablet of a
+snapshot scan chooses the timestamp, at which the scan then reads all other tablets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from targets.kudu.client.tables import Gone, Table, TableCache
 from targets.kudu.partitions import encode_key
 
 PAGES_MAX: Final = 10_000
-"""The pages of one tablet's scan."""
+"""Maximum number of pages of one tablet's scan."""
 _GONE: Final = "TABLE_NOT_FOUND: the tablet is gone"
 _MODES: Final[Mapping[str, m.ReadMode]] = {
     "latest": m.ReadMode.READ_LATEST,
@@ -44,7 +44,7 @@ class RowReader:
         tablet = table.tablet_of((call.key,))
         encoded = encode_key(table.key, (call.key,))
         target = Target(call.table, table, tablet, deadline, attempts)
-        # The smallest key above this one is this key followed by a zero.
+        # `key_end` is excluded; the smallest key above a key is that key followed by a zero byte.
         asked = m.ScanRequest(tablet.tablet_id, key_start=encoded, key_end=encoded + b"\x00")
         part = await self._pages(target, asked)
         if isinstance(part, str):
@@ -132,7 +132,7 @@ class RowReader:
         return why
 
     async def _columns(self, target: Target, ids: Sequence[int]) -> Mapping[int, m.Column] | None:
-        """Columns by id. If an id is unknown, ask a master, since columns may have been added."""
+        """Return the columns by id. For an unknown id, ask a master for added columns first."""
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:
@@ -158,7 +158,7 @@ def _page(asked: m.ScanRequest, token: bytes, timestamp: int, wait_s: float) -> 
         key_end=asked.key_end,
         page_token=token,
         allow_followers=asked.allow_followers,
-        timeout_ms=max(1, int(wait_s * 900)),  # early enough for an answer in time
+        timeout_ms=max(1, int(wait_s * 900)),  # 90 %, so that the answer arrives in time
     )
 
 

@@ -1,8 +1,8 @@
 """Writes of rows: one RPC per tablet, all at once.
 
-Each part has its own request id. The client resends the part under this id, as the policy says; the
-server executes it once and repeats its first answer. An attempt proves what the table of module
-`client` says, with tablet servers in place of masters:
+The rows for one tablet are one part of the write, which has its own request id. The client resends
+a part under its id, as `RetryPolicy` says; the server executes the part once and repeats its first
+answer. The attempts of a part prove its outcome, as in the module `client`:
 
 | the attempts of a part                                      | its rows    |
 |-------------------------------------------------------------|-------------|
@@ -30,7 +30,8 @@ from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 
 LATE_SEQ_NOS: Final = 50
-"""The number of its latest requests that a client with late copies reports as unanswered."""
+"""With late copies, a client reports this many latest requests as unanswered, so servers keep them.
+"""
 _KINDS: Final[Mapping[str, m.RowKind]] = {
     "insert": m.RowKind.INSERT,
     "upsert": m.RowKind.UPSERT,
@@ -82,7 +83,7 @@ def _row_results(answer: m.WriteResponse, count: int) -> list[str | None]:
 
 
 class RowWriter:
-    """Writes of one client process."""
+    """The part of one client process that writes rows."""
 
     def __init__(
         self,
@@ -158,7 +159,7 @@ class RowWriter:
         return parts
 
     async def _send(self, part: _Part) -> None:
-        """Send one part until it is answered, as the policy allows."""
+        """Send one part until a server answers, as often as `RetryPolicy` allows."""
         count = 0
         limit_s = self._policy.mutation_attempt_timeout_s
         while count < self._policy.attempts_max:
@@ -215,7 +216,7 @@ class RowWriter:
         part.again.append([answer.timestamp or None, results])
 
     def _keep_late_copy(self, part: _Part) -> None:
-        """Resend some acknowledged parts later (`RetryPolicy`)."""
+        """Schedule a late copy of some acknowledged parts (`RetryPolicy.late_percent`)."""
         random = self._env.random
         if not self._policy.late_percent or random.randrange(100) >= self._policy.late_percent:
             return

@@ -1,4 +1,4 @@
-"""The parts that all operations of one client share: calls, deadlines, timestamps, retry policy.
+"""Classes that all operations of one client share: deadlines, timestamps and the retry policy.
 
 Kudu's own client resends every master request until its deadline, mutation or not
 (`client/master_proxy_rpc.cc`), which can act twice (KUDU-1537). This client sends a mutation again
@@ -18,7 +18,7 @@ _LIMIT_S_MIN: Final = 0.001
 
 
 class ClientTime:
-    """The highest timestamp in any answer so far; 0 before the first."""
+    """The highest timestamp in the answers to one client so far; 0 before the first answer."""
 
     def __init__(self) -> None:
         self.timestamp = 0
@@ -38,7 +38,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """The remaining time; negative once the deadline has passed."""
+        """The remaining time in seconds; negative once the deadline has passed."""
         return (self._end_ns - self._clock.monotonic_ns()) / _NS
 
     def limit_s(self, most_s: float) -> float:
@@ -46,7 +46,7 @@ class Deadline:
         return max(_LIMIT_S_MIN, min(most_s, self.left_s))
 
     def within(self, after_s: float) -> Deadline:
-        """The earlier of this deadline and one `after_s` from now."""
+        """Return the earlier of this deadline and a deadline `after_s` from now."""
         sooner = Deadline(self._clock, after_s)
         return sooner if sooner._end_ns < self._end_ns else self
 
@@ -57,15 +57,15 @@ class Deadline:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Limits of one operation.
+    """Rules by which a client repeats requests, and time limits of attempts.
 
     `resend` also repeats a mutation after an attempt of unknown outcome, with the same request id.
-    That is sound only if DDL is exactly-once (profile `strict`): the masters store the first result
-    with the batch and answer a repetition with it. An operation with such an attempt is `ok` if a
-    later attempt succeeds and `info` otherwise, never `fail`.
+    Resending is sound only if DDL is exactly-once (profile `strict`): masters store the first
+    result together with the change and answer a copy with that result. After an attempt of unknown
+    outcome, the operation is `ok` if a later attempt succeeds, and else `info`, never `fail`.
 
     `repeat` sends every second acknowledged mutation once more, with the same id. The answer to the
-    last copy counts; under exactly-once it equals the first.
+    last copy counts; under exactly-once it equals the first answer.
 
     For `late_percent` of the acknowledged mutations, a copy with the same id is sent up to
     `late_s_max` later, long after the operation ended. This imitates a network that delivers a
@@ -73,9 +73,9 @@ class RetryPolicy:
     exactly-once the copy changes nothing. No copy is sent after `late_revisions_max` further
     changes, since a target may forget requests of that age.
 
-    A client that knows only the initial masters could not find a new leader among masters that
-    joined since. It therefore asks every `relearn_s`, in passing, who the masters are. Without
-    `learns_masters` it uses only the masters of its configuration, like Kudu's client.
+    Every `relearn_s`, the client asks in the background who the masters are, because it could not
+    find a leader among masters that joined later. Without `learns_masters`, the client uses only
+    the masters of its configuration, like Kudu's client.
 
     `first_leader_wins` (switch LEADER-PICK) makes the client believe the first master that claims
     to lead.
@@ -91,11 +91,11 @@ class RetryPolicy:
     learns_masters: bool = True
     first_leader_wins: bool = False
     mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
-    # below the operation's limit, so that a new leader is tried
+    # shorter than an operation's limit, so that a read can still try a new leader
     read_attempt_timeout_s: float = 2.0
     backoff_step_s: float = 0.05
     backoff_max_s: float = 0.5
 
     def backoff_s(self, attempt: int) -> float:
-        """The pause after the `attempt`-th consecutive attempt (from 1): linear, as in Kudu."""
+        """The pause in seconds after the `attempt`-th attempt in a row: linear, as in Kudu."""
         return min(self.backoff_step_s * attempt, self.backoff_max_s)

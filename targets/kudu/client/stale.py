@@ -1,4 +1,4 @@
-"""Reads that tolerate staleness: any master may answer, and after a refusal the next is asked."""
+"""Reads that tolerate staleness: the client asks one master after another until one answers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from targets.kudu.client.classify import error_text, rpc_error_text
 from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.rpc import RpcClient, RpcError
 
-_ANY_ID = m.RequestId("", 0, "")  # reads carry none
+_ANY_ID = m.RequestId("", 0, "")  # reads carry no request ids
 
 
 class StaleReads:
-    """The stale reads of one client."""
+    """The part of one client that makes stale reads."""
 
     def __init__(
         self, env: Env, rpc: RpcClient, masters: Sequence[str], policy: RetryPolicy

@@ -6,8 +6,8 @@ operation continues with the known ones: tablet servers serve rows, and a master
 not stop clients that know the tablet servers. An operation waits for a master only if all known
 replicas refuse it, or if none is known.
 
-The cached leader of a tablet is a hint: it is the one the master named, until a tablet server
-contradicts.
+The cached leader of a tablet is only a hint: the replica that a master named as the leader, until a
+tablet server contradicts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Tablet:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table according to one answer; `tablets` are in key order and cover every key."""
+    """A table as a master described it; `tablets` are in key order and cover every key."""
 
     table_id: str
     schema: m.Schema
@@ -57,7 +57,7 @@ class Table:
 
     @functools.cached_property
     def column_ids(self) -> dict[str, int]:
-        """The ids of columns that are not part of the key."""
+        """Ids of the columns that are not part of the key, by name."""
         return {column.name: column.id for column in self.schema.columns if not column.is_key}
 
     @functools.cached_property
@@ -75,7 +75,7 @@ class Table:
 
 
 class TableCache:
-    """The tables known to one client."""
+    """One client's cache of tables and their locations."""
 
     def __init__(self, env: Env, rpc: RpcClient, leader: LeaderFinder, policy: RetryPolicy) -> None:
         self._env = env
@@ -90,7 +90,7 @@ class TableCache:
             task.cancel()
 
     async def find(self, name: str, deadline: Deadline) -> Table | None:
-        """The table from the cache or from a master; `None` at the deadline. Raises `Gone`."""
+        """Return a table from the cache or a master, `None` at the deadline. Raises `Gone`."""
         table = self._tables.get(name)
         if table is None:
             return await self.ask(name, deadline)
@@ -101,7 +101,7 @@ class TableCache:
         return table
 
     async def ask(self, name: str, deadline: Deadline) -> Table | None:
-        """The table from a leading master; `None` at the deadline. Raises `Gone`."""
+        """Return a table from a leading master, `None` at the deadline. Raises `Gone`."""
         attempt = 0
         while True:
             address = await self._leader.find(deadline)
@@ -129,7 +129,7 @@ class TableCache:
             self._tables.pop(name, None)
 
     async def _ask_once(self, address: str, name: str, deadline: Deadline) -> Table | None:
-        """Schema and locations from one leader if they are consistent; `None`: ask again."""
+        """Ask one master for a table's schema and locations; `None` means to ask again."""
         most_s = self._policy.read_attempt_timeout_s
         which = m.TableIdentifier(table_name=name)
         try:
@@ -162,7 +162,7 @@ class TableCache:
         )
 
     def _refused(self, name: str, error: m.MasterError | None) -> bool:
-        """Whether to ask again; raises `Gone` if the answer is final."""
+        """Whether an error means to ask again. Raises `Gone` if the table does not exist."""
         if error is None:
             return False
         code, status = error.code, error.status

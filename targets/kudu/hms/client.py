@@ -37,7 +37,7 @@ from targets.kudu.rpc import parse_address
 
 
 class HmsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The masters' settings, see the module's table.
+    """A master's settings for the metastores; the module's table has their names in Kudu.
 
     `addresses` are "node:port", in the order in which the client tries them.
     """
@@ -55,9 +55,9 @@ class HmsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class HmsError(Exception):
-    """A call failed.
+    """A call to a metastore failed.
 
-    `kind` is the exception's name in Thrift, or empty if no answer came. With `maybe_done` the
+    `kind` is the exception's name in Thrift, or empty if no answer came. If `maybe_done`, the
     metastore may have carried out the call, or may still do so.
     """
 
@@ -68,7 +68,7 @@ class HmsError(Exception):
 
 
 class HaClient:
-    """Calls to the first metastore that answers."""
+    """A master's client of the metastores, which calls the first metastore that answers."""
 
     def __init__(self, env: Env, settings: HmsSettings) -> None:
         self._env = env
@@ -77,7 +77,7 @@ class HaClient:
         self._uris = [parse_address(address) for address in settings.addresses]
         self._turn = asyncio.Lock()
         self.changing = 0
-        """The number of changing calls that run or wait."""
+        """The number of running and waiting calls that change something."""
         self._channel: Connection | None = None
         self._first = 0  # position of the metastore to try first
         self._pause_s = settings.backoff_s_min
@@ -86,8 +86,8 @@ class HaClient:
     async def call(self, call: api.ApiCall, *, once: bool = True) -> Any:
         """Send a call and return the answer. Raises `HmsError`.
 
-        With `once` a copy of the call has no second effect, so a refusal of the copy also holds for
-        the first call.
+        If `once`, the metastore executes copies of the call only once, so a refusal of a copy also
+        holds for the first call.
         """
         changes = isinstance(call, api.CreateTable | api.AlterTable | api.DropTable)
         self.changing += changes

@@ -29,19 +29,19 @@ from targets.kudu.tools.hms import Metastore
 
 METASTORES: Final = 2
 PROFILE: Final = "strict"
-"""The profile of both targets. Kudu's other profiles have no list of permits with metastores."""
+"""The only profile for clusters with metastores: no other profile has permits for them."""
 _ASK_S: Final = 1.0
 
 
 class _SilentError(Exception):
-    """A metastore gave no answer, or refused."""
+    """A metastore gave no answer to a call, or refused the call."""
 
 
 class HmsLayout:
     """The nodes of the metastores, and the masters' settings for them."""
 
     def __init__(self, settings: TargetSettings) -> None:
-        """Check the settings; raises `UsageError` for impossible ones."""
+        """Derive the layout. Raises `UsageError` for impossible settings."""
         options = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
         options["metastores"] = METASTORES
         if settings.profile != PROFILE:
@@ -55,7 +55,7 @@ class HmsLayout:
         self.hive = HiveLayout(self._settings)
         bugs = bugs_of(settings.profile, settings.bugs)
         self.repairs = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY, Bug.STALE_MASTER_ADDRS} & bugs
-        """Whether the leader corrects entries, and reports when all are correct."""
+        """Whether the leading master corrects the metastore's entries and reports success."""
         self.masters = HmsSettings(
             addresses=tuple(f"{store.node}:{store.port}" for store in self.hive.metastores),
             poll_period_s=settings.options["hms_poll_ms"] / 1000,
@@ -82,13 +82,13 @@ class Metastores:
         )
 
     def core(self, rng: random.Random) -> list[str]:
-        """The nodes that must be up: one metastore, because masters and clients find it."""
+        """Draw nodes that suffice to serve: one metastore, which clients find, and the database."""
         return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
 
     async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:
-        """Kudu's and Hive's catalogs for the tool. It puts `masters` into Hive's entries.
+        """Open Kudu's and Hive's catalogs for the tool, which writes `masters` into Hive's entries.
 
-        Raises `ToolError`.
+        Raises `ToolError` if no master leads.
         """
         cluster_id = (await admin.ask_leader(m.ConnectToMasterRequest())).cluster_id
         catalog = HmsCatalog(
@@ -112,9 +112,9 @@ class Metastores:
         )
 
     async def snapshot(self) -> dict[str, Any] | None:
-        """Entries as [name, table id, masters, cluster id], by name, and the newest event.
+        """Read all entries, as [name, table id, masters, cluster id], and the newest event's id.
 
-        `None` if no metastore answers.
+        Returns `None` if no metastore answers.
         """
         for address in self._layout.hive.metastores:
             snapshot = await self._entries(address)

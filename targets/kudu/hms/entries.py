@@ -1,7 +1,7 @@
 """Kudu's tables as entries of the metastore: names, keys, and the calls on them (`HmsCatalog`).
 
 Names are `database.table`, lower-cased. A master that calls the metastore identifies itself and the
-table in the environment context; the plug-in's rules do the rest
+table in the environment context, which Kudu's plug-in in the metastore checks
 (`targets.hive.metastore.kudu_rules`).
 """
 
@@ -20,19 +20,19 @@ from targets.kudu.master.catalog.records import TableRecord
 
 _NAME: Final = re.compile(r"([a-z0-9_/]+)\.([a-z0-9_/]+)")
 RENAMED_BY: Final = "harness.renamed_by"
-"""Not in Kudu: marks the event of a rename for the waiting request; the first such event counts."""
+"""Parameter, not in Kudu, by which the request for a rename recognizes the event of the rename."""
 _EVENTS: Final = list[api.Event]
 _TABLES: Final = list[api.MetaTable]
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Database and table; `None` for a name that Hive does not allow."""
+    """Split a name into database and table; `None` if Hive does not allow the name."""
     match = _NAME.fullmatch(name)
     return None if match is None else (match[1], match[2])
 
 
 def bad_hms_name(name: str) -> str | None:
-    """The reason why a table with an entry cannot have this name; `None` if it is allowed."""
+    """The reason why Hive does not allow this name of a table; `None` if Hive allows it."""
     if split_name(name) is not None:
         return None
     return (
@@ -44,7 +44,7 @@ def bad_hms_name(name: str) -> str | None:
 def entry_of(
     table: TableRecord, cluster_id: str, addresses: Sequence[str], old: api.MetaTable | None = None
 ) -> api.MetaTable:
-    """The entry of a table, with the other keys of `old`. The name must be valid in Hive."""
+    """Build the entry of a table, whose name Hive allows; keep the other parameters of `old`."""
     names = split_name(table.name)
     assert names is not None, f"{table.name!r} was let in"
     keys = {
@@ -97,7 +97,7 @@ class HmsCatalog:
     # --- changes -----------------------------------------------------------------------------
 
     async def create(self, table: TableRecord, request_id: str) -> None:
-        """Create the entry of a table; without a request id a resend may create it twice."""
+        """Create the entry of a table. Without `request_id`, a resent call may run twice."""
         entry = entry_of(table, self._cluster_id(), self.addresses())
         call = api.CreateTable(entry, request_id, {rules.MASTER_EVENT: "true"})
         await self._client.call(call, once=bool(request_id))
@@ -113,11 +113,10 @@ class HmsCatalog:
         await self._client.call(call)
 
     async def alter(self, name: str, table: TableRecord, *, marker: str = "") -> bool:
-        """Overwrite the entry of this name with the state of `table`, if the entry belongs to the
-        table.
+        """Overwrite the entry `name` with the state of `table`, if the entry belongs to `table`.
 
-        Returns whether there was such an entry. A new name renames the entry; `marker` then
-        identifies the event.
+        Returns whether that entry exists. If `table` has another name, the entry is renamed;
+        `marker` then identifies the event.
         """
         database, short = _split(name)
         try:
@@ -140,14 +139,14 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Overwrite any entry with the state of `table`; only for tools, which check it first."""
+        """Overwrite the entry `old` of any table id with the state of `table`; only for tools."""
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
         context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
         call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
         await self._client.call(call)
 
     async def downgrade(self, old: api.MetaTable) -> None:
-        """Convert an entry to the format used before the synchronization."""
+        """Convert an entry to its format from before Kudu synchronized its catalog with Hive's."""
         lost = (rules.TABLE_ID, rules.CLUSTER_ID, rules.PURGE)
         kept = {key: value for key, value in old.parameters.items() if key not in lost}
         kept[rules.HANDLER_KEY] = rules.LEGACY_HANDLER

@@ -1,16 +1,16 @@
 """DDL with the metastore, in Kudu's order (`CatalogManager`, `hms/hms_catalog.cc`).
 
-* create: the listener catches up, the name is reserved, the metastore creates the entry, and when
-  the listener reaches the entry's event (`notification_log_listener`), the system tablet is
-  written; if that fails, the entry is dropped, best effort;
-* drop, rename: the listener catches up, the metastore makes the change, this leader's listener
-  carries out the event, and only then the request is acknowledged;
-* columns: Kudu first, then the metastore, best effort.
+* create: The listener catches up with the metastore's log, the name is reserved, and the metastore
+  creates the entry. When the listener reaches the entry's event (`notification_log_listener`), the
+  master writes the table. If the write fails, the master tries to drop the entry.
+* drop, rename: The listener catches up, the metastore makes the change, and the listener carries
+  out the event. Only then the master acknowledges the request.
+* columns: The master writes the change and then tries to write it to the metastore.
 
-The metastore may refuse a change because a table of that name exists, or does not. The reason may
-be an event that the listener has not carried out yet: the master then waits for the event and plans
-the request again. So every refusal reflects Kudu's own catalog. If Kudu and `strict` differ, a
-switch decides.
+The metastore may refuse a change because a table of that name exists or is missing. If the reason
+is an event that the listener has not carried out yet, the master waits for the event and plans the
+request again, so every refusal reflects Kudu's own catalog. If Kudu differs from `strict`, a switch
+restores Kudu's behaviour.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ATTEMPTS_MAX: Final = 5
 _ELSEWHERE: Final = frozenset(
     {api.ALREADY_EXISTS, api.NO_SUCH_OBJECT, api.INVALID_OPERATION, api.META}
 )
-"""Refusals because of the metastore's state, which this master may not have seen yet."""
+"""Refusals due to the metastore's state, which this master's catalog may not reflect yet."""
 
 
 class _TakenError(Exception):
@@ -58,7 +58,7 @@ class _TakenError(Exception):
 
 
 class HmsDdl(Ddl):
-    """The three operations; each receives the epoch in which it runs."""
+    """Create, alter and delete with a metastore; `epoch` is the leadership in which they run."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap, hms: HmsSide) -> None:
         super().__init__(node, tservers)
@@ -66,12 +66,12 @@ class HmsDdl(Ddl):
         self._bugs = node.bugs
 
     async def create(self, epoch: Epoch, request: CreateTableRequest) -> Reply:
-        """See `Ddl`; the name is lower-cased."""
+        """Create a table under its lower-cased name."""
         request = msgspec.structs.replace(request, name=request.name.lower())
         return await super().create(epoch, request)
 
     async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
-        """See `Ddl`; a new name is first set in the metastore."""
+        """Alter a table; rename it first in the metastore."""
         request = msgspec.structs.replace(request, table=_lower(request.table))
         if request.new_table_name is None:
             return await self._alter_columns(epoch, request)
@@ -95,7 +95,7 @@ class HmsDdl(Ddl):
         return await self._once(epoch, request.request_id, execute)
 
     async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Reply:
-        """See `Ddl`; the drop goes through the metastore."""
+        """Delete a table by dropping it in the metastore."""
         which = _lower(request.table)
         return await self._once(
             epoch, request.request_id, lambda: self._drop(epoch, which, request.request_id)
@@ -122,7 +122,7 @@ class HmsDdl(Ddl):
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Reply:
-        """A new table gets its entry before it is written."""
+        """Write a plan; for a new table, first create its entry in the metastore."""
         if is_delete or not plan.tables or plan.table_id in epoch.catalog.tables:
             return await super()._commit(epoch, plan, request_id, is_delete=is_delete)
         (table,) = plan.tables
@@ -134,7 +134,7 @@ class HmsDdl(Ddl):
             await self._create_entry(table)
             try:
                 await self._hms.wait_turn(epoch, create)
-                epoch.catalog.release(table.name)  # the name is reserved again at once
+                epoch.catalog.release(table.name)  # `super()._commit` reserves it again at once
                 is_reserved = False
                 return await super()._commit(epoch, plan, request_id)
             except RefusedError as refusal:
@@ -278,7 +278,7 @@ class HmsDdl(Ddl):
 
 
 def _refused(cause: object) -> RefusedError:
-    """Code 13: nothing was done, and never will be."""
+    """Build error 13: the metastore did not make the change, and will not make it later."""
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,
@@ -287,7 +287,7 @@ def _refused(cause: object) -> RefusedError:
 
 
 def _unknown(cause: object) -> RefusedError:
-    """Code 13: the metastore may have changed; the next leader may carry out the event."""
+    """Build error 13, indeterminate: the metastore may have made the change."""
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,

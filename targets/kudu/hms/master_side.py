@@ -1,4 +1,4 @@
-"""The metastore side of a master: a client per process, a listener and a repair per leadership."""
+"""A master's access to the metastores: one client, and per leadership a listener and a repair."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from targets.kudu.master.leader_term import Epoch
 
 
 class HmsSide:
-    """See the module's docstring.
+    """A master's client of the metastores, and its current listener and repair.
 
     `voters` are the addresses of the masters in the committed configuration. `start_list` are the
     masters with which this one was started; entries name them under switch STALE-MASTER-ADDRS.

@@ -45,7 +45,7 @@ from targets.kudu.wakeup import Wakeup
 
 APPLIED_MAX: Final = 1000
 AGAIN_S: Final = 0.005
-"""The pause before the listener tries an obstructed event again."""
+"""The pause before the listener tries again to carry out an event."""
 DROPPED: Final = "dropped"
 _NO_CLIENT: Final = RequestId("hms", 0, "")
 
@@ -53,7 +53,7 @@ Planner = Callable[[], Plan]
 
 
 class Creating:
-    """A running create: the listener sets `turn` at its event and then waits for `over`."""
+    """A running create: at the create's event, the listener sets `turn` and waits for `over`."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -61,12 +61,12 @@ class Creating:
         self.over: asyncio.Future[None] = loop.create_future()
 
     def end(self) -> None:
-        """Note that the table was written, or never will be."""
+        """Mark the create as over: the table was written, or never will be."""
         _resolve([self.turn, self.over], None)
 
 
 class Listener:
-    """The reader of one leadership. `creating` has the running creates, by table id."""
+    """The reader of the log in one leadership; `creating` has the running creates by table id."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Listener:
         self._applied: dict[tuple[str, str], tuple[int, int]] = {}
 
     async def wait_caught_up(self) -> None:
-        """Wait until all events now in the log are carried out here.
+        """Wait until this master has carried out all events that are now in the log.
 
         Raises `HmsError` at the deadline, or if the metastore cannot be asked, and `RefusedError`
         once another master leads.
@@ -109,7 +109,7 @@ class Listener:
             raise HmsError("", why, maybe_done=False) from error
 
     async def wait_turn(self, create: Creating) -> None:
-        """Wait until all events before this create are carried out; see `wait_caught_up`."""
+        """Wait until all events before this create are carried out, as `wait_caught_up` does."""
         if self._swallows:
             return
         self._wake.set()
@@ -122,16 +122,15 @@ class Listener:
         self._epoch.check()
 
     def applied(self, table_id: str, marker: str) -> tuple[int, int] | None:
-        """The index of the operation that renamed a table with this marker, or dropped it
-        (`DROPPED`).
+        """Look up how the event of a rename with this `marker`, or of a drop (`DROPPED`), ended.
 
-        The second value is the table's schema version at that time. `None` if no recent event
-        matches.
+        Returns the log index of the operation and the table's schema version after it, or `None` if
+        no recent event matches.
         """
         return self._applied.get((table_id, marker))
 
     async def run(self) -> None:
-        """Poll until the leadership ends."""
+        """Poll the metastore's log until the leadership ends."""
         taken: list[asyncio.Future[None]] = []
         try:
             while self._epoch.is_current():
@@ -217,7 +216,10 @@ class Listener:
         return plan
 
     async def _carry_out(self, event: int, table_id: str, plan_again: Planner, marker: str) -> None:
-        """Carry out an event. Raises `RefusedError`; under KUDU-2475 for any refused plan."""
+        """Carry out a drop or a rename that the log reports.
+
+        Raises `RefusedError` if another master leads; under KUDU-2475 also if a plan is refused.
+        """
         reserved = self._epoch.catalog.reserved
         while True:
             async with self._epoch.locked([table_id]):
@@ -253,7 +255,7 @@ class Listener:
         finally:
             if new_name is not None and reserves:
                 epoch.catalog.release(new_name)
-        # The first event counts, because the next rename copies the marker.
+        # Keep the first event with a marker, because the entry keeps the marker at later renames.
         done = applied.index, plan.schema_version
         self._applied.setdefault((plan.table_id, marker), done)
         while len(self._applied) > APPLIED_MAX:

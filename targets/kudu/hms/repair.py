@@ -1,8 +1,9 @@
 """Repair of the metastore's entries by the leader of profile `strict`.
 
-A master that dies between the metastore's create and its own leaves an entry without a table
-(switch HMS-ORPHAN: Kudu leaves that to `kudu hms fix`). After a migration, entries still name the
-former masters (switch STALE-MASTER-ADDRS). So the leader compares the catalogs periodically.
+A master that dies after the metastore created an entry, but before the master wrote the table,
+leaves an entry without a table (switch HMS-ORPHAN: Kudu leaves such entries to `kudu hms fix`).
+After a change of the masters, entries still name the former masters (switch STALE-MASTER-ADDRS).
+The leader therefore compares the catalogs periodically.
 
 An entry is an orphan under two conditions. Its table is not in the catalog of a leader that a
 majority confirmed *after* the entries were listed, and that leader has no running create for it.
@@ -27,7 +28,7 @@ from targets.kudu.master.leader_term import Epoch
 
 
 class Repair:
-    """The periodic comparison of one leadership."""
+    """Periodic comparison of the metastore's entries with the catalog, in one leadership."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Repair:
         self._catalog = catalog
         self._settings = settings
         self._creating = creating
-        # Otherwise the repair would also drop the entry that switch HMS-CREATE-RETRY leaves behind.
+        # Both switches leave entries behind, which the repair must then not drop.
         self._drops = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY} & node.bugs
         self._corrects = Bug.STALE_MASTER_ADDRS not in node.bugs
         self.checked: tuple[int, tuple[str, ...]] | None = None
@@ -76,7 +77,7 @@ class Repair:
             return False
         if not self._corrects or entry.parameters.get(MASTER_ADDRESSES) == ",".join(addresses):
             return True
-        if entry.full_name == table.name:  # otherwise an event is on its way
+        if entry.full_name == table.name:  # if not, the event of a rename is on its way
             await self._catalog.alter(entry.full_name, table)
             self._env.event("hms-addresses-corrected", table=table_id, addresses=addresses)
         return False

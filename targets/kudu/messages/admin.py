@@ -7,7 +7,7 @@ from targets.kudu.messages.schema import Partition, PartitionSchema, RaftConfig,
 
 
 class TabletServerResponse(TabletResponse, frozen=True):
-    """The answer to all administrative calls."""
+    """A tablet server's answer to any order of a master."""
 
 
 class CreateTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
@@ -39,7 +39,7 @@ class DeleteTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=Tr
 
 
 class AlterSchemaRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
-    """Sent to the tablet's leader, which replicates it to its group."""
+    """Change a tablet's schema; the tablet's leader gets the request and replicates the change."""
 
     dest_uuid: str
     tablet_id: str

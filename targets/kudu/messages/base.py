@@ -1,4 +1,4 @@
-"""Codes, errors and the common fields of answers."""
+"""Error codes, errors, and the base classes of requests and answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AppStatus(enum.IntEnum):
-    """`AppStatusPB`: the kind of a failure, which refines its code."""
+    """The kind of a failure, which refines its error code (Kudu's `AppStatusPB`)."""
 
     OK = 0
     NOT_FOUND = 1
@@ -31,7 +31,7 @@ class AppStatus(enum.IntEnum):
 
 
 class MasterErrorCode(enum.IntEnum):
-    """`MasterErrorPB.Code`."""
+    """The code of a master's error (Kudu's `MasterErrorPB.Code`)."""
 
     UNKNOWN_ERROR = 1
     INVALID_SCHEMA = 2
@@ -50,7 +50,7 @@ class MasterErrorCode(enum.IntEnum):
 
 
 class TabletErrorCode(enum.IntEnum):
-    """The used part of `TabletServerErrorPB.Code`."""
+    """The code of a tablet server's error (part of Kudu's `TabletServerErrorPB.Code`)."""
 
     UNKNOWN_ERROR = 1
     MISMATCHED_SCHEMA = 5
@@ -65,7 +65,7 @@ class TabletErrorCode(enum.IntEnum):
     CAS_FAILED = 17
     ALREADY_INPROGRESS = 18
     THROTTLED = 19
-    REQUEST_STALE = 101  # Kudu answers these three with other enumerations
+    REQUEST_STALE = 101  # in Kudu, this code and the next two belong to other enumerations
     TIMED_OUT = 102
     CLOCK_TOO_FAR_AHEAD = 103
 
@@ -98,8 +98,8 @@ class TabletError(Message, frozen=True):
 class Meta(Message, frozen=True):
     """The common part of all answers of masters. `revision` is -1 if the answer reflects no state.
 
-    Answers to reads that tolerate staleness have `bound_ns`: the answer includes everything that
-    was acknowledged at least that long before it was made.
+    Answers to reads that tolerate staleness have `bound_ns`: the answer includes every change that
+    was acknowledged at least `bound_ns` before the master made the answer.
     """
 
     master_uuid: str
@@ -124,7 +124,7 @@ class MasterResponse(Message, frozen=True):
 
 
 class TabletResponse(Message, frozen=True):
-    """The base of those answers of tablet servers that may be refusals."""
+    """The base of answers of tablet servers that may have an error."""
 
     error: TabletError | None = None
 

@@ -12,7 +12,7 @@ from targets.kudu.messages.schema import PeerHealth, RaftConfig
 
 
 class ConnectToMasterResponse(MasterResponse, frozen=True):
-    """The role is LEADER only if the catalog is loaded and ready in the current term."""
+    """A master's role: LEADER only if its catalog is loaded and ready in the current term."""
 
     role: str = "FOLLOWER"
     master_addresses: tuple[str, ...] = ()
@@ -24,10 +24,9 @@ class ConnectToMasterRequest(MasterCall[ConnectToMasterResponse], frozen=True):
 
 
 class GetMasterRegistrationResponse(MasterResponse, frozen=True):
-    """`role` is the raw Raft role, `start_ns` the wall clock at the master's start.
+    """A master's registration, with its Raft role and the wall-clock time of its start.
 
-    From the committed configuration a master that starts on an empty disk learns that a cluster
-    exists.
+    From `committed_config`, a master that starts on an empty disk learns that a cluster exists.
     """
 
     address: str = ""
@@ -35,9 +34,9 @@ class GetMasterRegistrationResponse(MasterResponse, frozen=True):
     member_type: str = "VOTER"
     start_ns: int = 0
     committed_config: RaftConfig | None = None
-    active_index: int = -1  # of the active configuration, committed or not
+    active_index: int = -1  # index of the active configuration, committed or not
     software_version: str = ""
-    told_masters: tuple[str, ...] = ()  # the masters with which it was started
+    told_masters: tuple[str, ...] = ()  # the list of masters in this master's start parameters
 
 
 class GetMasterRegistrationRequest(MasterCall[GetMasterRegistrationResponse], frozen=True):
@@ -65,14 +64,14 @@ class ListTabletServersRequest(MasterCall[ListTabletServersResponse], frozen=Tru
 
 
 class TServerStateChange(enum.StrEnum):
-    """`TServerStateChangePB.StateChange`."""
+    """Start or end of a tablet server's maintenance (Kudu's `TServerStateChangePB.StateChange`)."""
 
     ENTER_MAINTENANCE_MODE = "ENTER_MAINTENANCE_MODE"
     EXIT_MAINTENANCE_MODE = "EXIT_MAINTENANCE_MODE"
 
 
 class ChangeTServerStateResponse(MasterResponse, frozen=True):
-    """Sent when the change is committed; setting the current state again succeeds."""
+    """The answer, sent once the change is committed; setting the current state again succeeds."""
 
 
 class ChangeTServerStateRequest(MasterCall[ChangeTServerStateResponse], frozen=True):
@@ -112,9 +111,10 @@ class ReportedTablet(Message, frozen=True):
 
 
 class TabletReport(Message, frozen=True):
-    """A full or an incremental report.
+    """A full or an incremental tablet report.
 
-    A dirty mark is cleared only when a report with its number or a later number was acknowledged.
+    A tablet server reports a changed tablet again until a master acknowledges a report with the
+    `sequence_number` of the change or a higher number.
     """
 
     is_incremental: bool
@@ -124,7 +124,7 @@ class TabletReport(Message, frozen=True):
 
 
 class TSHeartbeatResponse(MasterResponse, frozen=True):
-    """`leader_master` says whether this master leads.
+    """A master's answer to a heartbeat; `leader_master` says whether this master leads.
 
     `processed_sequence` acknowledges the report and is -1 if the report was not handled.
     `master_addresses` are the masters of the newest configuration known to this master (not in
@@ -140,8 +140,10 @@ class TSHeartbeatResponse(MasterResponse, frozen=True):
 
 
 class TSHeartbeatRequest(MasterCall[TSHeartbeatResponse], frozen=True):
-    """`ts_seqno` is the start time of the tablet server in ns, so that restarts are noticed.
-    `cluster_id` names the tablet server's cluster, once it has joined one.
+    """A tablet server's heartbeat.
+
+    `ts_seqno` is the start time of the tablet server in ns, by which masters notice restarts.
+    `cluster_id` is empty until the tablet server has joined a cluster.
     """
 
     ts_uuid: str
@@ -153,7 +155,7 @@ class TSHeartbeatRequest(MasterCall[TSHeartbeatResponse], frozen=True):
 
 
 class DumpResponse(Message, frozen=True):
-    """Plain JSON data, for snapshots and for people."""
+    """A node's whole state as plain JSON data, for snapshots and for people."""
 
     data: dict[str, Any]
 

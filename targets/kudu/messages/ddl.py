@@ -16,15 +16,16 @@ class TableIdentifier(Message, frozen=True):
 
 
 class CreateTableResponse(MasterResponse, frozen=True):
-    """Sent when the table is committed, before any tablet runs."""
+    """The answer, sent once the new table is committed, before any of its tablets runs."""
 
     table_id: str = ""
     schema_version: int = 0
 
 
 class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
-    """`num_tablets` hash buckets over the key; -1 replicas means the default. `comment` holds the
-    nonce that lets a later read recognise this creation.
+    """Create a table; if `num_replicas` is -1, with the default number of replicas.
+
+    `comment` holds a nonce, by which a later read recognizes this creation.
     """
 
     name: str
@@ -37,7 +38,7 @@ class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
 
 
 class DeleteTableResponse(MasterResponse, frozen=True):
-    """`schema_version` is the last version of the table."""
+    """The answer to a deletion; `schema_version` is the table's last version."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -51,7 +52,7 @@ class DeleteTableRequest(MasterCall[DeleteTableResponse], frozen=True):
 
 
 class StepType(enum.IntEnum):
-    """`AlterTableRequestPB.StepType`."""
+    """The kind of a step of an alter (Kudu's `AlterTableRequestPB.StepType`)."""
 
     ADD_COLUMN = 1
     DROP_COLUMN = 2
@@ -68,7 +69,7 @@ class AlterStep(Message, frozen=True):
 
 
 class AlterTableResponse(MasterResponse, frozen=True):
-    """Sent when the alter is committed; tablets follow (`IsAlterTableDone`)."""
+    """The answer, sent once the alter is committed; tablets apply it later (`IsAlterTableDone`)."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -89,12 +90,12 @@ class AlterTableRequest(MasterCall[AlterTableResponse], frozen=True):
 
 
 class ReplaceTabletResponse(MasterResponse, frozen=True):
-    """Sent when the replacement is committed, before the new tablet runs."""
+    """The answer, sent once the replacement is committed, before the new tablet runs."""
 
     replacement_tablet_id: str = ""
 
 
 class ReplaceTabletRequest(MasterCall[ReplaceTabletResponse], frozen=True):
-    """Replace a tablet that cannot be recovered by an empty one; **its rows are lost**."""
+    """Replace an unrecoverable tablet by an empty tablet; **the rows are lost**."""
 
     tablet_id: str

@@ -6,7 +6,7 @@ from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 
 
 class AddMasterResponse(MasterResponse, frozen=True):
-    """Sent when the new master is a member without a vote; it is promoted once it has caught up.
+    """The answer, sent once the new master is a non-voter; it votes once it has caught up.
 
     After a retry, MASTER_ALREADY_PRESENT may be caused by the caller's own first request.
     """
@@ -19,11 +19,11 @@ class AddMasterRequest(MasterCall[AddMasterResponse], frozen=True):
 
 
 class RemoveMasterResponse(MasterResponse, frozen=True):
-    """Sent when the removal has committed."""
+    """The answer, sent once the removal is committed."""
 
 
 class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
-    """Remove the master at `address`; the uuid selects one of several with that address."""
+    """Remove the master at `address`; `master_uuid` selects one of several at this address."""
 
     address: str
     master_uuid: str | None = None

@@ -8,20 +8,20 @@ from targets.kudu.messages.schema import Partition, PartitionSchema, Schema
 
 
 class IsCreateTableDoneResponse(MasterResponse, frozen=True):
-    """The answer."""
+    """The answer: `done` says whether every live tablet of the table runs."""
 
     table_id: str = ""
     done: bool = False
 
 
 class IsCreateTableDoneRequest(MasterCall[IsCreateTableDoneResponse], frozen=True):
-    """Ask whether every live tablet runs."""
+    """Ask whether every live tablet of a table runs."""
 
     table: TableIdentifier
 
 
 class IsAlterTableDoneResponse(MasterResponse, frozen=True):
-    """`done` says whether every tablet has the newest schema, which is `schema_version`."""
+    """The answer: `done` says whether every tablet has the newest schema, `schema_version`."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -29,7 +29,7 @@ class IsAlterTableDoneResponse(MasterResponse, frozen=True):
 
 
 class IsAlterTableDoneRequest(MasterCall[IsAlterTableDoneResponse], frozen=True):
-    """Ask whether every tablet has the newest schema."""
+    """Ask whether every tablet of a table has the newest schema."""
 
     table: TableIdentifier
 
@@ -37,9 +37,9 @@ class IsAlterTableDoneRequest(MasterCall[IsAlterTableDoneResponse], frozen=True)
 class GetTableSchemaResponse(MasterResponse, frozen=True):
     """The schema of a table.
 
-    As in Kudu, `schema` is the fully applied one, of version `applied_schema_version`.
-    `schema_version` is the version of the committed record and may be higher while the table is
-    altering.
+    As in Kudu, `schema` is the newest schema that all tablets have applied, of version
+    `applied_schema_version`. `schema_version` is the version of the committed schema, which may be
+    higher while the table is altering.
     """
 
     table_id: str = ""
@@ -57,7 +57,7 @@ class GetTableSchemaResponse(MasterResponse, frozen=True):
 class GetTableSchemaRequest(MasterCall[GetTableSchemaResponse], frozen=True):
     """Ask for a table's schema.
 
-    With `max_staleness_ms` any master may answer, from a state that is at most that old.
+    If `max_staleness_ms` is set, any master may answer, from a state that is at most that old.
     """
 
     table: TableIdentifier
@@ -74,7 +74,7 @@ class ListedTable(Message, frozen=True):
 
 
 class ListTablesResponse(MasterResponse, frozen=True):
-    """In profile `strict` a consistent snapshot, sorted by name."""
+    """A list of tables, sorted by name; in the profile `strict` a consistent snapshot."""
 
     tables: tuple[ListedTable, ...] = ()
 
@@ -82,8 +82,8 @@ class ListTablesResponse(MasterResponse, frozen=True):
 class ListTablesRequest(MasterCall[ListTablesResponse], frozen=True):
     """Ask for a list of tables.
 
-    `name_filter` is a substring; the empty one matches all. `max_staleness_ms` as in
-    `GetTableSchema`.
+    `name_filter` is a substring of the tables' names; if it is empty, all tables are listed. If
+    `max_staleness_ms` is set, any master may answer, from a state that is at most that old.
     """
 
     name_filter: str = ""
@@ -100,7 +100,7 @@ class ReplicaLocation(Message, frozen=True):
 
 
 class TabletLocations(Message, frozen=True):
-    """A tablet and its replicas."""
+    """A tablet and the locations of its replicas."""
 
     tablet_id: str
     partition: Partition
@@ -108,7 +108,7 @@ class TabletLocations(Message, frozen=True):
 
 
 class GetTableLocationsResponse(MasterResponse, frozen=True):
-    """Tablets in key order; if one in the range does not run, the answer fails (code 9)."""
+    """The tablets of a key range, in key order; error 9 if one of these tablets does not run."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -119,7 +119,7 @@ class GetTableLocationsResponse(MasterResponse, frozen=True):
 class GetTableLocationsRequest(MasterCall[GetTableLocationsResponse], frozen=True):
     """Ask for the locations of the tablets in a key range.
 
-    They include the voters or, with `any_replica`, also replicas that do not vote, from which
+    The locations include the voters. If `any_replica`, they also include non-voters, from which
     clients cannot read yet (Kudu: `replica_type_filter`).
     """
 

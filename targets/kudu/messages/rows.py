@@ -1,10 +1,10 @@
 """`TabletServerService`: writes of rows to the leader of a tablet, and reads from its replicas.
 
-After Kudu's `tserver/tserver.proto` and `rpc/rpc_header.proto` (`RequestIdPB`). Kudu keeps a
-scanner on the server. Here a page ends in a token with the scanner's whole state, so any replica of
-the tablet can continue at the same timestamp.
+The messages follow Kudu's `tserver/tserver.proto` and `rpc/rpc_header.proto` (`RequestIdPB`). Kudu
+keeps a scanner on the server. In this target, a page ends in a token with the scanner's whole
+state, so any replica of the tablet can continue the scan at the same timestamp.
 
-Timestamps are Kudu's hybrid ones (`hybrid_clock.py`): microseconds << 12 | logical. 0 means "none".
+Timestamps are hybrid (`hybrid_clock.py`): microseconds << 12 | logical. 0 means "none".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
 
 
 class RowKind(enum.IntEnum):
-    """`RowOperationsPB.Type`."""
+    """The kind of a row operation (Kudu's `RowOperationsPB.Type`)."""
 
     INSERT = 1
     UPDATE = 2
@@ -55,7 +55,7 @@ class RowErrorCode(enum.IntEnum):
 
 
 class RowError(Message, frozen=True):
-    """The row at position `row` of the request was not written; the others were."""
+    """The row at position `row` of a write request was not written, for the reason `code`."""
 
     row: int
     code: RowErrorCode
@@ -64,9 +64,9 @@ class RowError(Message, frozen=True):
 class RowRequestId(Message, frozen=True):
     """The id of one write; every resend carries the same id and the same rows, to any leader.
 
-    `first_incomplete_seq_no` means that the client has the answers of all earlier writes and will
-    not ask for them again. The server forgets their results, and answers a late copy of such a
-    request with REQUEST_STALE.
+    `first_incomplete_seq_no` means that the client has the answers to all writes with lower numbers
+    and will not send them again. The server forgets their results, and answers a late copy of these
+    requests with REQUEST_STALE.
     """
 
     client_id: str
@@ -77,15 +77,15 @@ class RowRequestId(Message, frozen=True):
 class WriteResponse(TabletResponse, frozen=True):
     """Without `error` all rows are committed at `timestamp`, except the rows in `row_errors`.
 
-    With `error.indeterminate` the write may have happened or may still happen; sending the same
-    request to the next leader resolves this. After any other error it did not happen and never
-    will.
+    With `error.indeterminate` the write may have happened or may still happen; the client learns
+    the outcome by sending the same request to the next leader. After any other error the write did
+    not happen and never will.
     """
 
     timestamp: int = 0
     row_errors: tuple[RowError, ...] = ()
     propagated_timestamp: int = 0
-    index: int = 0  # of the log entry: the answer reflects the tablet's log up to this index
+    index: int = 0  # index in the tablet's log up to which the answer reflects the log
     term: int = 0
 
 
@@ -99,7 +99,7 @@ class WriteRequest(TabletServerCall[WriteResponse], frozen=True):
 
 
 class ReadMode(enum.IntEnum):
-    """`ReadMode` of `common/common.proto`."""
+    """The choice of the state that a scan reads (`ReadMode` of Kudu's `common/common.proto`)."""
 
     READ_LATEST = 1
     """The newest state on this replica.
@@ -124,8 +124,9 @@ class ReplicaInfo(Message, frozen=True):
 
 
 class ScanResponse(TabletResponse, frozen=True):
-    """`rows` hold values in the order of `column_ids`. The last page has no `page_token`; an empty
-    page need not be the last one. The rows are the state at `snap_timestamp`.
+    """A page of rows: the state at `snap_timestamp`, with values in the order of `column_ids`.
+
+    The last page has no `page_token`; an empty page need not be the last page.
     """
 
     column_ids: tuple[int, ...] = ()
@@ -207,11 +208,11 @@ class ListTabletsRequest(TabletServerCall[ListTabletsResponse], frozen=True):
 
 
 class AdvanceSafeTimeResponse(TabletResponse, frozen=True):
-    """Sent once the entry is committed; a follower then waits until its own log has it."""
+    """The answer, sent once the leader has committed the entry that advances the safe time."""
 
 
 class AdvanceSafeTimeRequest(TabletServerCall[AdvanceSafeTimeResponse], frozen=True):
-    """Sent between replicas: have the leader advance the log beyond a timestamp."""
+    """A follower's request to the leader to append an entry later than `timestamp` to the log."""
 
     tablet_id: str
     timestamp: int

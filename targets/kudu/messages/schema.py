@@ -26,9 +26,9 @@ class Schema(Message, frozen=True):
 class PartitionSchema(Message, frozen=True):
     """The map from rows to tablets: hash buckets, each divided into ranges.
 
-    Buckets are computed over `hash_columns` (none: the whole key). In each bucket, ranges of
-    `range_columns` begin at the encoded keys in `range_splits`, which are ascending
-    (`targets.kudu.partitions`).
+    Buckets are computed from `hash_columns`, or from the whole key if `hash_columns` is empty. In
+    each bucket, ranges of `range_columns` begin at the encoded keys in `range_splits`, which are
+    ascending (`targets.kudu.partitions`).
     """
 
     num_hash_buckets: int = 1
@@ -62,12 +62,12 @@ class RaftConfig(Message, frozen=True):
 
 
 class PeerHealth(enum.StrEnum):
-    """`HealthReportPB.HealthStatus`: a leader's assessment of a peer."""
+    """A leader's assessment of a peer (Kudu's `HealthReportPB.HealthStatus`)."""
 
     UNKNOWN = "UNKNOWN"
-    """No answer since this leader was elected."""
+    """The peer gave no answer since this leader was elected."""
     HEALTHY = "HEALTHY"
     FAILED = "FAILED"
-    """No answer for `follower_unavailable_considered_failed_sec`."""
+    """The peer gave no answer for `follower_unavailable_considered_failed_sec`."""
     FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"
     """The peer reported a failure, or has lost its data and cannot receive them again."""

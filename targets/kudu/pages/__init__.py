@@ -25,7 +25,7 @@ PageOf = Callable[[str, int], str]
 
 
 def cut(name: str, entries: list[Any]) -> dict[str, Any]:
-    """A list as part of a page's data, with its total number of entries and the number included."""
+    """Prepare a list for a page's data: at most `LIST_MAX` entries, their number, and the total."""
     listed = entries[:LIST_MAX]
     return {"total": len(entries), "shown": len(listed), name: listed}
 

@@ -35,13 +35,13 @@ class MasterPages(NodePages):
         what = "what this master is, and what the cluster has"
         return [
             Route("/", "Master", what, self._overview, tab="Overview"),
-            Route("/masters", "Masters", "who they are, and their roles", self._masters, "Masters"),
+            Route("/masters", "Masters", "all masters and their roles", self._masters, "Masters"),
             Route("/tables", "Tables", "every table, its state and size", self._tables, "Tables"),
             Route("/table", "Table", "one table: its columns and tablets", self._table),
             Route(
                 "/tablet-servers",
                 "Tablet servers",
-                "who reports to this master",
+                "the tablet servers that report to this master",
                 self._tservers,
                 "Tablet servers",
             ),
@@ -82,7 +82,7 @@ class MasterPages(NodePages):
         return Page(data, master_views.masters(data))
 
     async def _ask(self, peer: PeerConfig) -> MasterAnswer:
-        """One live call to another master; this master is not called."""
+        """Ask a master about itself: another master by a call, this master directly."""
         request = GetMasterRegistrationRequest()
         if peer.uuid == self._node.uuid:
             answer = self._service.get_master_registration(request, "")

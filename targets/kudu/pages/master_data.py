@@ -19,13 +19,13 @@ from targets.kudu.pages import (
 
 
 class MasterAnswer(NamedTuple):
-    """A configuration member's answer about itself, or the reason why it gave none."""
+    """The answer of a master about itself; `error` says why the master gave no answer."""
 
     uuid: str = ""
     role: str = ""
     start_ns: int = 0
     error: str | None = None
-    told: tuple[str, ...] = ()  # the masters with which it was started
+    told: tuple[str, ...] = ()  # the list of masters in that master's start parameters
 
 
 def masters(
@@ -34,7 +34,7 @@ def masters(
     cluster_id: str | None,
     page_of: PageOf,
 ) -> dict[str, Any]:
-    """All masters of the committed configuration, according to their own `answers` (by uuid).
+    """Data of `/masters`: the members of the committed configuration, by their own `answers`.
 
     The list comes from the configuration and not from flags (KUDU-2309), so it is the same on every
     master.
@@ -83,7 +83,7 @@ def _even(voters: int) -> str:
 
 
 def tables(dump: Dump) -> dict[str, Any]:
-    """Every table that is not deleted, by name."""
+    """Data of `/tables`: every table that is not deleted, sorted by name."""
     tablets = _by_table(dump)
     live = sorted(_live(dump["tables"]), key=lambda table: str(table["name"]))
     rows = [
@@ -102,7 +102,7 @@ def tables(dump: Dump) -> dict[str, Any]:
 
 
 def table(dump: Dump, table_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
-    """A table with its columns and tablets, deleted ones included; `None` if unknown."""
+    """Data of `/table`: a table, deleted or not, with columns and tablets; `None` if unknown."""
     match = next((t for t in dump["tables"] if t["id"] == table_id), None)
     if match is None:
         return None
@@ -115,7 +115,7 @@ def table(dump: Dump, table_id: str | None, page_of: PageOf) -> dict[str, Any] |
 
 
 def _by_state(tablet: Mapping[str, Any]) -> tuple[bool, str, str]:
-    """Finished tasks come last."""
+    """Sort key of tablets: deleted and replaced tablets come last."""
     return (tablet["state"] in {"DELETED", "REPLACED"}, tablet["start"], tablet["id"])
 
 
@@ -137,7 +137,7 @@ def _replicas(
 
 
 def tservers(dump: Dump, unresponsive_ms: int, page_of: PageOf) -> dict[str, Any]:
-    """The tablet servers that this master has heard of since its start, by address."""
+    """Data of `/tablet-servers`: the servers that this master has heard of since its start."""
     rows = [
         {
             **server,
@@ -155,7 +155,7 @@ def _life(server: Mapping[str, Any], unresponsive_ms: int) -> str:
 
 
 def entities(dump: Dump) -> dict[str, Any]:
-    """Every row of the system tablet that this master has applied, in any role."""
+    """Data of `/dump-entities`: every row of the system tablet that this master has applied."""
     data: dict[str, Any] = {
         key: dump[key] for key in ("uuid", "role", "term", "revision", "cluster_id")
     }
@@ -167,7 +167,7 @@ def entities(dump: Dump) -> dict[str, Any]:
 
 
 def health(dump: Dump) -> dict[str, Any]:
-    """Answer whether this master takes part in its group; a follower does."""
+    """Data of `/healthz`: a master is "ok" once it takes part in its Raft group, in any role."""
     starting = dump["role"] == "NOT_INITIALIZED"
     return {
         "status": "starting" if starting else "ok",
@@ -178,7 +178,7 @@ def health(dump: Dump) -> dict[str, Any]:
 
 
 def overview(dump: Dump, unresponsive_ms: int, page_of: PageOf) -> dict[str, Any]:
-    """The key facts, for the first page that a visitor opens."""
+    """Data of `/`: the key facts about this master and the cluster."""
     raft = dump["raft"]
     peers: Sequence[Mapping[str, Any]] = raft["config"]["peers"] if raft else ()
     leader = next((peer for peer in peers if peer["uuid"] == raft["leader_uuid"]), None)

@@ -28,7 +28,7 @@ Data = Mapping[str, Any]
 
 
 def masters(data: Data) -> Html:
-    """`/masters`."""
+    """Render the page `/masters`."""
     live = table(
         "Live Masters",
         ["Name", "UUID", "Cluster ID", "Role", "Start time", "Registration"],
@@ -58,8 +58,8 @@ def masters(data: Data) -> Html:
         note(data["warning"], "warning") if data["warning"] else None,
         *(
             note(
-                f"{other['address']} was started with another list of masters than this one: "
-                f"{', '.join(other['told'])}. Restart it with these.",
+                f"{other['address']} was started with another list of masters: "
+                f"{', '.join(other['told'])}. Restart it with the masters on this page.",
                 "warning",
             )
             for other in data["told_otherwise"]
@@ -70,7 +70,7 @@ def masters(data: Data) -> Html:
 
 
 def tables(data: Data) -> Html:
-    """`/tables`."""
+    """Render the page `/tables`."""
     listed = table(
         None,
         ["Name", "State", "#Tablets", "#RF", "#Schema", "Created", "Owner", "Id"],
@@ -98,7 +98,7 @@ def tables(data: Data) -> Html:
 
 
 def table_page(data: Data) -> Html:
-    """`/table?id=`."""
+    """Render the page `/table?id=`."""
     altering = data["version"] != data["applied_version"]
     version = f"{data['applied_version']}, going to {data['version']}"
     return join(
@@ -161,7 +161,7 @@ def _replicas(tablet: Data) -> Html:
 
 
 def tservers(data: Data) -> Html:
-    """`/tablet-servers`."""
+    """Render the page `/tablet-servers`."""
     return join(
         tag(
             "p",
@@ -193,7 +193,7 @@ def tservers(data: Data) -> Html:
 
 
 def overview(data: Data, pages: Html) -> Html:
-    """`/`."""
+    """Render the page `/`; `pages` is the list of all pages."""
     tablets, leader = data["tablets"], data["leader"]
     running = tablets.get("RUNNING", 0)
     alive = f"{data['tablet_servers_alive']} of {data['tablet_servers']}"

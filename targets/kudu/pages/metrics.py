@@ -1,6 +1,6 @@
 """The metrics of nodes, derived from their dumps, as metric families for Prometheus.
 
-The number of series is bounded in the same way as the entries of lists.
+A node exports series for at most `LIST_MAX` replicas and at most `LIST_MAX` tablet servers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ELECTIONS: Final = (
 
 
 def metrics_page(families: Iterable[Family]) -> Plain:
-    """`/metrics`; the JSON form has the same series."""
+    """The page `/metrics` as text for Prometheus, and the same series as JSON."""
     kept = [family for family in families if family.samples]
     data = {
         family.name: [{"labels": dict(labels), "value": value} for labels, value in family.samples]
@@ -104,12 +104,12 @@ def master_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
         _states("kudu_tablets", "Tablets, by state.", [t["state"] for t in dump["tablets"]]),
         _gauge(
             "kudu_tserver_seconds_since_heartbeat",
-            "How long this master has not heard of a tablet server.",
+            "Seconds since the tablet server's last heartbeat to this master.",
             [(_server(s), s["millis_since_heartbeat"] / 1000) for s in servers],
         ),
         _gauge(
             "kudu_tserver_live_tablets",
-            "Replicas with data, as the tablet server last said.",
+            "Replicas with data, by the tablet server's last heartbeat.",
             [(_server(s), s["num_live_tablets"]) for s in servers],
         ),
         _one("kudu_master_tasks", "Calls to tablet servers under way.", dump["tasks"]),
@@ -152,7 +152,7 @@ def _rows(stores: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
     return [
         _gauge(
             "kudu_tablet_live_rows",
-            "Rows that are there now.",
+            "Rows that exist now.",
             [({"tablet": t}, store["live_rows"]) for t, store in stores],
         ),
         *(

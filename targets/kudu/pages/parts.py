@@ -1,6 +1,6 @@
 """HTML that is always escaped, and building blocks of pages: tables, facts, badges, notes.
 
-Everything that is not `Html` already is treated as text.
+Any value that is not an `Html` is treated as text and escaped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Child = Html | str | int | float | None
 
 
 def join(*children: Child) -> Html:
-    """Concatenate parts; `None` adds nothing."""
+    """Concatenate parts of HTML; text is escaped, and `None` adds nothing."""
     return Html(
         "".join(
             child if isinstance(child, Html) else escape(str(child), quote=True)
@@ -38,8 +38,10 @@ def join(*children: Child) -> Html:
 
 
 def tag(name: str, /, *children: Child, **attributes: str | None) -> Html:
-    """One element. The attribute `class_` becomes `class`, other underscores become dashes, and
-    attributes that are `None` are omitted.
+    """Build one HTML element.
+
+    The attribute `class_` becomes `class`, other underscores become dashes, and attributes that are
+    `None` are omitted.
     """
     attributes_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"'
@@ -65,7 +67,7 @@ _KINDS: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("FAILED", "FAILED_UNRECOVERABLE", "SILENT"), "bad"),
 }
-"""All other states are grey: they are normal, or over."""
+"""Kinds of badges by state. All other states are normal or final, and their badges are grey."""
 
 
 def badge(text: str, kind: str = "") -> Html:
@@ -74,12 +76,12 @@ def badge(text: str, kind: str = "") -> Html:
 
 
 def state_badge(state: str) -> Html:
-    """A state or role in its colour."""
+    """A badge with a state or a role, in the colour of that state."""
     return badge(state, _KINDS.get(state, ""))
 
 
 def code(text: Child, title: str | None = None) -> Html:
-    """An id or address."""
+    """An id or an address, in a monospaced font."""
     return tag("code", text, title=title)
 
 

@@ -32,7 +32,7 @@ class NodePages(ABC):
         common = [
             Route("/metrics", "Metrics", "numbers for Prometheus", self._metrics_page, "Metrics"),
             Route("/varz", "Flags", "every flag, with its default", self._flags_page, "Flags"),
-            Route("/healthz", "Health", "whether it serves: 200 or 503", self._health_page),
+            Route("/healthz", "Health", "200 if this node serves, else 503", self._health_page),
         ]
         self._site = Site(self._identity, [*self._routes(), *common])
 
@@ -41,7 +41,7 @@ class NodePages(ABC):
 
     @abstractmethod
     def _routes(self) -> list[Route]:
-        """The pages specific to this kind of node."""
+        """The pages that only this kind of node has."""
 
     @abstractmethod
     def _role(self) -> str: ...
@@ -70,7 +70,7 @@ class NodePages(ABC):
 
 
 def flags_page(flags: Flags) -> Page:
-    """Every flag with its default and range; changed ones come first."""
+    """The page of all flags with defaults and ranges; changed flags come first."""
     usual = msgspec.to_builtins(Flags())
     rows = [
         {
@@ -102,7 +102,7 @@ def _flag(value: object) -> str:
 
 
 def health_page(data: Mapping[str, Any]) -> Plain:
-    """`OK` and 200, or the problem and 503, for programs that monitor whether a node serves."""
+    """The page of a node's health, for monitoring: `OK` and 200, or the problem and 503."""
     is_ok = data["status"] == "ok"
     status = HTTPStatus.OK if is_ok else HTTPStatus.SERVICE_UNAVAILABLE
     return Plain(data, "OK\n" if is_ok else f"{data['status']}\n", status=status)

@@ -60,7 +60,7 @@ class Identity(NamedTuple):
     name: str
     kind: str  # "master", "tablet server"
     role: str
-    now_ns: int  # of the node's wall clock
+    now_ns: int  # time of the node's wall clock
 
 
 class Site:
@@ -71,7 +71,7 @@ class Site:
         self._routes = {route.path: route for route in routes}
 
     async def answer(self, request: PageRequest) -> PageResponse:
-        """One page; for an unknown path a 404 that lists the existing pages."""
+        """Answer a request with its page, or with a 404 that lists the existing pages."""
         path, wants_json = request.path, request.accepts_json
         if path.endswith(".json"):
             path, wants_json = path.removesuffix(".json") or "/", True
@@ -149,7 +149,7 @@ def _indented(data: Any) -> str:
 
 
 def missing(what: str, query: Mapping[str, str]) -> Page:
-    """The page for an `id` that does not exist here."""
+    """The page for a missing or an unknown `id` in the query."""
     asked = query.get("id")
-    why = f"say which: /{what}?id=..." if asked is None else f"no {what} has the id {asked}"
+    why = f"add an id: /{what}?id=..." if asked is None else f"no {what} has the id {asked}"
     return Page({"error": why}, tag("p", why, class_="empty"), 400 if asked is None else 404)

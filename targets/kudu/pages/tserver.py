@@ -37,9 +37,9 @@ class TServerPages(NodePages):
 
     def _routes(self) -> list[Route]:
         return [
-            Route("/", "Tablet server", "its state and load", self._overview, tab="Overview"),
-            Route("/tablets", "Tablets", "every replica here", self._tablets, "Tablets"),
-            Route("/tablet", "Tablet", "one replica: its schema and its group", self._tablet),
+            Route("/", "Tablet server", "this server's state", self._overview, tab="Overview"),
+            Route("/tablets", "Tablets", "every replica on this server", self._tablets, "Tablets"),
+            Route("/tablet", "Tablet", "one replica: its schema and Raft group", self._tablet),
         ]
 
     def _role(self) -> str:

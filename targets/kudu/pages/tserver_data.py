@@ -10,7 +10,7 @@ from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT, Dump, Page
 
 
 def tablets(dump: Dump) -> dict[str, Any]:
-    """Every replica on this server, tombstones included, by table and partition."""
+    """Data of `/tablets`: every replica on this server, also tombstones, by table and partition."""
     here = sorted(
         dump["tablets"],
         key=lambda t: (t["table_name"], t["partition"]["start"], t["tablet_id"]),
@@ -33,14 +33,14 @@ def _row(replica: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
-    """One replica with its schema, its group and its log; `None` if the id is unknown."""
+    """Data of `/tablet`: a replica with schema, Raft group and log; `None` if the id is unknown."""
     match = next((t for t in dump["tablets"] if t["tablet_id"] == tablet_id), None)
     if match is None:
         return None
     raft, config = match["raft"] or {}, match["committed_config"]
     leader = raft.get("leader_uuid")
     peers = [] if config is None else config["peers"]
-    # Column by column, in the format of masters: a replica's dump has pairs of id and name.
+    # A replica's dump has columns as pairs of id and name; convert them to the masters' format.
     columns = [
         column if isinstance(column, Mapping) else {"id": column[0], "name": column[1]}
         for column in match["columns"]
@@ -63,14 +63,14 @@ def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any]
 
 
 def health(dump: Dump) -> dict[str, Any]:
-    """Answer whether the server serves: by then all replicas on the disk are open."""
+    """Data of `/healthz`: a server is "ok" once it has opened all replicas on its disk."""
     return {"status": "ok" if dump["serving"] else "starting", "tablets": len(dump["tablets"])}
 
 
 def overview(
     dump: Dump, masters: tuple[str, ...], address: str, start_ns: int, page_of: PageOf
 ) -> dict[str, Any]:
-    """The key facts, for the first page of a visit; `masters` are the server's."""
+    """Data of `/`: the key facts about this server; `masters` are the masters that it knows."""
     here = dump["tablets"]
     return {
         "uuid": dump["uuid"],

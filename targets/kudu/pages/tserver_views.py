@@ -1,4 +1,4 @@
-"""A tablet server's pages as HTML; each view shows the data of the same name of `tserver_data`."""
+"""A tablet server's pages as HTML; each view renders data of the same name in `tserver_data`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Data = Mapping[str, Any]
 
 
 def tablets(data: Data) -> Html:
-    """`/tablets`."""
+    """Render the page `/tablets`."""
     return table(
         None,
         ["Table", "Partition", "State", "Role", "#Rows", "#Term", "#Applied", "Tablet"],
@@ -47,13 +47,13 @@ def tablets(data: Data) -> Html:
 
 
 def _state(replica: Data) -> Html:
-    """The state of a replica; the state of its data if it has no data."""
+    """The badge of a replica's state, or of the state of its data if the data are not ready."""
     data_state = replica["data_state"]
     return state_badge(replica["state"] if data_state == "READY" else data_state)
 
 
 def tablet(data: Data) -> Html:
-    """`/tablet?id=`."""
+    """Render the page `/tablet?id=`."""
     raft = data["raft"]
     return join(
         facts(
@@ -122,7 +122,7 @@ def _rows(rows: Data) -> Html:
 
 
 def overview(data: Data, pages: Html) -> Html:
-    """`/`."""
+    """Render the page `/`; `pages` is the list of all pages."""
     states = data["tablets"]
     masters = (
         tag("span", link(m["address"].rpartition(":")[0], m["page"]), class_="peer")

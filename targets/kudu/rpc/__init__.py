@@ -1,9 +1,9 @@
 """The RPC layer of the bundled target: calls and answers as msgpack frames over `Env.net`.
 
-After Kudu's `rpc/`: one cached connection per remote address carries many concurrent calls, each
+As in Kudu's `rpc/`, one cached connection per remote address carries many concurrent calls, each
 with its own call id. A frame is the msgpack array `[kind, call_id, method, body]`.
 
-* **Every error says what the caller may conclude.** Every error carries `sent`. False means that
+* **Every error says what the caller may conclude.** Every error has `sent`. False means that
   the request cannot have been processed (no server listens, no connection came up, the server
   refused the request unread); True means that it may have been processed. An operation whose answer
   was lost is indeterminate, and this flag is the source of that information.
@@ -12,8 +12,8 @@ with its own call id. A frame is the msgpack array `[kind, call_id, method, body
   window; older ids count as seen).
 * **Nothing waits for ever.** Every call has a deadline; all deadlines of a connection share one
   lazily re-armed timer. If a call times out and its connection has received nothing since the call
-  was sent, the client retires the connection. Later calls open a new one, instead of queueing on a
-  dead connection that outlives the partition that caused it.
+  was sent, the client retires the connection. Later calls open a new connection. They would
+  otherwise queue on a connection that stays dead after the partition that broke it has healed.
 * **Cheap**, since a simulated second of a small cluster has some eighty calls. Frames are sent
   without waiting unless back-pressure holds them. The client uses no task per call, and for
   `RpcClient.start` no future either. The server uses no task for a handler that answers at once or

@@ -1,4 +1,4 @@
-"""The calling side: one connection per address, shared by all calls to it."""
+"""The client side of RPC: one connection per address, shared by all calls to that address."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PENDING_CALLS_MAX: Final = 4096
 """Maximum number of unanswered calls on one connection."""
 _PARSED_ADDRESSES_MAX: Final = 1024
 _TIMER_SLACK_S: Final = 1e-6
-"""Loops round deadlines; without slack a timer could fire repeatedly at one instant."""
+"""Event loops round deadlines; without this slack, a timer could fire repeatedly at one instant."""
 _CONNECT_TIMEOUT_FIRST_S: Final = 1.0
 _CONNECT_TIMEOUT_MAX_S: Final = 5.0
 
@@ -52,7 +52,7 @@ class _Call:
         self.sender: asyncio.Task[None] | None = None  # while back-pressure delays the request
 
     def answer(self, frame: Frame) -> bool:
-        """Accept the answer. False if it was unreadable, so that the call has failed."""
+        """End the call with its answer; return whether the answer was readable."""
         self._finish(frame)
         return True
 
@@ -71,8 +71,8 @@ class _Call:
 class _CallWithCallback(_Call, Generic[R_co]):
     """A call that ends in a callback.
 
-    The task that reads an answer passes it to the callback. An error gets a task of its own, so
-    that an exception in the callback fails a task of the node.
+    The task that reads an answer passes it to the callback. A separate task passes an error to the
+    callback, so that an exception in the callback fails a task of the node.
     """
 
     __slots__ = ("_address", "_done", "_env", "_request")
@@ -146,7 +146,7 @@ class _Link:
         self.reader: asyncio.Task[None] | None = None
 
     def start(self, request: Call[R_co], call: _Call) -> int:
-        """Send a request; the link answers or fails the call. Returns its id.
+        """Send a request and return the call's id; the link later answers or fails the call.
 
         Raises `RpcBusyError` or `ValueError`; in both cases nothing was sent.
         """
@@ -266,14 +266,14 @@ class _Dial:
 
 
 class RpcClient:
-    """Calls methods of other nodes over one cached connection per address.
+    """Client for methods of other nodes, over one cached connection per address.
 
     A name is resolved again at every attempt to connect, so that a call after a network error
     reaches the node that has the name at that time (KUDU-1885).
     """
 
     def __init__(self, env: Env, *, resolve_once: bool = False) -> None:
-        """With `resolve_once` (switch DNS-ONCE) a name keeps its first address."""
+        """Create a client. If `resolve_once` (switch DNS-ONCE), it resolves each name once."""
         self._env = env
         self._resolved: dict[Address, Address] | None = {} if resolve_once else None
         self._links: dict[Address, _Link] = {}
@@ -282,7 +282,7 @@ class RpcClient:
         self._closed = False
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """One attempt, no retry. Raises an `RpcError`; see its `sent`."""
+        """Make one call, without retries. Raises `RpcError`; if `sent`, the call may have run."""
         where = self._address(address)
         link = self._links.get(where)
         if link is None:
@@ -313,8 +313,10 @@ class RpcClient:
         *,
         timeout_s: float,
     ) -> None:
-        """Call without waiting: `done` is called exactly once with the answer or the error, and
-        never before this method returns. An exception in `done` panics the node.
+        """Start a call, and later pass its answer or its error to `done`.
+
+        `done` is called exactly once, and never before this method returns. An exception in `done`
+        panics the node.
         """
         where = self._address(address)
         link = self._links.get(where)
@@ -381,7 +383,7 @@ class RpcClient:
         return address if self._resolved is None else self._resolved.setdefault(name, address)
 
     async def _connect(self, address: Address, deadline: float) -> _Link:
-        """The link to `address` once the connection is up. Raises `RpcError` with `sent` False."""
+        """Wait for a connection to `address`. Raises `RpcError` with `sent` False."""
         if self._closed:
             raise RpcConnectionError("the RPC client is closed", sent=False)
         dial = self._dials.get(address)
@@ -408,8 +410,8 @@ class RpcClient:
     async def _dial(self, address: Address, dial: _Dial) -> None:
         """Try to connect for as long as a call waits.
 
-        Each attempt has a time limit: an attempt that began during a partition must not outlast it
-        for long.
+        Each attempt has a time limit: an attempt that began during a partition must not outlast the
+        partition for long.
         """
         timeout_s = _CONNECT_TIMEOUT_FIRST_S
         outcome: _Link | RpcError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RpcError(Exception):
-    """A call without an answer. If `sent` is False, it was certainly not processed."""
+    """A call got no answer. If `sent` is False, no server processed the call."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -16,11 +16,11 @@ class RpcTimeoutError(RpcError):
 
 
 class RpcConnectionError(RpcError):
-    """No connection came up (`sent` False), or it broke before the answer came (`sent` True)."""
+    """The client could not connect (`sent` False), or the connection broke later (`sent` True)."""
 
 
 class RpcRemoteError(RpcError):
-    """The server answered that it cannot handle the call. `message` is the server's.
+    """The server answered that it cannot handle the call; `message` is its reason.
 
     The method is unknown, the request is unreadable, or the handler raised `RpcHandlerError`.
     """

@@ -1,4 +1,4 @@
-"""The serving side: reads requests, runs their handlers, sends the answers."""
+"""The server side of RPC: it reads requests, runs their handlers and sends the answers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ them.
 """
 
 _SEEN_CALLS_MAX: Final = 1024
-"""The number of call ids within which a server recognises a duplicate request."""
+"""The number of latest call ids per connection whose duplicates a server recognizes."""
 _CONNECTIONS_MAX: Final = 1024
-"""Maximum number of connections of a server; it closes further ones at once."""
+"""Maximum number of connections of a server, which closes further connections at once."""
 
 
 class Answer:
-    """An answer that comes later, without a task: the handler returns it and calls `set` later.
+    """A promise that a handler returns instead of an answer; a later `set` sends the answer.
 
     The first `set` wins. Setting an `RpcHandlerError` sends a remote error.
     """
@@ -64,7 +64,7 @@ Handler = Callable[[Any, str], Awaitable[msgspec.Struct] | msgspec.Struct | Answ
 
 
 class _Method:
-    """A served method."""
+    """A method that the server serves, with its handler."""
 
     __slots__ = ("decoder", "handler", "name", "service")
 
@@ -76,7 +76,7 @@ class _Method:
 
 
 class RpcServer:
-    """Serves methods on one port of the node.
+    """Server for methods of a node, on one port.
 
     `handler(request, peer)` is a coroutine function, or a plain function that returns the answer
     at once, an `Answer` (both need no task), or an awaitable. `peer` is the caller's node name.
@@ -95,7 +95,7 @@ class RpcServer:
         self.calls: dict[str, int] = {}
         """The number of calls of each method since this server was created."""
         self.put_off = Counter[str]()
-        """The number of those calls that their handlers refused and that their callers repeat."""
+        """The number of calls of each method that its handler refused and callers send again."""
         self._listener: Listener | None = None
 
     @property
@@ -103,9 +103,9 @@ class RpcServer:
         return self._listener is not None
 
     def serve(self, handler: Handler, request_type: type[Call[Any]] | None = None) -> None:
-        """Serve the method of `request_type`; a second handler is an error.
+        """Serve the method of `request_type` with this handler, its only one.
 
-        The default is the type that the handler declares for its first parameter.
+        By default, `request_type` is the type that the handler declares for its first parameter.
         """
         method = _Method(handler, request_type or request_type_of(handler))
         assert method.name not in self._methods, f"{method.name} has a handler already"
@@ -125,7 +125,7 @@ class RpcServer:
             connection.close()
 
     async def _serve(self, conn: Conn) -> None:
-        """Read one connection to its end; calls that it started outlive it."""
+        """Read requests from a connection until it ends; their calls may run longer."""
         if len(self._connections) >= _CONNECTIONS_MAX:
             conn.close()
             return
@@ -188,7 +188,7 @@ class RpcServer:
         return None
 
     def _await_answer(self, answer: Answer, service: str, call_id: int, conn: Conn) -> None:
-        """Send the answer from within its `set`."""
+        """Send the answer as soon as `Answer.set` is called."""
 
         def send(response: Any) -> None:
             self._in_flight[service] -= 1
@@ -218,7 +218,7 @@ def request_type_of(handler: Callable[..., Any], position: int = 0) -> type[Call
 
 
 class _Unstarted:
-    """Owns a handler's coroutine, and closes it if the node dies before its task has started."""
+    """Owner of a handler's coroutine, which it closes if the node dies before the task starts."""
 
     def __init__(self, coroutine: types.CoroutineType[Any, Any, msgspec.Struct]) -> None:
         self._coroutine = coroutine
@@ -233,18 +233,18 @@ class _Unstarted:
 class _SeenCalls:
     """The call ids of one connection that were handled, within a bounded window.
 
-    A client numbers its calls consecutively. So every id up to the highest one was seen, except the
-    recorded skipped ones; an id far below the highest one must be a late copy.
+    A client numbers its calls consecutively. So every id up to the highest id was seen, except the
+    recorded skipped ids. An id far below the highest id must be a late copy.
     """
 
     __slots__ = ("_highest", "_skipped")
 
     def __init__(self) -> None:
         self._highest = 0
-        self._skipped: dict[int, None] = {}  # rising
+        self._skipped: dict[int, None] = {}  # call ids, rising
 
     def add(self, call_id: int) -> bool:
-        """Note `call_id`; false if it was handled before, or is older than the window."""
+        """Record `call_id`; return false if it was handled before or is older than the window."""
         highest = self._highest
         if call_id <= highest:
             if call_id not in self._skipped:
@@ -271,7 +271,7 @@ def _encode_answer(call_id: int, response: Any) -> bytes:
 
 
 def _try_send(conn: Conn, frame: bytes) -> bool:
-    """Send an answer now; false if back-pressure delays it. A lost connection is no error."""
+    """Send an answer at once, unless the connection is lost; false if back-pressure delays it."""
     try:
         return conn.try_send(frame)
     except OSError:
@@ -279,7 +279,7 @@ def _try_send(conn: Conn, frame: bytes) -> bool:
 
 
 async def _send(conn: Conn, frame: bytes) -> None:
-    """Send an answer; if the connection is gone, do nothing, as in `_try_send`."""
+    """Send an answer, also under back-pressure, unless the connection is lost."""
     try:
         await conn.send(frame)
     except OSError:

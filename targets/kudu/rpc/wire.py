@@ -1,4 +1,4 @@
-"""Frames on the wire, and addresses: the msgpack array `[kind, call_id, method, body]`."""
+"""Encoding of frames, the msgpack arrays `[kind, call_id, method, body]`, and of addresses."""
 
 from __future__ import annotations
 
@@ -64,13 +64,14 @@ def request_frame(call_id: int, request: Call[R_co]) -> bytes:
     frame = _encode((REQUEST, call_id, request.method, request))
     if len(frame) > FRAME_BYTES_MAX:
         raise ValueError(
-            f"a request of {len(frame)} bytes for {request.method}; a frame holds {FRAME_BYTES_MAX}"
+            f"a request of {len(frame)} bytes for {request.method} does not fit into a frame of "
+            f"{FRAME_BYTES_MAX}"
         )
     return frame
 
 
 def error_frame(call_id: int, code: str, message: str) -> bytes:
-    """Encode an error: the call has no answer."""
+    """Encode the frame that tells a client that its call failed."""
     return _encode((ERROR, call_id, "", (code, message)))
 
 
@@ -84,7 +85,7 @@ def answer_frame(call_id: int, response: msgspec.Struct) -> bytes:
 
 
 def parse_address(address: Address | str) -> Address:
-    """`Address` from `"node:port"`; raises `ValueError` that quotes the mistake."""
+    """Parse `"node:port"`. Raises `ValueError` for any other text."""
     if isinstance(address, Address):
         return address
     node, separator, port = address.rpartition(":")

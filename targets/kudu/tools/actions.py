@@ -1,7 +1,8 @@
-"""The actions of the tool `harness kudu`, with the words of Kudu's `kudu`.
+"""The actions of the tool `harness kudu`, which have the names of Kudu's own actions.
 
-An action asks through an `Admin` and returns a text to print. Lists are tables, or JSON with
-Kudu's keys (`tools/tool_action_master.cc`, `tool_action_table.cc`, `tool_action_tserver.cc`).
+An action calls the cluster through an `Admin` and returns a text to print. Lists are printed as
+tables, or as JSON with Kudu's keys (`tools/tool_action_master.cc`, `tool_action_table.cc`,
+`tool_action_tserver.cc`).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ async def _master_list(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _master_add(admin: Admin, given: argparse.Namespace) -> Said:
-    """The new master is promoted to voter once it has caught up; `master list` shows it."""
+    """Add a master, which becomes a voter once it has caught up; `master list` shows when."""
     await admin.ask_leader(m.AddMasterRequest(given.address))
     return Said("")
 
@@ -178,7 +179,7 @@ async def _table_scan(admin: Admin, given: argparse.Namespace) -> Said:
 async def _rows_of(
     admin: Admin, tablet: m.TabletLocations
 ) -> AsyncIterator[tuple[Sequence[int], Sequence[m.Value]]]:
-    """The rows of a tablet, read from its leader, with the ids of their columns."""
+    """Read a tablet's rows from its leader; yield the column ids and the values of each row."""
     leader = _leader_of(tablet)
     token = b""
     while True:
@@ -205,7 +206,7 @@ def _leader_of(tablet: m.TabletLocations) -> m.ReplicaLocation:
 
 
 async def _tablet_leader(admin: Admin, tablet_id: str) -> m.ReplicaLocation:
-    """The leading replica of a tablet, on any server."""
+    """Find the location of a tablet's leading replica. Raises `ToolError` if it is unknown."""
     listed = await admin.ask_leader(m.ListTablesRequest())
     for table in listed.tables:
         for tablet in await _locate(admin, m.TableIdentifier(table_id=table.id)):
@@ -229,7 +230,7 @@ async def _leader_step_down(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
-    """`add_replica`, `remove_replica` or `change_replica_type`."""
+    """Add or remove a replica of a tablet, or change a replica's type."""
     leader = await _tablet_leader(admin, given.tablet)
     kind = {
         "add_replica": raft.ChangeType.ADD_PEER,
@@ -249,7 +250,7 @@ async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said:
-    """The server itself is asked, because a tablet that has lost its majority has no leader."""
+    """Force a configuration on a replica's server; a tablet without a majority has no leader."""
     if given.tablet == SYSTEM_TABLET_ID:
         answer = await admin.ask_master(given.server, m.GetMasterRegistrationRequest())
         uuid = answer.meta.master_uuid

@@ -1,4 +1,4 @@
-"""Access of an administrator's tool to the cluster: addresses of masters, and calls with limits.
+"""An administrator's access to a cluster: calls to its masters and servers, with time limits.
 
 A tool sends each request once and reports the answer; it never repeats a change.
 """
@@ -23,19 +23,19 @@ Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class ToolError(Exception):
-    """The action failed. The message is Kudu's `Status: text` if Kudu has such a message.
+    """An action of the tool failed. The message is Kudu's `Status: text` if Kudu has a message.
 
     The tool then exits with code 1, like Kudu's.
     """
 
 
 def state_of(server: m.TabletServerEntry) -> str:
-    """The state that an administrator set for a tablet server, in Kudu's words."""
+    """Kudu's name for the maintenance state of a tablet server, which an administrator sets."""
     return "MAINTENANCE_MODE" if server.in_maintenance else "NONE"
 
 
 class Admin:
-    """Calls to a cluster. `masters` are addresses as "node:port"."""
+    """An administrator's calls to a cluster; `masters` are addresses as "node:port"."""
 
     def __init__(
         self, env: Env, rpc: RpcClient, masters: Sequence[str], *, timeout_s: float = 10.0
@@ -48,11 +48,11 @@ class Admin:
         self._timeout_s = timeout_s
 
     def request_id(self) -> m.RequestId:
-        """The id of a change, which no other request has."""
+        """Make an id for a change, which no other request has."""
         return m.RequestId(f"{self._env.random.getrandbits(64):016x}-tool", 1, "")
 
     async def ask(self, address: str, request: Call[R_co]) -> R_co:
-        """The answer, with or without an error; raises `RpcError` if no answer came."""
+        """Return the answer to a call, perhaps with an error. Raises `RpcError` if none came."""
         return await self._rpc.call(address, request, timeout_s=self._timeout_s)
 
     async def must_answer(self, address: str, request: Call[R_co]) -> R_co:
@@ -62,7 +62,7 @@ class Admin:
             raise ToolError(f"Network error: {address}: {error}") from error
 
     async def ask_master(self, address: str, request: Call[Answer]) -> Answer:
-        """A master's answer without an error; raises `ToolError` otherwise."""
+        """Return a master's answer. Raises `ToolError` if it has an error or did not come."""
         answer = await self.must_answer(address, request)
         if answer.error is not None:
             status = answer.error.status.name.replace("_", " ").capitalize()
@@ -73,7 +73,7 @@ class Admin:
         return await self.ask_master(await self.leader(), request)
 
     async def leader(self) -> str:
-        """The address of the leading master of the highest term. Raises `ToolError` without one."""
+        """Return the address of the master that leads the highest term, or raise `ToolError`."""
         answers = await self.all_of(self.masters, self._connect)
         leaders = [
             (answer.meta.term, address)
@@ -93,7 +93,7 @@ class Admin:
             return None
 
     async def all_of(self, items: Iterable[A], question: Callable[[A], Awaitable[B]]) -> list[B]:
-        """Ask `question` of each item, at most some at once; answers are in the items' order."""
+        """Ask `question` of all items, `_AT_ONCE` at a time; return the answers in order."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(item: A) -> B:

@@ -18,7 +18,7 @@ COLUMNS: Final = "key:string,value:string"
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports mistakes as `UsageError`, and accepts no abbreviated options."""
+    """A parser that reports mistakes as `UsageError` and accepts no abbreviated options."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(allow_abbrev=False, **named)
@@ -37,11 +37,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the action's name (`action`) and its arguments; raises `UsageError`."""
     parser = _Parser(
         prog="harness kudu",
-        description="Look at a cluster of the bundled Kudu, and administer it, with the words of "
+        description="Inspect and administer a cluster of the bundled Kudu, with the arguments of "
         "Kudu's own tool.",
     )
     parser.add_argument(
-        "--cluster", metavar="NAME", help="which `harness up` started (default: the only one)"
+        "--cluster",
+        metavar="NAME",
+        help="the cluster that `harness up` started (default: the only one)",
     )
     modes = parser.add_subparsers(metavar="MODE", required=True)
 
@@ -50,26 +52,33 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     ksck.add_argument("--format", "--ksck_format", choices=KSCK_FORMATS, default=KSCK_FORMATS[0])
     ksck.add_argument("--checksum", action="store_true", help="compare the rows of all replicas")
 
-    master = modes.add_parser("master", help="masters").add_subparsers(required=True)
-    _lists(master.add_parser("list", help="all masters, each asked"), "master list")
-    for name, text in (("add", "make a running master a member"), ("remove", "the opposite")):
+    master = modes.add_parser("master", help="list, add or remove masters").add_subparsers(
+        required=True
+    )
+    _lists(master.add_parser("list", help="list all masters and their roles"), "master list")
+    for name, text in (("add", "add a running master"), ("remove", "remove a master")):
         changed = master.add_parser(name, help=text)
         changed.set_defaults(action=f"master {name}")
         changed.add_argument("address", metavar="NODE:PORT")
         if name == "remove":
             changed.add_argument(
-                "--uuid", "--master_uuid", metavar="UUID", help="where several have the address"
+                "--uuid",
+                "--master_uuid",
+                metavar="UUID",
+                help="the master to remove, if several have NODE:PORT",
             )
-    tserver = modes.add_parser("tserver", help="tablet servers").add_subparsers(required=True)
-    _lists(tserver.add_parser("list", help="all that the leader knows"), "tserver list")
+    tserver = modes.add_parser("tserver", help="list tablet servers").add_subparsers(required=True)
+    _lists(tserver.add_parser("list", help="list all tablet servers"), "tserver list")
 
-    table = modes.add_parser("table", help="tables").add_subparsers(required=True)
-    listing = table.add_parser("list", help="all tables")
+    table = modes.add_parser("table", help="list, read or change tables").add_subparsers(
+        required=True
+    )
+    listing = table.add_parser("list", help="list all tables")
     _lists(listing, "table list")
     listing.add_argument(
-        "--tablets", "--list_tablets", action="store_true", help="with tablets and replicas"
+        "--tablets", "--list_tablets", action="store_true", help="also list tablets and replicas"
     )
-    for name, text in (("describe", "columns, partitions, owner"), ("scan", "print rows")):
+    for name, text in (("describe", "print columns and partitions"), ("scan", "print rows")):
         described = table.add_parser(name, help=text)
         described.set_defaults(action=f"table {name}")
         described.add_argument("table", metavar="TABLE")
@@ -78,13 +87,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             described.add_argument("--limit", type=rows, default=10_000, metavar="ROWS")
     _table_changes(table)
 
-    tablet = modes.add_parser("tablet", help="tablets").add_subparsers(required=True)
-    step_down = tablet.add_parser("leader_step_down", help="have the leader give up its role")
+    tablet = modes.add_parser("tablet", help="change a tablet's leader or replicas").add_subparsers(
+        required=True
+    )
+    step_down = tablet.add_parser("leader_step_down", help="make the tablet's leader step down")
     step_down.set_defaults(action="tablet leader_step_down")
     step_down.add_argument("tablet", metavar="TABLET_ID")
-    step_down.add_argument("--abrupt", action="store_true", help="without a successor")
+    step_down.add_argument("--abrupt", action="store_true", help="do not choose a successor")
     step_down.add_argument("--new-leader-uuid", "--new_leader_uuid", metavar="UUID")
-    changes = tablet.add_parser("change_config", help="change who replicates a tablet")
+    changes = tablet.add_parser("change_config", help="change the replicas of a tablet")
     changes.set_defaults(action="tablet change_config")
     kinds = changes.add_subparsers(dest="change", required=True)
     for name in ("add_replica", "remove_replica", "change_replica_type"):
@@ -99,11 +110,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _remote_replica(modes: Any) -> None:
-    replicas = modes.add_parser("remote_replica", help="replicas, on their own server")
+    replicas = modes.add_parser("remote_replica", help="change a replica directly on its server")
     unsafe = replicas.add_subparsers(required=True).add_parser(
         "unsafe_change_config",
-        help="force a configuration of some of its members upon a replica whose tablet has lost "
-        "its majority for good; what the others alone have is lost",
+        help="force a configuration of the given members on a replica whose tablet has lost its "
+        "majority for good; data that only other members have are lost",
     )
     unsafe.set_defaults(action="remote_replica unsafe_change_config")
     unsafe.add_argument("server", metavar="NODE:PORT")
@@ -112,19 +123,21 @@ def _remote_replica(modes: Any) -> None:
 
 
 def _metastore(modes: Any) -> None:
-    """Add `hms ...`, for deployments with metastores."""
-    actions = modes.add_parser("hms", help="entries in the metastore").add_subparsers(required=True)
+    """Add the actions `hms ...`, for clusters with metastores."""
+    actions = modes.add_parser("hms", help="check or repair metastore entries").add_subparsers(
+        required=True
+    )
     texts = {
         "check": "compare Kudu's tables with their entries",
-        "precheck": "whether all names can be those of Hive's",
-        "downgrade": "leave the entries of before the synchronization",
+        "precheck": "check that Hive allows the names of all tables",
+        "downgrade": "convert entries to the format from before the synchronization",
     }
     for name, text in texts.items():
         actions.add_parser(name, help=text).set_defaults(action=f"hms {name}")
-    _lists(actions.add_parser("list", help="all entries of this cluster"), "hms list")
-    fix = actions.add_parser("fix", help="write what Kudu says over entries that differ")
+    _lists(actions.add_parser("list", help="list all entries of this cluster"), "hms list")
+    fix = actions.add_parser("fix", help="correct entries that differ from Kudu's tables")
     fix.set_defaults(action="hms fix")
-    fix.add_argument("--dryrun", action="store_true", help="say what would be done")
+    fix.add_argument("--dryrun", action="store_true", help="only print the changes")
     for flag, usual in (
         ("create_missing_hms_tables", True),
         ("fix_inconsistent_tables", True),
@@ -134,7 +147,7 @@ def _metastore(modes: Any) -> None:
 
 
 def _table_changes(table: Any) -> None:
-    """Add `table create`, `alter` and `delete`."""
+    """Add the actions `table create`, `table alter` and `table delete`."""
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = table.add_parser(name, help=text)

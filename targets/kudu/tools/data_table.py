@@ -25,7 +25,7 @@ def data_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterat
 
 
 def listing(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> Said:
-    """Rows as a table with their keys as headings, or as JSON."""
+    """Format rows as a table, with the rows' keys as headings, or as JSON."""
     if options.format == "json":
         return Said(json.dumps(rows))
     if not rows:

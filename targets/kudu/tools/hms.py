@@ -1,11 +1,11 @@
 """`harness kudu hms ...`: comparison and repair of Kudu's tables and their metastore entries.
 
-After `tools/tool_action_hms.cc`: `list`, `check`, `fix`, `precheck` and `downgrade`. The table's id
-links a table and its entry. `fix` creates missing entries and overwrites entries that differ with
-Kudu's data, including their names and `kudu.master_addresses`. It drops entries without a table
-only on demand (`--drop_orphan_hms_tables`). `downgrade` converts entries to the format used before
-the synchronization (`LEGACY_HANDLER`); `fix` treats such entries as missing and creates entries of
-the same name.
+The actions `list`, `check`, `fix`, `precheck` and `downgrade` follow Kudu's
+`tools/tool_action_hms.cc`. The table's id links a table and its entry. `fix` creates missing
+entries. It overwrites entries that differ from Kudu's data, including their names and
+`kudu.master_addresses`. It drops entries without a table only with `--drop_orphan_hms_tables`.
+`downgrade` converts entries to the format from before the synchronization (`LEGACY_HANDLER`); `fix`
+treats downgraded entries as missing and creates entries of the same name.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from targets.kudu.tools.data_table import listing
 
 
 class Metastore:
-    """Both catalogs, for a tool; raises `ToolError`."""
+    """Kudu's and Hive's catalogs, for the tool."""
 
     def __init__(self, admin: Admin, catalog: HmsCatalog, cluster_id: str) -> None:
-        """Let `catalog` write on behalf of the masters."""
+        """`admin` calls the masters; `catalog` calls the metastore on behalf of the masters."""
         self.admin = admin
         self.catalog = catalog
         self.cluster_id = cluster_id
 
     async def entries(self) -> list[api.MetaTable]:
-        """Entries of this cluster's Kudu tables by name, the earlier format included."""
+        """Return all entries of this cluster, also downgraded entries, sorted by name."""
         listed = await self.catalog.all_entries()
         return sorted(
             (entry for entry in listed if rules.is_legacy(entry) or self.catalog.is_ours(entry)),
@@ -105,7 +105,7 @@ def _differences(
         entry = by_id.get(table.id)
         if entry is None:
             old = legacy.get(table.name)
-            why = "there is no entry of it" if old is None else "its entry is of before"
+            why = "it has no entry" if old is None else "its entry has the old format"
             yield Difference("missing", table, old, why)
             if old is not None:
                 names[old.full_name] = None
@@ -128,7 +128,7 @@ def _unlike(entry: api.MetaTable, due: api.MetaTable) -> Iterator[str]:
     for key, value in sorted(due.parameters.items()):
         stored = entry.parameters.get(key)
         if key != rules.TABLE_NAME and stored != value:
-            yield f"{key} is {stored}, which should be {value}"
+            yield f"{key} is {stored}, but should be {value}"
 
 
 # --- actions -------------------------------------------------------------------------------------
@@ -193,14 +193,14 @@ async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
 
 
 async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
-    """Check, without a metastore, whether all names are valid in Hive, which ignores case."""
+    """Check, without a metastore, that Hive, which ignores case, allows all tables' names."""
     del given
     tables = await _tables(admin)
     counts = Counter(table.name.lower() for table in tables)
-    lines = [f"{t.name}: another table has that name" for t in tables if counts[t.name.lower()] > 1]
+    lines = [f"{t.name}: another table has this name" for t in tables if counts[t.name.lower()] > 1]
     lines += [problem for t in tables if (problem := bad_hms_name(t.name.lower())) is not None]
     if not lines:
-        return Said("all names are Hive's, and differ")
+        return Said("all names are valid in Hive and distinct")
     return Said("\n".join(lines), 1, "Illegal state: tables have to be renamed first")
 
 
@@ -219,7 +219,7 @@ async def _downgrade(metastore: Metastore, given: argparse.Namespace) -> Said:
 
 
 async def use_metastore(action: str, metastore: Metastore, given: argparse.Namespace) -> Said:
-    """Run one of the actions. Raises `ToolError`."""
+    """Run an action of `harness kudu hms`. Raises `ToolError` if it fails."""
     try:
         return await HMS_ACTIONS[action](metastore, given)
     except HmsError as error:
@@ -232,4 +232,4 @@ HMS_ACTIONS = {
     "hms list": _list,
     "hms downgrade": _downgrade,
 }
-"""Actions by the names that `arguments.parse` gives them; `precheck` is handled separately."""
+"""Actions that need a metastore, by name; `hms precheck` needs none and is in `actions.ACTIONS`."""

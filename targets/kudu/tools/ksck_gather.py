@@ -1,7 +1,7 @@
 """Collection of the data for a cluster check (Kudu: `tools/ksck_remote.cc`).
 
-The leading master reports tables and replicas, as it does to any client; then the tablet servers
-are asked themselves. A missing answer is part of the result.
+The leading master reports tables and replicas, as it does to any client. Then each tablet server
+reports its own replicas. The result also shows which servers did not answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Hosted = Mapping[str, m.HostedTablet]
 
 
 async def gather(admin: Admin, *, checksum: bool = False) -> Observed:
-    """All input of `judge`; with `checksum` also the rows of all replicas."""
+    """Collect the input of `judge`; if `checksum`, also checksums of all replicas' rows."""
     asked = await admin.all_of(admin.masters, lambda address: _master(admin, address))
     masters = tuple(server for server, _ in asked)
     states = tuple(
@@ -104,7 +104,7 @@ async def _tserver(admin: Admin, entry: m.TabletServerEntry) -> tuple[ServerSumm
 async def _consensus_state(
     admin: Admin, address: str, uuid: str, tablet_id: str
 ) -> ConsensusState | None:
-    """A replica's own view; `None` if the server has no running replica."""
+    """A replica's view of its Raft group; `None` if the server does not run the replica."""
     answer = await admin.ask(address, GetConsensusStateRequest(uuid, tablet_id))
     config = answer.active_config
     if answer.error is not None or config is None:
@@ -121,7 +121,7 @@ async def _consensus_state(
 
 
 class _Replicas:
-    """The tables according to the leading master, with the replicas of the tablet servers."""
+    """Reader of tables from the leading master, and of their replicas from tablet servers."""
 
     def __init__(self, admin: Admin, servers: Mapping[str, tuple[ServerSummary, _Hosted]]) -> None:
         self._admin = admin
@@ -129,7 +129,7 @@ class _Replicas:
         self.unread: list[str] = []
 
     async def table(self, leader: str, listed: m.ListedTable) -> ObservedTable | None:
-        """A table; `None` if it was deleted meanwhile, or a tablet does not run yet."""
+        """Read a table; return `None` if it was deleted meanwhile or cannot be read."""
         identifier = m.TableIdentifier(table_id=listed.id)
         locations = m.GetTableLocationsRequest(
             identifier, max_returned_locations=LOCATIONS_MAX, any_replica=True
@@ -141,7 +141,7 @@ class _Replicas:
             )
         except ToolError as error:
             if not str(error).startswith("Not found"):
-                self.unread.append(f"the table {listed.name!r} cannot be looked at: {error}")
+                self.unread.append(f"the table {listed.name!r} cannot be read: {error}")
             return None
         tablets = await self._admin.all_of(located.tablets, self._tablet)
         return ObservedTable(
@@ -190,7 +190,7 @@ class _Replicas:
         )
 
     async def checksums(self, tables: Sequence[ObservedTable]) -> ChecksumResults:
-        """The rows of all replicas of a tablet, at one timestamp that its leader chooses."""
+        """Get checksums of all replicas' rows, at a timestamp that each tablet's leader chooses."""
         return ChecksumResults(
             tables={
                 table.name: tuple(await self._admin.all_of(table.tablets, self._checksum))

@@ -1,4 +1,4 @@
-"""The results of a cluster check from the answers of servers (Kudu: `tools/ksck.cc`).
+"""Derivation of the results of a cluster check from servers' answers (Kudu: `tools/ksck.cc`).
 
 The functions are pure: `judge` derives the results from the answers in `Observed`. The first
 matching rule gives the health of a tablet:
@@ -50,7 +50,7 @@ class ObservedTablet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObservedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A live table."""
+    """A live table as the leading master records it, with its tablets."""
 
     id: str
     name: str
@@ -59,13 +59,13 @@ class ObservedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All collected answers. Without a leading master `tables` is `None`: the check stops."""
+    """All collected answers of servers; `tables` is `None` if no master leads."""
 
     masters: tuple[ServerSummary, ...]
     master_states: tuple[MasterConsensusState, ...]
     tservers: tuple[ServerSummary, ...] = ()
     tserver_states: dict[str, str] = {}
-    """States by uuid. They are no part of the results, because Kudu's JSON report lacks them."""
+    """Maintenance states of tablet servers by uuid; the results lack them, as in Kudu's JSON."""
     tables: tuple[ObservedTable, ...] | None = None
     unread: tuple[str, ...] = ()
     """The reasons why tables could not be checked, one sentence each."""
@@ -73,7 +73,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(seen: Observed) -> KsckResults:
-    """Derive the results of a check."""
+    """Derive the results of a cluster check from the servers' answers."""
     errors = list(_server_errors("masters", seen.masters))
     conflict = _in_conflict(seen)
     if conflict:
@@ -133,7 +133,7 @@ def _server_errors(what: str, servers: Sequence[ServerSummary]) -> Iterable[str]
 
 
 def _in_conflict(seen: Observed) -> bool:
-    """Whether a healthy master reports no state, or a state that differs from another master's."""
+    """Whether a master reported no state, or a state that differs from another master's."""
     states = {state.uuid: state.consensus_state for state in seen.master_states}
     if any(server.uuid not in states for server in seen.masters):
         return True

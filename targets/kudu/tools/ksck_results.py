@@ -12,7 +12,7 @@ import msgspec
 
 
 class ServerHealth(enum.StrEnum):
-    """The health of a server, by its answer."""
+    """The health of a server, judged by its answer."""
 
     HEALTHY = "HEALTHY"
     UNAVAILABLE = "UNAVAILABLE"
@@ -22,7 +22,7 @@ class ServerHealth(enum.StrEnum):
 class Health(enum.StrEnum):
     """The health of a tablet; a table has the health of its worst tablet.
 
-    The order is that of `KsckCheckResult`, the healthiest first.
+    Values are in the order of Kudu's `KsckCheckResult`, the healthiest first.
     """
 
     HEALTHY = "HEALTHY"
@@ -87,7 +87,7 @@ class MasterConsensusState(_Part, frozen=True):
 
 
 class ReplicaSummary(_Part, frozen=True):
-    """A replica that the master knows. `state` is `None` if the server does not have it."""
+    """A replica that the master knows; `state` is `None` if its server lacks the replica."""
 
     ts_uuid: str
     ts_address: str | None = None
@@ -172,7 +172,7 @@ class CountSummary(_Part, frozen=True):
 
 
 class KsckResults(_Part, frozen=True):
-    """All results. The cluster is fine if there are no `errors`; `warnings` do not fail a check."""
+    """All results of a check, which fails if there are `errors`; `warnings` do not fail it."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

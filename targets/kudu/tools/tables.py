@@ -1,6 +1,7 @@
 """The actions of the tool that create, alter and delete tables.
 
-Each sends one request. Like Kudu's tool, a create or an alter returns when all tablets have it.
+Each action sends one request. As in Kudu's tool, a create or an alter returns once all tablets of
+the table have applied the change.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ASK_EVERY_S: Final = 0.1
 
 
 async def create(admin: Admin, options: argparse.Namespace) -> Said:
-    """The first column is the key, over which rows are hashed."""
+    """Create a table; its first column is the key, by whose hash rows are spread over tablets."""
     (key, key_type), *others = options.columns
     columns = (
         m.Column(id=0, name=key, type=key_type, is_key=True, is_nullable=False),
@@ -38,7 +39,7 @@ async def create(admin: Admin, options: argparse.Namespace) -> Said:
 
 
 async def alter(admin: Admin, options: argparse.Namespace) -> Said:
-    """One change of a table: of its name, or of a column."""
+    """Change the name of a table, or one of its columns."""
     steps: tuple[m.AlterStep, ...] = ()
     if options.add_column:
         name, column_type = options.add_column
@@ -57,7 +58,7 @@ async def alter(admin: Admin, options: argparse.Namespace) -> Said:
 
 
 async def delete(admin: Admin, options: argparse.Namespace) -> Said:
-    """Delete a table. Its tablets follow in the background."""
+    """Delete a table; its tablets are deleted later, in the background."""
     table = m.TableIdentifier(table_name=options.table)
     await admin.ask_leader(m.DeleteTableRequest(table, admin.request_id()))
     return Said("")
@@ -66,7 +67,7 @@ async def delete(admin: Admin, options: argparse.Namespace) -> Said:
 async def _until_done(admin: Admin, request: Any, done: str) -> Said:
     try:
         async with asyncio.timeout(DONE_S):
-            while not (await admin.ask_leader(request)).done:  # noqa: ASYNC110 - no event
+            while not (await admin.ask_leader(request)).done:  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(_ASK_EVERY_S)
     except TimeoutError:
         raise ToolError(

@@ -13,9 +13,7 @@ from targets.kudu.tools.admin import Admin, ToolError
 from targets.kudu.tools.arguments import parse
 from targets.kudu.tools.hms import Metastore, use_metastore
 
-NO_METASTORE: Final = (
-    "Configuration error: no metastore stands beside the masters; start the cluster with --hms"
-)
+NO_METASTORE: Final = "Configuration error: the cluster has no metastore; start it with --hms"
 TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
 _ESCAPED: Final = {
     code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
@@ -35,7 +33,7 @@ async def use_tool(
 ) -> Said:
     """Run the action that `arguments` name. Raises `UsageError` for unknown arguments.
 
-    `metastore` returns the catalogs for actions on entries, if there is a metastore.
+    `metastore` opens the catalogs for the actions `hms ...`, if the cluster has metastores.
     """
     options = parse(arguments)
     try:
@@ -54,5 +52,5 @@ async def use_tool(
     text = output.text.encode()
     if len(text) > TEXT_BYTES_MAX:
         kept = text[:TEXT_BYTES_MAX].decode(errors="ignore")
-        return Said(kept, 1, f"cut: the limit is {TEXT_BYTES_MAX} bytes")
+        return Said(kept, 1, f"the output was cut after {TEXT_BYTES_MAX} bytes")
     return output

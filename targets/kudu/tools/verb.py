@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     answer = question(place, UseTool(arguments=tuple(arguments)))
     output = msgspec.convert(answer, Said)
     if output.text:
-        print(output.text)  # noqa: T201 - what the tool is for
+        print(output.text)  # noqa: T201 - the tool's output
     if output.error:
         print(output.error, file=sys.stderr)  # noqa: T201
     return output.exit_code
