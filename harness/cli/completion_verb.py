@@ -25,7 +25,7 @@ _EPILOG: Final = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the script."""
+    """Print the completion script of the shell that `arguments` name."""
     parser = Parser(
         prog="harness completion",
         description="Print the completion script of a shell: verbs, options and the names of "
@@ -76,4 +76,4 @@ _NAMES: Final[dict[str, Callable[[], Sequence[str]]]] = {
     "elle": lambda: model_names("elle"),
     "bug": _bugs,
 }
-"""The completion for the value of an option, by the option's destination."""
+"""Functions that list the possible values of an option, by the option's `dest`."""

@@ -36,7 +36,7 @@ def render_page(
     path: str,
     model: str,
 ) -> str:
-    """The HTML page; `results` are the invalid results."""
+    """Return the HTML page about an invalid history; `results` are its invalid results only."""
     explanation = [line for result in results for line in result.explanation]
     if len(explanation) > SENTENCES_MAX:
         rest = len(explanation) - SENTENCES_MAX
@@ -99,7 +99,7 @@ def _rows(
 
 
 def _nearest(pairs: list[Pair], counterexample: Counterexample) -> list[Pair]:
-    """The pairs to show: the contradiction itself and operations around it."""
+    """The `OPS_SHOWN_MAX` pairs to show: the contradiction's own pairs and the nearest others."""
     always = {*counterexample.core[: OPS_SHOWN_MAX // 2]}
     middle = counterexample.failing
     if middle is None:

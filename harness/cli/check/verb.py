@@ -42,8 +42,8 @@ FAILURES_SHOWN_MAX: Final = 20
 EPILOG: Final = """histories:
   a run's folder        judged by the checkers of its workload, unless a model is named
   a file                Jepsen's EDN, logs and JSON, Porcupine's logs, the tables of registers
-                        and catalogs, a sealed history.parquet; told by its content
-  a test of Jepsen's    its history.edn, or else its history.txt or jepsen.log
+                        and catalogs, a sealed history.parquet; the content decides
+  a Jepsen test folder  its history.edn, or else its history.txt or jepsen.log
   any other folder      every run and every history below it, by suffix and content, but nothing
                         whose name begins with a dot
 
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     if aside.files:
         what = counted(aside.files, "file")
         note(
-            f"harness: left {what} aside that {'is' if aside.files == 1 else 'are'} no history, "
-            f"{'' if aside.files == 1 else 'such as '}{str(aside.first)!r}"
+            f"harness: skipped {what} without a history"
+            f"{': ' if aside.files == 1 else '; the first is '}{str(aside.first)!r}"
         )
     verdicts = []
     for outcome in _outcomes(tasks, request, jobs=min(parsed.jobs, len(tasks))):
@@ -132,7 +132,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="C",
-        help="with --elle: what must hold; can be given more than once "
+        help="with --elle: a consistency model that must hold; repeatable "
         "(default: strict-serializable)",
     )
     parser.add_argument(
@@ -151,14 +151,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--independent",
         action=argparse.BooleanOptionalAction,
-        help="values are [key value] of jepsen.independent, each key an object of its own, or are "
-        "not (default: as their shape shows)",
+        help="whether values are [key value] pairs of jepsen.independent, and each key is an "
+        "object of its own (default: the shape of the values decides)",
     )
     parser.add_argument(
         "--initial",
         metavar="VALUE",
-        help="what registers, or the keys of kv-string, hold at first, in EDN or JSON; a map says "
-        "it for each key (default: registers 0 or nil, whichever explains more)",
+        help="initial value of registers or of the keys of kv-string, in EDN or JSON; a map has "
+        "one value per key (default: for registers 0 or nil, whichever explains more)",
     )
     parser.add_argument(
         "--jobs",
@@ -175,7 +175,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "next to their results, other histories none)",
     )
     add_check_limit(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line and history")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per history")
     add_verbose(parser)
     return parser.parse_args(list(arguments))
 
@@ -294,7 +294,7 @@ def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Ou
         try:
             return pool.submit(judge_task, task, request).result()
         except BrokenProcessPool:
-            reason = f"{task.path}: the process that judged it died, perhaps for want of memory"
+            reason = f"{task.path}: the process that judged it died; it may have run out of memory"
             return Failed(reason, EXIT_CRASH)
 
 

@@ -37,7 +37,7 @@ def chosen_reporters(text: str) -> list[str]:
 
 
 def _made_by_default(name: str) -> bool:
-    """Whether to run the reporter by default; one that does not load is tried, for a note."""
+    """Whether a reporter runs by default; so does a broken reporter, whose failure makes a note."""
     try:
         reporter: Reporter = load_plugin("reporters", name)
     except UsageError:

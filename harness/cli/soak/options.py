@@ -112,7 +112,7 @@ def _check_executor(parsed: argparse.Namespace) -> None:
 
 
 def _check_lake(parsed: argparse.Namespace) -> None:
-    """Refuse a lake in the store's folder: it would lie among the runs that move there."""
+    """Raise `UsageError` if the folder of the lake is in the store's folder, or contains it."""
     if parsed.lake is None:
         return
     parts = urlsplit(parsed.lake) if "://" in parsed.lake else None
@@ -128,7 +128,7 @@ def _check_lake(parsed: argparse.Namespace) -> None:
 
 
 def _find_summary(parsed: argparse.Namespace) -> None:
-    """The file of `--github-summary`; by default the file that GitHub names."""
+    """Use the file that GitHub's environment variable names if `--github-summary` has no FILE."""
     if parsed.github_summary == "":
         summary = os.environ.get(GITHUB_SUMMARY)
         if not summary:
@@ -140,7 +140,7 @@ def _find_summary(parsed: argparse.Namespace) -> None:
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
-    """Refuse folders instead of files, and one file for two outputs."""
+    """Raise `UsageError` if an output file is a folder, or if two outputs share a file."""
     taken: dict[Path, str] = {}
     for flag, path in _files_asked_for(parsed):
         if path.is_dir():
@@ -158,7 +158,7 @@ def _check_files(parsed: argparse.Namespace) -> None:
 def check_writable(parsed: argparse.Namespace) -> None:
     """Raise `UsageError` for files that cannot be written: at the start, not after hours of work.
 
-    A full disk is no reason to refuse: there may be room by then.
+    A full disk is no error: the disk may have room when the soak ends.
     """
     for flag, path in _files_asked_for(parsed):
         try:
@@ -256,14 +256,14 @@ def _add_keeping(parser: Parser) -> None:
         "--keep",
         default=KEEP_ALL,
         metavar="WHICH",
-        help=f"which runs stay in the store: {KEEP_ALL}, or {KEEP_FAILING} ones, whole (default: "
+        help=f"which runs stay in the store: {KEEP_ALL}, or only {KEEP_FAILING} ones (default: "
         "%(default)s; in real environments all stay)",
     )
     parser.add_argument(
         "--lake",
         metavar="URI",
-        help="append the runs to the lake in this folder or at s3://BUCKET/PREFIX (made where "
-        "there is none); nothing but the journal stays in the store",
+        help="append the runs to the lake in this folder or at s3://BUCKET/PREFIX, which is "
+        "created if it is missing; only the soak's journal stays in the store",
     )
 
 
@@ -273,21 +273,21 @@ def _add_outputs(parser: Parser) -> None:
         "--reporters",
         default="default",
         metavar="LIST",
-        help="what to make of failing runs, as in `harness run` (default: %(default)s)",
+        help="reporters to run on failing runs, as in `harness run` (default: %(default)s)",
     )
     group.add_argument(
         "--artefacts",
         type=int,
         default=ARTEFACTS_DEFAULT,
         metavar="N",
-        help="make it of the first N failing runs (default: %(default)s)",
+        help="run the reporters on the first N failing runs (default: %(default)s)",
     )
     group.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
     group.add_argument(
         "--junit-group",
         choices=(BY_SEED, BY_SIGNATURE),
         default=BY_SEED,
-        help="what one test case of the JUnit file is (default: %(default)s)",
+        help="make one test case of the JUnit file per seed or signature (default: %(default)s)",
     )
     group.add_argument(
         "--summary-json", type=Path, metavar="FILE", help="write what --json prints to a file"

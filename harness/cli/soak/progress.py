@@ -50,10 +50,10 @@ class SoakProgress:
         self._before = tally.seeds
         self._failures_shown = 0
         self._running: dict[int, float] = {}  # start time by seed
-        self._run: Progress | None = None  # in a real environment
+        self._run: Progress | None = None  # of the current run in a real environment
 
     def watched(self, jobs: Iterator[SeedJob]) -> Iterator[SeedJob]:
-        """Pass the jobs on; a job counts as running once a worker has taken it."""
+        """Yield the jobs to the workers; a job counts as running once a worker has taken it."""
         if self._status.terminal:
             self._status.show("")
         for job in jobs:

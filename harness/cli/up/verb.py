@@ -67,11 +67,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--env",
         metavar="ENV",
-        help="process, docker, or auto: docker if it works here, else process (default: auto, or "
-        "where the kept data are from)",
+        help="process, docker, or auto: docker if it works here, else process (default: the "
+        "environment of the kept data, or auto)",
     )
     parser.add_argument(
-        "--name", metavar="NAME", help="what the cluster is called (default: its target's name)"
+        "--name", metavar="NAME", help="name of the cluster (default: its target's name)"
     )
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of everything drawn (default: a random one)"
