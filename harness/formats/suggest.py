@@ -1,4 +1,4 @@
-"""The model that a history's operations suggest; its values and answers must agree with the model.
+"""Suggest the model for a history from its operations, values and answers.
 
 Names alone say little: a set and a counter have `add` and `read`; a register and a bank have
 `read`. So all values are checked, and a model is suggested only if the values fit exactly one
@@ -52,7 +52,7 @@ class _Words:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
-        """Whether values are `[key value]` tuples; kv-string and cas have the same shape."""
+        """Whether values are `[key value]` of independent keys; kv-string and cas look alike."""
         if shape is not Shape.NO and (
             self.names <= {"get", "put", "append"} or self.names == {"cas"}
         ):
@@ -68,13 +68,13 @@ class _Words:
         return [value for value in ok if value is not None]
 
     def micro(self) -> list[Any]:
-        """All micro-operations, from operations whose value is a list of micro-operations."""
+        """All micro-operations in the operations whose value is a list of micro-operations."""
         values = (op.value for op in self.ops if _is_list(op.value))
         items = (item for value in values for item in value if _is_list(item))
         return [item for item in items if len(item) == 3 and isinstance(item[0], str)]
 
     def are_transactions(self) -> bool:
-        """Whether a model knows micro-operations that occur."""
+        """Whether a model knows any of the micro-operations."""
         return any(f in _KNOWN for f, _, _ in self.micro())
 
     def none(self, why: str) -> UsageError:
@@ -130,7 +130,9 @@ def _register(words: _Words) -> str:
 def _set(words: _Words) -> str:
     for value in words.answers("read"):
         if is_scalar(value):
-            raise words.none(f"a read is answered with {value!r}, so 'add' counts and fills no set")
+            raise words.none(
+                f"a read is answered with {value!r}, so 'add' belongs to a counter, not a set"
+            )
         if members(value) is None:
             raise words.none("a read is answered with a map, which is no set")
     added = [exact(value) for value in words.asked("add")]

@@ -46,8 +46,7 @@ NOTHING: Final[Generator] = _Nothing()
 def soonest(
     states: list[Generator], asked: Iterable[tuple[int, Context, int]], rng: random.Random
 ) -> Emit | None:
-    """The earliest operation that the asked generators offer, if any; updates their states in
-    place.
+    """Take the earliest offer of the asked generators, if any; updates `states` in place.
 
     Each entry of `asked` has a position in `states`, the context for it and its weight in a tie.
     """
@@ -153,7 +152,7 @@ class _Outside(Around, frozen=True):
     """A generator of another package, whose drafts may omit process and time."""
 
     def op(self, ctx: Context) -> Step:
-        """The generator's step, completed; it is not asked while no process is free."""
+        """The generator's step with a completed draft; `Pending` while no process is free."""
         if not ctx.free_mask:
             return Pending(self)
         step = self.generator.op(ctx)
@@ -170,7 +169,7 @@ class _Outside(Around, frozen=True):
         return Pending(self) if draft is None else Emit(draft, self.around(step.next))
 
     def around(self, generator: Generator) -> Generator:
-        """No wrapper is needed around a generator of this package."""
+        """Wrap the remaining generator, unless it is one of this package."""
         return generator if isinstance(generator, Node) else _Outside(generator)
 
 
@@ -225,7 +224,7 @@ class _Limit(Around, frozen=True):
 
 
 def limit(n: int, generator: GeneratorLike) -> Generator:
-    """At most `n` operations of the generator."""
+    """Emit at most `n` operations of the generator."""
     inner = lift(generator)
     _check_count(n, "limit")
     return NOTHING if inner is NOTHING or n == 0 else _Limit(inner, n)
