@@ -13,9 +13,9 @@
     do step-down on leader every 10s
     reset leader from followers
 
-A verb, its targets (`harness.faults.selectors`), its settings (how bad it gets) and,
-unless the case's `--interval` and `--duration` decide, its time: a moment, or the next event of a
-node.
+A fault in words has a verb, targets (`harness.faults.selectors`), settings (the severity), and a
+time: a moment, or the next event of a node. Without a time, the case's `--interval` and
+`--duration` decide.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _LENGTH_MAX: Final = 300
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault in words, parsed."""
+    """A parsed fault in words."""
 
     text: str
     kind: FaultKind
@@ -121,7 +121,7 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clients_min(self) -> int:
-        """The number of clients that must exist: up to the last client that the fault names."""
+        """The number of clients that a run needs, so that every client in the sentence exists."""
         ends = self.whom.ends if isinstance(self.whom, Links) else []
         names = [int(end.name) for end in ends if end.word == CLIENT and end.name]
         return max(names, default=-1) + 1

@@ -50,7 +50,7 @@ LINK_SHAPES: Final = ("halves", "ring", "bridge")
 SHAPES_OF_CLIENTS: Final = ("halves", "bridge")
 _NEED_LEADER: Final = ("leader", "follower", "followers")
 _ONE_NODE: Final = ("leader", "follower", "one", "node", IT)
-"""Words for single nodes; a group word at the other link end means all nodes but this one."""
+"""Words for single nodes. A word for several nodes at the other link end excludes this node."""
 _DRAW: Final = ("follower", "minority", "majority", "one", "half")
 
 
@@ -59,7 +59,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     word: str
     name: str = ""  # the name after `node:`, `role:` or `client:`
-    among: str = ""  # behind `@`
+    among: str = ""  # the set named after `@`
 
     @property
     def is_clients(self) -> bool:
@@ -156,10 +156,10 @@ def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
 
 
 def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[str, ...]:
-    """The nodes or clients that the selector means now, in declaration order unless drawn; empty if
-    it misses.
+    """The nodes or clients that the selector means now; empty if it means none.
 
-    `excluded` are the nodes at the other link end.
+    They are in the order of declaration unless drawn. `excluded` are the nodes at the other link
+    end.
     """
     if selector.word == CLIENT and selector.name:
         return tuple(end for end in scene.clients if end == client_end(int(selector.name)))
@@ -214,7 +214,7 @@ def _pool(selector: Nodes, scene: Scene) -> list[str]:
 
 
 def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """The two sides and the links that the selector means now; no links if it misses.
+    """The two sides and the links that the selector means now; no links if a side is empty.
 
     The first side is the subject of the fault: the isolated node, the smaller half, or a node
     rather than the clients.
@@ -251,8 +251,7 @@ def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str
 
 
 def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], list[str]]:
-    """Two halves, each with about half of the members and of the other nodes, and clients on
-    request.
+    """Draw two halves of the members, of the other nodes and, with `clients`, of the clients.
 
     A bridge is one more member, which is in neither half.
     """
@@ -273,8 +272,9 @@ def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], li
 
 
 def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """The links of a ring: each member reaches a majority, and no two members the same majority
-    (Jepsen's `majorities-ring`).
+    """The members, and the links to cut for a ring (Jepsen's `majorities-ring`).
+
+    In a ring each member reaches a majority, and no two members reach the same majority.
     """
     order = _shuffled(scene.members(), random.Random(scene.draw))
     if len(order) < 3:
@@ -289,9 +289,7 @@ def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
 
 
 def _shuffled(names: Sequence[str], rng: random.Random) -> list[str]:
-    """A Fisher-Yates shuffle that only uses `randrange`, so that draws are stable across Python
-    versions.
-    """
+    """Shuffle (Fisher-Yates) with `randrange` only, so that all Python versions draw the same."""
     order = list(names)
     for last in range(len(order) - 1, 0, -1):
         other = rng.randrange(last + 1)

@@ -68,7 +68,7 @@ def _added(amounts: Sequence[float]) -> float:
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of one amount of a quality."""
+    """The rules for one amount of a quality: its values, and how several amounts combine."""
 
     needs: Capability | None  # None: the same as for the previous amount
     word: str  # in `--fault`; "" if it cannot be written in words
@@ -93,7 +93,7 @@ def seconds_in(text: str) -> float | None:
 def duration(
     word: str, needs: Capability | None, most_ms: float, example: str, *, signed: bool = False
 ) -> Effect:
-    """The value type of a time in ms, which is above 0 unless `signed`."""
+    """The rules for an amount that is a time in ms, above 0 unless `signed`."""
 
     def read(text: str) -> float | None:
         minus = signed and text.startswith("-")
@@ -109,7 +109,7 @@ def duration(
 def number(
     word: str, needs: Capability, unit: str, most: int, example: str, *, signed: bool = False
 ) -> Effect:
-    """The value type of a whole number of a unit, which is 1 or more unless `signed`."""
+    """The rules for an amount that is a whole number of a unit, 1 or more unless `signed`."""
 
     def read(text: str) -> int | None:
         match = re.fullmatch(rf"({'-?' if signed else ''}\d{{1,7}}){unit}", text)
@@ -122,7 +122,7 @@ def number(
 
 
 def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
-    """The value type of a factor."""
+    """The rules for an amount that is a factor above 1."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", text)
@@ -135,7 +135,7 @@ def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
 
 
 def _share(word: str, needs: Capability, of: str, example: str) -> Effect:
-    """The value type of a probability. Several probabilities combine as independent events."""
+    """The rules for an amount that is a probability; several combine as independent events."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)
@@ -181,7 +181,7 @@ class _Quality(msgspec.Struct, frozen=True):
 
     @classmethod
     def together(cls, qualities: Sequence[Self]) -> Self:
-        """The sum of delays, probabilities as of independent events, and the lowest rate."""
+        """Combine qualities: add delays, combine probabilities, and take the lowest rate."""
         each = {name: [getattr(each, name) for each in qualities] for name in cls.EFFECTS}
         return cls(**{name: cls.EFFECTS[name].together(values) for name, values in each.items()})
 
@@ -237,7 +237,7 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
     """
 
     slice_bytes: int = 0  # 0: no slicing
-    gap_ms: float = 0.0  # after each piece
+    gap_ms: float = 0.0  # the wait after each piece
     reset_after_ms: float | None = None
 
     EFFECTS: ClassVar = {

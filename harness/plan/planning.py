@@ -53,9 +53,7 @@ class Plan(TargetPlan, frozen=True, kw_only=True):
 def needed_options(
     workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The target's options that a workload with these options needs, except for options the user
-    set.
-    """
+    """The target's options that a workload needs, without options that the user set."""
     names = {option.name.replace("-", "_") for option in target.options}
     options = with_defaults("workload", workload.name, workload.options, given)
     of_target = with_defaults("target", target.name, target.options, given_target)
@@ -182,7 +180,7 @@ def _with_fix(
 
 
 def _fitting_options(target: Target, fits: _Fits) -> Iterator[str]:
-    """The options with which `target` `fits`, or else options of other targets."""
+    """Yield options that make `target` fit, or else other targets with their fitting options."""
     fitting = list(_that_fit(target, fits))
     if fitting:
         yield from fitting
@@ -235,11 +233,11 @@ def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Perm
 
 
 def _refuse_lacking(case: Case, vocabulary: str, permits: Iterable[Permit]) -> None:
-    """Raise `UsageError` for a workload that the profile lacks."""
+    """Raise `UsageError` if the case's profile does not support the workload's vocabulary."""
     for permit in permits:
         if vocabulary in permit.lacks:
             raise UsageError(
-                f"the profile {case.profile!r} of the target {case.target!r} has nothing of the "
+                f"the profile {case.profile!r} of the target {case.target!r} does not support the "
                 f"workload {case.workload!r}: {permit.why}; use another profile or workload"
             )
 
