@@ -1,8 +1,8 @@
 """Tables that must exist before other operations begin.
 
-Such a generator has three fields: `missing`, the tables to create; `creating`, the process and
-table of each create in progress; and `begun`, whether all tables were known to exist at some time.
-A create is visibly repeated until its table is known to exist.
+A generator that calls `after_create` has three fields: `missing`, the tables to create; `creating`,
+the process and table of each create in progress; and `begun`, whether all tables were known to
+exist at some time. A create is visibly repeated until its table is known to exist.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def replicas_of(case: Case) -> int:
 
 
 def after_create(ops: Ops, event: Op, table: Any) -> Ops:
-    """The generator `ops` after the invocation or completion of a create of `table`.
+    """Update the generator `ops` after the invocation or completion of a create of `table`.
 
     `table` is the generator's own name for the table, as in `missing`.
     """

@@ -60,8 +60,9 @@ DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "partitions": (2, 3),
     "moves": (0, 50),
 }
-"""Choices of a soak: fewer names race more, more tablets finish at more moments, and bursts of
-moves leave less time for other operations. Append new entries, so that earlier draws stay the same.
+"""The values of options that a soak draws from. Fewer names cause more races, more tablets are
+finished at more different moments, and bursts of moves leave less time for other operations. Append
+new entries at the end, so that earlier draws stay the same.
 """
 
 
@@ -168,7 +169,7 @@ def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple
 
 
 def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
-    """Mostly an added column named by the nonce; sometimes also, or only, a change of `last`.
+    """Draw the steps of an alter: mostly a new column with the nonce, sometimes a drop of `last`.
 
     `last` is the column most recently added under this name. It may have been renamed or dropped,
     or belong to another table by now. Then the master refuses the alter.
@@ -198,9 +199,7 @@ class DdlWorkload(Workload):
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         READERS,
         burst_option(6, "operations at once on one name"),
-        Option(
-            "moves", 0, "this share of bursts renames and lists tables, in percent", within=(0, 100)
-        ),
+        Option("moves", 0, "percentage of bursts that rename and list tables", within=(0, 100)),
     )
     checkers: tuple[str, ...] = (
         "linearizable-catalog",

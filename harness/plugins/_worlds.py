@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A deployment for an environment."""
+    """The nodes to deploy, and all settings that an environment needs to deploy them."""
 
     run_id: str
     nodes: tuple[NodeSpec, ...]
@@ -55,8 +55,9 @@ class Session:
     interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 
     def trace_digest(self) -> str | None:
-        """Return a digest of everything that happened so far, equal for equal runs; only in
-        simulation.
+        """Return a digest of everything that happened so far, or `None` outside the simulation.
+
+        Equal runs have equal digests.
         """
         return None
 
@@ -74,9 +75,9 @@ class Environment(Plugin):
     capabilities: Mapping[Capability, Fidelity]
 
     reaches_foreign: Mapping[Capability, Fidelity] | None = None
-    """The capabilities of `ENV_NODES_ONLY` that also work on foreign programs, and other
-    capabilities with lower fidelity than on nodes of `Env`. `None` if the environment runs no
-    foreign programs."""
+    """The fidelity of capabilities on foreign programs: for those capabilities of `ENV_NODES_ONLY`
+    that work there, and for others with a lower fidelity than on nodes of `Env`. `None` if the
+    environment runs no foreign programs."""
     restores_data: bool = False
     """Whether nodes of `Env` can start on the data in `DeploymentPlan.data`."""
 
@@ -92,9 +93,7 @@ class Environment(Plugin):
         """
 
     def unavailable(self) -> str | None:
-        """Return the reason why the environment cannot be used here, with the fix; `None` if it
-        can.
-        """
+        """Return why the environment cannot be used here, and the fix; `None` if it can be used."""
         return None
 
     def prepare(self, progress: Callable[[str], None]) -> None:
@@ -114,13 +113,14 @@ class Environment(Plugin):
         """Raise `UsageError` for knobs that have no meaning here; called before anything starts."""
         if knobs:
             raise UsageError(
-                f"the knobs {', '.join(sorted(knobs))} turn the simulation only; drop them from "
+                f"the knobs {', '.join(sorted(knobs))} are only for the simulation; drop them from "
                 f"the case, or use --env sim instead of --env {self.name}"
             )
 
     def draw_knobs(self, rng: random.Random) -> dict[str, Any] | None:
-        """Return the knobs for a seed that draws its own environment (`Case.draw`), if there are
-        knobs.
+        """Return the knobs for a seed that draws its own environment (`Case.draw`).
+
+        Returns `None` if the environment has no knobs.
         """
         del rng
         return None

@@ -23,7 +23,7 @@ class Option(msgspec.Struct, frozen=True):
     within: tuple[float, float] | None = None
 
     def checked(self, value: Any, owner: str) -> Any:
-        """`value` in the option's type; raises `UsageError`, which names the option's `owner`."""
+        """Convert `value` to the option's type; raises `UsageError`, which names the `owner`."""
         wanted = type(self.default)
         if wanted is float and type(value) is int:
             value = float(value)

@@ -38,7 +38,7 @@ class ClusterFactory(Fixture):
     """The fixture `cluster`; nothing is deployed before `Deployment.run`."""
 
     def __call__(self, **settings: object) -> Deployment:
-        """Choose the deployment: the flags of `harness run`, with underscores.
+        """Plan a deployment; `settings` are the flags of `harness run`, with underscores.
 
         `nemesis` injects nothing by itself: it names the nemeses that the coroutine may use, so
         that nodes are started with the support they need. Raises `UsageError` for impossible
