@@ -146,7 +146,7 @@ def crashed_writes(total: int, clients: int, crashed: int, seed: int = 1) -> Ops
 
 
 def go_lines(history: History) -> Iterator[str]:
-    """Lines of the file for the Go driver (`porcupine/main.go`), except reads without a return."""
+    """Lines of the Go driver's file (see `porcupine/main.go`), except reads without a return."""
     yield history.go_model
     kind = history.go_model.split("\t")[0]
     for operation in history.operations:

@@ -95,7 +95,7 @@ class Samples:
             self.by_node.setdefault(name, {})[minute] = held
 
     def lines(self) -> Iterator[str]:
-        """Yield the report: KiB by node and minute, whether nodes are flat, and which classes grew."""
+        """Yield the report: KiB by node and minute, which nodes are flat, which classes grew."""
         minutes = [*next(iter(self.by_node.values()))]
         yield "KiB  " + "".join(f"{minute:>7}" for minute in minutes) + "  minute"
         grown: Counter[str] = Counter()
