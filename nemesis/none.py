@@ -12,7 +12,7 @@ from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, override
 
 
 class NoNemesis(Nemesis):
-    """Breaks nothing."""
+    """The nemesis that breaks nothing."""
 
     api_version = NEMESIS_API_VERSION
     name = "none"

@@ -54,7 +54,7 @@ DONE_MAX: Final = 200
 ADDED_MAX: Final = 16
 """The maximum number of names for which the generator remembers the last added column."""
 MOVE_GAPS_NS: Final = (1_000_000, 4_000_000, 16_000_000)
-"""Maximum gaps between operations in a burst of moves, as long as renames take on some target."""
+"""Maximum gaps between the operations of a burst of moves, similar to the duration of renames."""
 DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "names": (2, 4, 4),
     "partitions": (2, 3),

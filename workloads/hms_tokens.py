@@ -25,7 +25,7 @@ OWNERS: Final = ("alice", "bob")
 RENEWER: Final = "yarn"
 STRANGER: Final = "mallory"
 METASTORES_MAX: Final = 840
-"""A multiple of all numbers up to eight, so that a draw modulo the number of metastores is even."""
+"""A multiple of all numbers up to eight, so that a draw modulo the number of metastores is fair."""
 TOKENS_MAX: Final = 1000
 FORGED: Final = "alice:yarn:0:0:0:0:forged"
 

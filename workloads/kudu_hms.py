@@ -44,7 +44,7 @@ PARTITIONS_MAX: Final = 16
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _TwoSidedOps(BurstOps):
-    """An endless generator of DDL on both sides."""
+    """An endless generator of DDL through Kudu and through Hive."""
 
     partitions: int
     replicas: int

@@ -48,7 +48,7 @@ class _ListAppendOps(Blind):
     count: int = 1
 
     def op(self, ctx: Context) -> Step:
-        """One transaction of 1 to `width` micro-operations, drawn from the run's stream."""
+        """Draw one transaction of 1 to `width` micro-operations."""
         process = ctx.free_process()
         if process is None:
             return Pending(self)

@@ -1,6 +1,6 @@
 """Membership changes under load: masters are added and removed, replicas move.
 
-Changes come one at a time, like those of an administrator who lists the members after each change.
+Changes come one at a time, as from an administrator who lists the members after each change.
 The workload adds masters outside the group, and removes members while more than `--least-masters`
 are left. It never removes the known leader, since masters refuse that.
 

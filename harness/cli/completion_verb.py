@@ -1,5 +1,4 @@
-"""`harness completion`: print the script that lets a shell complete the harness's verbs and
-options.
+"""`harness completion`: print the script that completes verbs and options in a shell.
 
 `shtab` generates the script from the verbs' parsers, so completion starts no Python process. The
 script contains the names of the plug-ins that were installed when it was generated.

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_summary() -> None:
-    """One line per group, and the commands that show details."""
+    """Print one line per group of plug-ins, and the commands that show details."""
     for group in GROUPS:
         names = plugin_names(group)
         title = group.replace("_", "-")
@@ -145,7 +145,7 @@ def _print_workloads(target: str | None) -> None:
 
 
 def _simulated(target: Target) -> bool:
-    """Whether the simulation can run the target's nodes: it needs nodes on `Env`."""
+    """Whether the simulation can run the target, because all its nodes are written for `Env`."""
     options = with_defaults("target", target.name, target.options, {})
     settings = TargetSettings(
         profile=target.profiles[0], bugs=(), options=options, environment="sim"
@@ -234,6 +234,6 @@ def _print_faults() -> None:
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
-    """The fidelity of a fault: the lowest among the capabilities that it needs."""
+    """The fidelity of a fault: the lowest fidelity among the capabilities that it needs."""
     fidelities = [able.get(need, Fidelity.NONE) for need in needs]
     return max(fidelities, key=list(Fidelity).index).value

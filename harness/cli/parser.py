@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
 
     def format_help(self, *, every: bool = False) -> str:
-        """The help text; without `every` only the options of `show_first`, if it was called."""
+        """The help text; without `every`, only with the options that `show_first` named, if any."""
         if self._first is None or every:
             return super().format_help()
         hidden = {

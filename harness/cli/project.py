@@ -57,8 +57,7 @@ _OF_WORKLOAD: Final = frozenset({"target", "profile"})
 
 
 def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
-    """The options that `harness.toml` adds to the `arguments` of a verb; a note on stderr names
-    them.
+    """Return the options that `harness.toml` adds to a verb's `arguments`, and print a note.
 
     Raises `UsageError` for a file that cannot be read, a key that does not exist, or a value of
     the wrong type.

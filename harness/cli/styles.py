@@ -43,10 +43,9 @@ _CONTROLS: Final = {
 
 
 def harmless(text: str) -> str:
-    """`text` with escaped control characters, which may come from file names, values and foreign
-    errors.
+    """Escape the control characters in `text`, such as in file names, values and foreign errors.
 
-    Lone surrogates are escaped, too: they stand for undecodable bytes of file names.
+    Lone surrogates, which represent undecodable bytes of file names, are escaped, too.
     """
     return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
@@ -138,7 +137,7 @@ def joined(*parts: str | Text) -> Text:
 
 
 def indented(text: str, columns: int = 2) -> Padding:
-    """Text whose wrapped lines are indented by some columns."""
+    """Indent text, and all lines into which it wraps, by some columns."""
     from rich.padding import Padding
 
     return Padding(styled(text), (0, 0, 0, columns), expand=False)

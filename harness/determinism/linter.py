@@ -75,7 +75,7 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """Visit a class: instances in all nodes share the state in its body."""
+        """Check the state in a class's body, which the instances in all nodes share."""
         for statement in node.body:
             if isinstance(statement, ast.Assign):
                 self._check_global(statement, where="class")

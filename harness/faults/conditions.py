@@ -113,7 +113,7 @@ class _Laid:
         self.nodes = list(nodes)
         self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
-        self.touched = 0.0  # disk requests, or ms by which wall clocks jumped
+        self.touched = 0.0  # affected disk requests, or ms by which wall clocks jumped
         self.new = True  # requests before the fault do not count
         self.dark = False  # a strobing offset is off at the moment
         self.strobe: asyncio.Task[None] | None = None

@@ -22,7 +22,7 @@ from harness.nodes.faults import Aim, FaultKind, LinkFault
 
 
 class Door:
-    """A cluster with faults (`harness.cluster.Cluster`)."""
+    """A cluster on which faults can be injected (`harness.cluster.Cluster`)."""
 
     def __init__(self, controls: Controls, ledger: Ledger) -> None:
         """`ledger` is the ledger of the run; it uses the same controls."""

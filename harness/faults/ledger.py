@@ -218,7 +218,7 @@ class Ledger:
                 return await self._controls.pause(node, lease_s=lease_s)
 
     async def heal(self, fault_id: str) -> Bite:
-        """Undo one fault and return its effect; a second call returns the same.
+        """Undo one fault and return its effect; a second call returns the same effect.
 
         Raises `UsageError` for a fault that was never injected.
         """

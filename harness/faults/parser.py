@@ -131,9 +131,7 @@ _SEE: Final = " (`harness list faults` has examples)"
 
 
 def are_words(name: str) -> bool:
-    """Whether a name among a case's nemeses is a fault in words; names of plug-ins contain no
-    space.
-    """
+    """Whether a nemesis of a case is a fault in words; names of plug-ins contain no space."""
     return " " in name
 
 
@@ -287,7 +285,7 @@ def _fields(text: str, verb: str, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def _shape(text: str, settings: Sequence[str]) -> Shape | Stream:
-    """The fault of links, or of the streams on them; raises `UsageError`."""
+    """Make the fault of `shape`, on links or on the streams over them; raises `UsageError`."""
     fields = _fields(text, "shape", settings)
     of_streams = fields.keys() & StreamQuality.EFFECTS.keys()
     if not of_streams:
@@ -301,7 +299,7 @@ def _shape(text: str, settings: Sequence[str]) -> Shape | Stream:
 
 
 def _condition(text: str, verb: str, settings: Sequence[str]) -> Condition:
-    """The fault of a clock, a processor or a disk; raises `UsageError`."""
+    """Make the fault of a clock, a processor or a disk; raises `UsageError`."""
     fields = _fields(text, verb, settings)
     match verb:
         case "clock":
@@ -340,7 +338,7 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
 
 
 def _duration_s(text: str, value: str) -> float:
-    """A time such as 200ms, 4s or 2m, in s; raises `UsageError`."""
+    """Parse a time such as 200ms, 4s or 2m into seconds; raises `UsageError`."""
     time_s = seconds_in(value)
     if time_s is None:
         raise _wrong(text, f"has the time {value!r}", "write a number and ms, s or m: 4s, 200ms")

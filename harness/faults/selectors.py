@@ -55,7 +55,7 @@ _DRAW: Final = ("follower", "minority", "majority", "one", "half")
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """A selector of nodes: a word of the table, and the set that it chooses from."""
+    """A selector of nodes: a word such as `leader`, and the set that it chooses from."""
 
     word: str
     name: str = ""  # the name after `node:`, `role:` or `client:`
@@ -193,7 +193,7 @@ def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[s
 
 
 def _digit(scene: Scene, excluded: Sequence[str]) -> int:
-    """The part of the draw that decides about one link end, independent of the other end."""
+    """The part of the draw for one link end, which is independent of the other end's draw."""
     return scene.draw // len(scene.specs) if excluded else scene.draw
 
 

@@ -87,7 +87,7 @@ class _Words:
 
 
 def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) -> str:
-    """The model for a history in this format, from its operations.
+    """Suggest the name of the model for a history in the format `format_`, from its operations.
 
     `independent` says whether values are `[key value]`; if it is `None`, their shape decides.
     Raises `UsageError` if the operations suggest no model, with the reason and the option to use.

@@ -1,9 +1,9 @@
 """Combinators that choose among several generators.
 
-`any_of` asks all generators and takes the earliest operation. `mix` and `weighted` draw the
-generator whose turn it is, so that the timing of generators does not change the proportions of a
-mixture. Unlike Jepsen's `mix`, this one passes updates on, and a pending generator does not block
-the others.
+`any_of` asks all generators and takes the earliest operation. `mix` and `weighted` draw which
+generator comes next, so that the timing of generators does not change the proportions of a mixture.
+Unlike Jepsen's `mix`, `mix` passes updates on to its generators, and a pending generator does not
+block the others.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _draw(weights: tuple[float, ...], rng: random.Random) -> int:
         point -= weight
         if point < 0:
             return position
-    return len(weights) - 1  # reached only by rounding errors
+    return len(weights) - 1  # only rounding errors lead here
 
 
 def _replaced(

@@ -137,8 +137,10 @@ class Generator(Protocol):
     """A pure description of operations; see the module's docstring."""
 
     def op(self, ctx: Context) -> Step:
-        """Return the next step. Without a process or a time, the draft of an `Emit` means any free
-        process and the time of the context.
+        """Return the next step.
+
+        In an `Emit`, a draft without a process means any free process, and a draft without a time
+        means the context's time.
         """
         ...
 
@@ -191,7 +193,7 @@ class Around(Node, frozen=True):
         return Emit(step.draft, self.around(step.next))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """The same wrapper around the updated generator."""
+        """Update the wrapped generator; returns the wrapper around it."""
         inner = self.generator.update(ctx, event)
         return self if inner is self.generator else self.around(inner)
 
@@ -223,8 +225,9 @@ def new_context(
     time_ns: int = 0,
     processes: Sequence[int] | None = None,
 ) -> Context:
-    """A context with all threads free. `processes` has one process per thread; by default its
-    number is the thread's number. Raises `UsageError`.
+    """Make a context in which all threads are free. Raises `UsageError`.
+
+    `processes` has one process per thread; by default its number is the thread's number.
     """
     if concurrency < 1:
         raise UsageError(f"the concurrency is {concurrency}; a run needs at least one thread")

@@ -76,7 +76,7 @@ class _Once(Node, frozen=True):
 
 
 class _Sequence(Node, frozen=True):
-    """One generator after the other; `current` is the state of the generator at `position`."""
+    """Several generators in order; `current` is the state of the generator at `position`."""
 
     generators: tuple[Generator, ...]
     position: int
@@ -202,7 +202,7 @@ def lift(value: GeneratorLike) -> Generator:
 
 
 def concat(*generators: GeneratorLike) -> Generator:
-    """One generator after the other, without waiting for open operations in between."""
+    """Run generators one after the other, without waiting for open operations in between."""
     flat: list[Generator] = []
     for item in generators:
         lifted = lift(item)

@@ -118,7 +118,7 @@ def _lift_argument(value: int | GeneratorLike) -> Generator:
 
 
 def _in_rotation(ctx: Context, mask: int) -> Iterator[int]:
-    """The bits of `mask`, starting at the thread whose turn it is."""
+    """Yield the threads in `mask`, starting at the thread whose turn it is (`ctx.rotation`)."""
     late = mask >> ctx.rotation << ctx.rotation
     for part in (late, mask ^ late):
         left = part

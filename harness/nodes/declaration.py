@@ -17,7 +17,7 @@ _READY_S: Final = 60.0
 
 
 class _Probe(msgspec.Struct, frozen=True, tag_field="probe"):
-    """The base of all probes."""
+    """The base of all readiness probes."""
 
 
 class ReadyPort(_Probe, frozen=True, tag="port"):

@@ -80,12 +80,12 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def example(self) -> str:
-        """The amount in words: the end of its rule."""
+        """An example of the amount in words, which is the end of its rule."""
         return self.rule.rpartition(" ")[2]
 
 
 def seconds_in(text: str) -> float | None:
-    """A time such as 200ms, 4s or 2m in s; `None` for another text."""
+    """Parse a time such as 200ms, 4s or 2m into seconds; `None` for other texts."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)", text)
     return float(match[1]) * _SECONDS[match[2]] if match else None
 

@@ -38,7 +38,7 @@ from harness.timeline import (
 )
 
 ROLLING_RESTART: Final = "rolling-restart"
-"""The operation of every system: each node in turn is stopped in order and started again."""
+"""An operation that every system has: each node in turn is stopped gracefully and started."""
 DRIFT_PPM_MAX: Final = 500_000
 FACTOR_MAX: Final = 100
 OFFSET_MS_MAX: Final = 86_400_000.0
@@ -70,7 +70,7 @@ class Kill(_Kind, frozen=True, tag="kill"):
 
     @property
     def word(self) -> str:
-        """`kill` or `power-cut`."""
+        """The kind in the history: `kill` or `power-cut`."""
         return POWER_CUT if self.power_cut else KILL
 
     @property
@@ -82,7 +82,7 @@ class Kill(_Kind, frozen=True, tag="kill"):
 
 
 class Restart(_Kind, frozen=True, tag="restart"):
-    """An administrator's restart: the process is stopped in order and started again later."""
+    """An administrator's restart: the process is stopped gracefully and started again later."""
 
     word: ClassVar[str] = RESTART
     requires: ClassVar[frozenset[Capability]] = _DOWN_AND_UP | {Capability.STOP}

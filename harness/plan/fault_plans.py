@@ -73,7 +73,7 @@ def _plan_beside(
 
 
 def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> list[Fault]:
-    """The faults that a nemesis planned, under the nemesis's requested name (maybe PACKAGE:NAME).
+    """Check the faults that a nemesis planned, and name the nemesis in them as the case does.
 
     Raises `TargetError` for a plan that cannot be carried out.
     """
@@ -108,7 +108,7 @@ def _with_own_id(fault: Fault, others: Collection[str]) -> Fault:
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
-    """Whether a fault of `plan` begins while no other plan's is active, or `plan` is empty."""
+    """Whether `plan` is empty, or one of its faults begins while no other plan's is active."""
     spans = [
         (fault.at_ns, fault.at_ns + fault.duration_ns)
         for other in plans

@@ -34,7 +34,7 @@ _Fits = Callable[[Target, Mapping[str, Any]], None]
 
 
 class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a case that defines the system and the nemeses."""
+    """A planned system: its case, target, settings, nodes, and the nemeses that may hit it."""
 
     case: Case
     target: Target
@@ -72,7 +72,7 @@ def flags_of(options: Mapping[str, Any]) -> str:
 
 
 def plan_target(case: Case, environment: Environment) -> TargetPlan:
-    """The system of a case, without a workload and without planned faults.
+    """Plan the system of a case, without a workload and without planned faults.
 
     Nodes are prepared for the nemeses of the case, which users inject by hand. Raises `UsageError`.
     """

@@ -36,7 +36,8 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
         ),
     ),
     # With many clients, some are still free when another leader is elected, and stay with the old
-    # leader. These clients wait longer: a checker cannot order hundreds of unknown outcomes.
+    # leader. Operations of many clients get more time, because a checker cannot order hundreds of
+    # unknown outcomes.
     (
         "clients",
         (

@@ -103,7 +103,7 @@ def refuse_nodes(
     target: Target,
     environment: Environment | None,
 ) -> None:
-    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names an unknown one.
+    """Raise `UsageError` for a nemesis that cannot hit these nodes, or that names an unknown node.
 
     Also raises if foreign programs cannot have the disks that they declare.
     """

@@ -287,7 +287,7 @@ class SunkRuns(Protocol):
     uri: str
 
     def holds(self, run: str, digest: str, verdict: str) -> bool:
-        """Whether the sink has this run with this content."""
+        """Whether the sink has the run with this digest and verdict."""
         ...
 
     def results(self, code: str) -> Iterator[bytes]:

@@ -33,9 +33,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRole(msgspec.Struct, frozen=True):
-    """The role that one node reports. `ready` is false for a leader that does not serve clients
-    yet.
-    """
+    """The role that a node reports; a leader that does not serve clients yet is not `ready`."""
 
     role: str  # "leader", "follower", ... in the target's words
     term: int = 0

@@ -97,13 +97,13 @@ class Environment(Plugin):
         return None
 
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """Create missing things that every deployment needs, such as an image; report `progress`.
+        """Create missing things that every deployment needs, such as an image.
 
-        Raises `InfrastructureError`.
+        Calls `progress` with notes for the user. Raises `InfrastructureError`.
         """
 
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
-        """Create missing things that these nodes need, such as their images, like `prepare`."""
+        """Create missing things that these nodes need, such as images; raises like `prepare`."""
 
     def why_no_faulty_disks(self) -> str | None:
         """Return why foreign programs cannot have a faulty disk here; `None` if they can."""

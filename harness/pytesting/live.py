@@ -62,7 +62,7 @@ class LiveCluster(OpenedTarget):
     ) -> Completion:
         """Do and record one operation in the workload's vocabulary; never raises for its outcome.
 
-        A `process` does one operation at a time; the default of `timeout_s` is the case's.
+        A `process` does one operation at a time. By default `timeout_s` is the case's time limit.
         """
         if process in self._busy:
             raise UsageError(
@@ -118,7 +118,7 @@ class LiveCluster(OpenedTarget):
     # --- looking and waiting -------------------------------------------------------------------
 
     async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
-        """The node that leads and serves; raises `TargetError` if there is none in time."""
+        """Wait for a leader that serves, and return its node; raises `TargetError` if none does."""
         deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
         while True:
             roles = await self.roles()

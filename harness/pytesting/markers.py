@@ -49,7 +49,7 @@ def settings_of_markers(
 
 
 def case_from_settings(settings: Mapping[str, object]) -> Case:
-    """The case that `settings` describe; raises `UsageError` for settings that it does not know.
+    """The case that `settings` describe; raises `UsageError` for unknown settings.
 
     Ranges and names of plug-ins are checked when the case is planned.
     """

@@ -1,4 +1,4 @@
-"""An invalid history as one HTML file: no server, no network, nothing to install.
+"""Draw an invalid history as one HTML file, which needs no server and no network.
 
 The picture is a canvas that draws only the visible part, so scrolling stays smooth with 10,000
 operations. The page contains its data as JSON, escaped so that no text can end the script element,
@@ -76,7 +76,7 @@ def render_page(
 def _rows(
     history: History, counterexample: Counterexample
 ) -> tuple[list[list[Any]], list[str], bool]:
-    """The operations to show, the names of the lanes, and whether the page omits operations."""
+    """Return the operations to show, the names of their lanes, and whether some are omitted."""
     pairs = list(history.pairs)
     cut = len(pairs) > OPS_SHOWN_MAX
     if cut:

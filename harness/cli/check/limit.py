@@ -71,7 +71,7 @@ def _add_search_limits(parser: Parser) -> None:
 
 
 class _Exported(argparse.Action):
-    """Put the value into the environment variable `const`."""
+    """An argparse action that puts the option's value into the environment variable `const`."""
 
     def __call__(
         self,
@@ -100,7 +100,7 @@ def _whole(flag: str) -> Callable[[str], int]:
 def _seconds(text: str) -> float:
     """Parse the time limit; argparse shows the `ValueError` of an invalid number to the user."""
     seconds = float(text)
-    if not 0 < seconds <= SECONDS_MAX:  # false for NaN, too
+    if not 0 < seconds <= SECONDS_MAX:  # the comparison is false for NaN, too
         raise UsageError(
             f"{FLAG} is {seconds}; it must be positive and at most {SECONDS_MAX:g} seconds"
         )

@@ -111,7 +111,7 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
 
 
 def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
-    """The error with line and column, if it names an op and the format has lines."""
+    """Add line and column to an error, if it names an op and the file's format has lines."""
     match = _OP.match(str(error))
     if match is None:
         text = str(error)

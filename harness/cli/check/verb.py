@@ -108,7 +108,7 @@ def _headline(verdict: Verdict, about: str) -> Text:
 
 
 def _exit_code(verdicts: list[Verdict], failures: list[Failed]) -> int:
-    """The exit code: a proven violation first, then a missing verdict, then an unknown one."""
+    """The exit code: 1 if a history is invalid, else a failure's code, else the worst verdict's."""
     if failures and Verdict.INVALID not in verdicts:
         return max(failure.exit_code for failure in failures)
     return EXIT_CODES[worst(verdicts)]
@@ -214,7 +214,7 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
 
 
 def _value(text: str) -> object:
-    """The value of `text` as JSON or else as EDN; raises `UsageError`."""
+    """Parse the value of `--initial` as JSON, or else as EDN; raises `UsageError`."""
     with contextlib.suppress(ValueError):
         value = json.loads(text, parse_constant=_no_number)  # as EDN, `null` would be a symbol
         return text_of(value) if isinstance(value, str) else value
@@ -233,7 +233,7 @@ def _no_number(name: str) -> object:
 
 
 def _require_comparable(text: str, value: object) -> None:
-    """Raise `UsageError` for symbols (the shell took the quotes) and NaN, which equals nothing."""
+    """Raise `UsageError` for NaN, and for a symbol, whose quotes the shell may have removed."""
     values = [value]
     if isinstance(value, dict):
         values += [*value, *value.values()]

@@ -48,7 +48,7 @@ PLAIN: Final[dict[str, tuple[str, type, str]]] = {
 def parse_case_options(
     parser: Parser, arguments: Sequence[str], *, nemesis: str = "none"
 ) -> argparse.Namespace:
-    """Parse `arguments` with `parser`, the case options and those of the chosen plug-ins.
+    """Parse `arguments` with `parser`, the case options and the options of the chosen plug-ins.
 
     `nemesis` is the default if neither `--nemesis` nor a case is given.
     """
@@ -113,7 +113,7 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
 def target_case_from(
     parsed: argparse.Namespace, seed: int | None, *, before: Case | None = None
 ) -> Case:
-    """The case of a deployed system, from `parse_target_options`.
+    """The case of a system to deploy, from the result of `parse_target_options`.
 
     Omitted options come from the case `before`. Raises `UsageError` if `before` has another target,
     whose options differ.
@@ -304,7 +304,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
-    name = _target_of(parsed)  # it may be PACKAGE:NAME, which the plug-in itself does not know
+    name = _target_of(parsed)  # perhaps PACKAGE:NAME, which is not the plug-in's own `name`
     target = load_plugin("targets", name)
     fields["target"] = name
     fields.setdefault("workload", _usual_workload(name))

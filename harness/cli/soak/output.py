@@ -59,7 +59,7 @@ class Replays:
         self._kept += [word for word in replay_words() if word not in self._kept]
         if (
             parsed.nemesis is None and not parsed.fault
-        ):  # the defaults of a soak and of a run differ
+        ):  # soaks and runs have different default nemeses
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:

@@ -109,7 +109,7 @@ def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str
 
 
 def status_text(standing: Standing, report: StatusReport) -> list[RenderableType]:
-    """The state of every node, the leaders, and active faults."""
+    """Text about one cluster: the state of its nodes, its leaders, and active faults."""
     groups = list(report.leaders)
     rows = []
     declared = {node.name: node.role for node in standing.nodes}

@@ -217,6 +217,6 @@ class JepsenEdn(EdnOps):
 
 
 class KvLog(EdnOps):
-    """A kv log of Porcupine."""
+    """Porcupine's log of a key-value store, in EDN."""
 
     format = "porcupine-kv"

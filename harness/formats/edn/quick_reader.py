@@ -76,7 +76,7 @@ _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
 _REMEMBERED_MAX: Final = 10_000
 _REMEMBERED_BYTES_MAX: Final = 64  # the length of a cached token
 _ROW_BYTES_MAX: Final = 24  # longer texts contain numbers that rarely recur
-# Tokens that only JSON has; comments; characters; unclosed strings.
+# Signs of text that is not plain: tokens of JSON, comments, characters, unclosed strings.
 _STRANGE: Final = (b":", b"null", b";", b"\\", b'"')
 _TIDY: Final = ((b"[ ", b"["), (b" ]", b"]"), (b"{ ", b"{"), (b" }", b"}"))
 _decode: Final = msgspec.json.Decoder().decode
