@@ -29,7 +29,9 @@ def replicas_of(case: Case) -> int:
     """The option `--replicas`. Raises `UsageError` for a number that no target could place."""
     replicas = int(case.workload_options["replicas"])
     if replicas not in {1, 3, 5, 7}:
-        raise UsageError(f"--replicas is {replicas}; it must be 1, 3, 5 or 7: a majority decides")
+        raise UsageError(
+            f"--replicas is {replicas}; it must be 1, 3, 5 or 7, since a majority decides"
+        )
     tservers = case.target_options.get("tservers")
     if isinstance(tservers, int) and replicas > tservers:
         raise UsageError(

@@ -128,8 +128,8 @@ def _refuse_idle(
     tservers, masters = options.get("tservers"), options.get("masters")
     if moves and isinstance(tservers, int) and tservers <= replicas:
         raise UsageError(
-            f"--tservers is {tservers}, so no server is free for one of {replicas} replicas that "
-            f"moves; give --tservers {replicas + 1}, or --moved 0"
+            f"--tservers is {tservers} and tables have {replicas} replicas, so no server is free "
+            f"for a replica that moves; give --tservers {replicas + 1}, or --moved 0"
         )
     if not moves and not spares and isinstance(masters, int) and masters <= least:
         raise UsageError(

@@ -229,8 +229,8 @@ def _print_faults() -> None:
             on_faulty_disk = name.endswith(_FOREIGN) and not needs.isdisjoint(FAULTY_DISK)
             cells.append(f"{'faulty disk' if on_faulty_disk else cell:16}")
         say(f"  {text:40} {' '.join(cells)}".rstrip())
-    here = why_missing() or "can be had here"
-    say(f"  faulty disk: where the node declares one (NodeSpec.faulty_disk); {here}")
+    here = why_missing() or "available here"
+    say(f"  faulty disk: if the node declares one (NodeSpec.faulty_disk); {here}")
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:

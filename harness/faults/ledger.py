@@ -154,7 +154,7 @@ class Ledger:
             return Injection(targets=(), note=aim.note)
         fault_id = fault_id or self.new_id()
         if fault_id in self._entries:
-            raise UsageError(f"there was a fault {fault_id!r} in this run before")
+            raise UsageError(f"this run had a fault {fault_id!r} before; an id is used once")
         refusal = self._budget.charge(aim.targets, groups) if what.damages else None
         if refusal is not None:
             return Injection(targets=(), note=refusal, refused=True)

@@ -227,7 +227,7 @@ def _links(text: str, verb: str, body: list[str]) -> Links:
             f"has {' '.join(body)!r} where links are named",
             f"write `{verb} A from B` (both ways), `{verb} A to B` (what A sends), or `{verb}` and "
             f"one of {', '.join(LINK_SHAPES)}, of which {' and '.join(SHAPES_OF_CLIENTS)} may have "
-            "`with clients` behind them",
+            "`with clients` after them",
         )
     left, right = (_nodes(text, word, client=True) for word in (body[0], body[2]))
     if left.is_clients and right.is_clients:
@@ -256,7 +256,7 @@ def _nodes(text: str, word: str, *, client: bool) -> Nodes:
             text,
             f"names {word!r}",
             f"write one of {', '.join(words)}, node:NAME or role:NAME; @members, @nonmembers or "
-            "@ROLE behind it limits the choice",
+            "@ROLE after it limits the choice",
         )
     if among == CLIENTS and not client:
         raise _wrong(
@@ -280,7 +280,7 @@ def _fields(text: str, verb: str, settings: Sequence[str]) -> dict[str, Any]:
         if fields[field] is None:
             raise _wrong(text, f"has {setting}", f"write {effect.rule}")
     if not fields:
-        raise _wrong(text, "does not set how bad it gets", f"add one of {', '.join(names)}")
+        raise _wrong(text, "has no setting for its severity", f"add one of {', '.join(names)}")
     return fields
 
 
@@ -294,7 +294,7 @@ def _shape(text: str, settings: Sequence[str]) -> Shape | Stream:
         fix = f"make {', '.join(_OF_STREAMS)} a fault of their own, with a --fault each"
         raise _wrong(text, "worsens both links and the streams on them", fix)
     if "gap_ms" in fields and "slice_bytes" not in fields:
-        raise _wrong(text, "has a gap between no pieces", "add their size: slice=128B")
+        raise _wrong(text, "has a gap, but no size of pieces", "add the size: slice=128B")
     return Stream(quality=msgspec.convert(fields, StreamQuality))
 
 
@@ -329,7 +329,7 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
     }
     least_ns = round(FAULT_S_MIN * NS_PER_S)
     if times_ns["for"] < least_ns or times_ns.get("every", least_ns) < least_ns:
-        raise _wrong(text, "is too short", f"at least {FAULT_S_MIN:g}s")
+        raise _wrong(text, "is too short", f"give it at least {FAULT_S_MIN:g}s")
     if "every" in times_ns and times_ns["for"] >= times_ns["every"]:
         raise _wrong(text, "never ends before it begins again", "make `for` shorter than `every`")
     return Schedule(

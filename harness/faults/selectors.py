@@ -142,7 +142,7 @@ def check_names(
     if selector.among not in {"", MEMBERS, NONMEMBERS, CLIENTS, *roles, *groups}:
         sets = [MEMBERS, NONMEMBERS, *roles, *groups]
         raise UsageError(
-            f"'@{selector.among}' chooses among no nodes; {choices_near(selector.among, sets)}"
+            f"'@{selector.among}' is no set of nodes; {choices_near(selector.among, sets)}"
         )
 
 

@@ -106,8 +106,8 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
         raise words.none("their values are transactions, which --elle judges, with any name in f")
     functions = frozenset().union(*(names for names, _ in _KINDS))
     if unknown := sorted(words.names - functions):
-        raise words.none(f"no model here has {unknown[0]!r}")
-    raise words.none("no model has all of them")
+        raise words.none(f"no model knows the operation {unknown[0]!r}")
+    raise words.none("no model knows all of them")
 
 
 def _register(words: _Words) -> str:
@@ -137,7 +137,7 @@ def _set(words: _Words) -> str:
             raise words.none("a read is answered with a map, which is no set")
     added = [exact(value) for value in words.asked("add")]
     if not words.answers("read") and len(set(added)) < len(added):
-        raise words.none("no read is answered, and elements are added twice, so 'add' may count")
+        raise words.none("no read is answered, and elements are added twice, as to a counter")
     return "set"
 
 
@@ -156,7 +156,7 @@ def _transactional(words: _Words) -> str:
     for value in (value for op in words.ops if _is_list(value := op.value)):
         for item in value:
             if _is_list(item) and item and isinstance(item[0], str) and item[0] not in _KNOWN:
-                raise words.none(f"no model here has micro-operations such as {shown(item)}")
+                raise words.none(f"no model knows micro-operations such as {shown(item)}")
     suggested = {_MARKS[f] for f, _, _ in micro if f in _MARKS}
     if len(suggested) > 1:
         raise words.none(f"micro-operations of {' and '.join(sorted(suggested))} are mixed")
@@ -168,7 +168,7 @@ def _transactional(words: _Words) -> str:
 
 def _queue(words: _Words) -> str:
     if "drain" in words.names:
-        raise words.none("'drain' takes many elements at once, which no model has")
+        raise words.none("'drain' takes many elements at once, which no model knows")
     raise words.none("nothing says in which order elements come out: queue or unordered-queue")
 
 

@@ -71,8 +71,8 @@ def check_nodes(nodes: Sequence[NodeSpec]) -> None:
             )
         if spec.stop_signal != _STOP_SIGNALS[0] and spec.entry is not None:
             raise UsageError(
-                f"node {spec.name!r} has a `stop_signal`, which is for foreign programs: one "
-                "written against `Env` is cancelled; leave it out"
+                f"node {spec.name!r} has a `stop_signal`, which is for foreign programs: a node "
+                "written against `Env` is cancelled instead; leave it out"
             )
         if spec.faulty_disk and spec.entry is not None:
             raise UsageError(
@@ -160,7 +160,7 @@ def _check_files(spec: NodeSpec) -> None:
 def _check_limits(spec: NodeSpec) -> None:
     if spec.user is not None and not _USER.fullmatch(spec.user):
         raise UsageError(
-            f"node {spec.name!r} has the user {spec.user!r}; it reads like 'postgres' or '999:999'"
+            f"node {spec.name!r} has the user {spec.user!r}; write it like 'postgres' or '999:999'"
         )
     if spec.memory_mib is not None and spec.memory_mib < _MEMORY_MIB_MIN:
         raise UsageError(

@@ -153,8 +153,8 @@ def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
             "of the folder examples/"
         )
     return UsageError(
-        f"the target {target.name!r} cannot run the workload {workload.name!r}, which speaks "
-        f"{workload.vocabulary!r}; {fix}"
+        f"the target {target.name!r} cannot run the workload {workload.name!r}, whose vocabulary "
+        f"is {workload.vocabulary!r}; {fix}"
     )
 
 

@@ -66,8 +66,8 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
         return case
     if len(case.nemeses) > 1:
         raise UsageError(
-            f"the nemeses are {', '.join(case.nemeses)}; `{ANY}` allows no others: leave it out "
-            "to draw from them, with --draw"
+            f"the nemeses are {', '.join(case.nemeses)}; `{ANY}` cannot be combined with others: "
+            "leave it out, and give --draw to draw from the others"
         )
     target: Target = load_plugin("targets", case.target)
     names = target.nemeses

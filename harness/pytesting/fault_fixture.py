@@ -64,9 +64,8 @@ class NemesisFactory(Fixture):
         )
         if Capability.SINGLE_CLIENTS in plugin.requires:
             raise UsageError(
-                f"nemesis({name!r}) tells clients apart, and the clients of a test's own coroutine "
-                "have all their links in common; aim at 'client', or give the words to a run as "
-                "--fault"
+                f"nemesis({name!r}) hits single clients, but the clients of a test's own coroutine "
+                "share their links; aim at 'client', or give the words to `harness run` as --fault"
             )
         number = next(self._numbers)  # so that each block draws the same fault again in a replay
         fault = Fault(
@@ -82,7 +81,8 @@ class NemesisFactory(Fixture):
         if trigger_of(plugin, fault) is not None:
             raise UsageError(
                 f"nemesis({name!r}) waits for an event of a node, but the fault of a block begins "
-                "with the block: leave out 'when event ...', or give the words to a run as --fault"
+                "with the block: leave out 'when event ...', or give the words to `harness run` as "
+                "--fault"
             )
         live.nemeses[name] = plugin
         return Strike(live, fault, may_miss=may_miss)

@@ -88,7 +88,7 @@ class LiveCluster(OpenedTarget):
     async def traffic(self) -> AsyncIterator[None]:
         """Run the workload in the background; the end of the block waits for open operations."""
         if self._in_traffic:
-            raise UsageError("traffic() is already running; one block at a time")
+            raise UsageError("traffic() is already running; run one such block at a time")
         self._in_traffic = True
         case = self.plan.case
         if self._traffic_processes is None:
@@ -137,7 +137,7 @@ class LiveCluster(OpenedTarget):
 
     async def wait_converged(self, bound_s: float = 90.0) -> None:
         """Wait until the target has settled; raises `TargetError` with the reason."""
-        await self._wait(self.system.converged, bound_s, "at rest")
+        await self._wait(self.system.converged, bound_s, "converged")
 
     async def _wait(
         self, looking: Callable[[], Coroutine[Any, Any, Convergence]], bound_s: float, what: str

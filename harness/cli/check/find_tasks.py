@@ -67,8 +67,8 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
         if len(tasks) + len(failures) == before:
             raise UsageError(
                 f"{str(path)!r} is not a run folder (it holds no case.json), and there is no "
-                f"history in it; a history has ops and the suffix {', '.join(sorted(SUFFIXES))}, "
-                "or is named itself"
+                "history in it; histories in folders have ops and a suffix of "
+                f"{', '.join(sorted(SUFFIXES))}; name a file to check it with any suffix"
             )
     return tasks, aside, failures
 

@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     if not history:
         raise HistoryError(
             f"{str(file)!r} holds no operation; a history has operations: name the file "
-            "that they are in"
+            "with the operations"
         )
     if history.reused:
         raise HistoryError(

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
     for failure in failures[:FAILURES_SHOWN_MAX]:
         note(f"harness: {failure.reason}")
     if len(failures) > FAILURES_SHOWN_MAX:
-        note(f"harness: and {len(failures) - FAILURES_SHOWN_MAX} more have no verdict")
+        note(f"harness: {len(failures) - FAILURES_SHOWN_MAX} more histories have no verdict")
     if len(verdicts) > 1 and not parsed.json:
         say("", _all_in_all(verdicts, failures))
     return _exit_code(verdicts, failures)

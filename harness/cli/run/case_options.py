@@ -37,7 +37,11 @@ PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     "--time-limit": ("time_limit_s", float, "length of the chaos phase"),
     "--rate": ("rate", float, "operations per second, over all clients"),
     "--concurrency": ("concurrency", int, "number of concurrent clients"),
-    "--draw": ("draw", int, "each seed draws 1 to N of the nemeses; 0: all, or 2 of `any`"),
+    "--draw": (
+        "draw",
+        int,
+        "each seed draws 1 to N nemeses; 0: uses all, or draws 1 or 2 of `any`",
+    ),
     "--interval": ("interval_s", float, "time between the faults of a nemesis"),
     "--duration": ("duration_s", float, "approximate length of a fault"),
     "--op-timeout": ("op_timeout_s", float, "time limit of one operation"),
@@ -173,7 +177,7 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group.add_argument(
         "--nemesis",
         metavar="A,B",
-        help="what breaks, comma-separated; `harness list nemeses` describes them; `any`: drawn "
+        help="nemeses, comma-separated; `harness list nemeses` describes them; `any`: drawn "
         f"from the seed (default: {nemesis})",
     )
     group.add_argument(
@@ -186,7 +190,8 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group.add_argument(
         "--checkers",
         metavar="default,+A",
-        help="checkers to add to those of the workload and target (default: default)",
+        help="`default`, the checkers of workload and target, and +NAME for each checker to add "
+        "(default: default)",
     )
     group.add_argument(
         "--bug",

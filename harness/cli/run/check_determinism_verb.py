@@ -67,7 +67,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--runs", type=int, default=4, metavar="N", help="number of runs (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="(default: a random one)")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of the case (default: a random one)"
+    )
     return parse_case_options(parser, arguments)
 
 

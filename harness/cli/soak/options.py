@@ -122,8 +122,8 @@ def _check_lake(parsed: argparse.Namespace) -> None:
     lake, store = folder.resolve(), parsed.store.resolve()
     if lake == store or store in lake.parents or lake in store.parents:
         raise UsageError(
-            f"--lake is {parsed.lake!r} and --store {str(parsed.store)!r}, one within the other; "
-            "keep them apart"
+            f"--lake is {parsed.lake!r} and --store is {str(parsed.store)!r}, one within the "
+            "other; keep them apart"
         )
 
 
@@ -150,8 +150,8 @@ def _check_files(parsed: argparse.Namespace) -> None:
         other = taken.setdefault(path.resolve(), flag)
         if other != flag:
             raise UsageError(
-                f"{other} and {flag} are both {str(path)!r}, and only one would be left; name "
-                "two files"
+                f"{other} and {flag} are both {str(path)!r}, so one would overwrite the other; "
+                "name two files"
             )
 
 
@@ -207,8 +207,8 @@ def parse_seeds(text: str) -> tuple[int, int]:
         raise UsageError(f"--seeds is {text!r}; a seed is at most {SEED_MAX}")
     if last - first >= SEEDS_MAX:
         raise UsageError(
-            f"--seeds is {text!r}, which are {last - first + 1}; at most {SEEDS_MAX} go into one "
-            "soak: run the range in parts"
+            f"--seeds is {text!r}, which are {last - first + 1}; a soak has at most {SEEDS_MAX} "
+            "seeds: run the range in parts"
         )
     return first, last
 

@@ -35,7 +35,10 @@ def main(arguments: Sequence[str]) -> int:
         epilog=EPILOG,
     )
     parser.add_argument(
-        "what", nargs="+", metavar="[NAME] FAULT", help="a fault in words, or a nemesis"
+        "what",
+        nargs="+",
+        metavar="[NAME] FAULT",
+        help="the cluster if there are several, and a fault in words or a nemesis",
     )
     parser.add_argument(
         "--for",

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
         description="Show the nodes of a cluster that `harness up` started, who leads, and which "
         "faults are active. Without NAME, several clusters are only listed.",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="(default: the only one there is)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="cluster (default: the only one)")
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(list(arguments))
     clusters = list(places())

@@ -36,8 +36,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if parsed.env == SIMULATION:
         raise UsageError(
-            "--env sim: a simulation is over with the command that runs it, so no cluster stays in "
-            "one; use --env process or --env docker"
+            "--env sim: a simulation ends with the command that runs it, so a cluster cannot stay; "
+            "use --env process or --env docker"
         )
     name = parsed.name or parsed.target or DEFAULT_TARGET
     check_name(name)
