@@ -60,9 +60,9 @@ DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "partitions": (2, 3),
     "moves": (0, 50),
 }
-"""The values of options that a soak draws from. Fewer names cause more races, more tablets are
-finished at more different moments, and bursts of moves leave less time for other operations. Append
-new entries at the end, so that earlier draws stay the same.
+"""The values of options that a soak draws from. With fewer names, operations race more. With more
+tablets, DDL is finished at more different moments. Bursts of moves leave less time for other
+operations. Append new entries at the end, so that earlier draws stay the same.
 """
 
 
@@ -160,7 +160,7 @@ def _kind(mix: Mix, rng: random.Random) -> str:
 
 
 def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple[str, str], ...]:
-    """`added` after one more operation, limited to `ADDED_MAX` names."""
+    """Update `added`, the last added column of at most `ADDED_MAX` names, after an operation."""
     if not isinstance(call, Alter):
         return added
     names = [step[1] for step in call.steps if step[0] == "add"]

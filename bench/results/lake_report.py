@@ -150,7 +150,7 @@ def report(uri: str, engine: str, output: str) -> None:
 
 
 def repeat(source: str, uri: str, count: str, results: str) -> None:
-    """Make a lake of `count` copies of the runs in `source`, with their results if `results`."""
+    """Make a lake of `count` copies of runs in `source`, with results if `results` is "yes"."""
     from results.judging.result_lake import ResultLake
     from results.lake.upkeep.compaction import compact
 

@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fault_of(error: BaseException) -> str:
-    """Sentence that blames a crash on a plug-in or on the harness, by its innermost stack frame."""
+    """Blame a crash on a plug-in or on the harness, by the innermost frame outside of libraries."""
     from harness.support.distributions import packages_of, plugin_distributions
 
     packages = {

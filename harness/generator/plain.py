@@ -34,7 +34,7 @@ EMPTY_MAX: Final = 1000
 
 
 class _Nothing(Node, frozen=True):
-    """The exhausted generator."""
+    """The generator that has no more operations."""
 
     def op(self, ctx: Context) -> Step:  # noqa: ARG002  the protocol's shape
         return None

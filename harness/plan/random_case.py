@@ -128,7 +128,7 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
 
 
 def undrawn(case: Case) -> Case:
-    """The case as it was before `draw_case`."""
+    """Undo `draw_case`: return the case without its random choices."""
     if not case.drawn:
         return case
     asked = {**case.drawn, "nemeses": tuple(case.drawn["nemeses"])}

@@ -291,7 +291,7 @@ class SunkRuns(Protocol):
         ...
 
     def results(self, code: str) -> Iterator[bytes]:
-        """Yield the runs in the sink that the version `code` made, as JSON of `SeedResult`.
+        """Yield the runs in the sink that the code version `code` made, as JSON of `SeedResult`.
 
         A run that the sink does not confirm is left out, and the soak makes it again.
         """

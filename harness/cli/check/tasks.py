@@ -126,7 +126,7 @@ def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
 
 
 def judge_task(task: Task, request: CheckRequest) -> Outcome | Failed:
-    """Judge one history; if it is invalid and its page has a place, write the page."""
+    """Judge one history; if it is invalid, write the page about it, unless it has no folder."""
     try:
         return _judge_task(task, request)
     except UsageError as error:
@@ -262,10 +262,10 @@ def _draw(
     invalid: list[CheckResult],
     counterexample: Counterexample | None,
 ) -> tuple[str | None, str | None]:
-    """Write the page about an invalid history, if it has a place.
+    """Write the page about an invalid history into `--html`'s folder, or else into the run's.
 
-    Returns the page's path and a warning, either of which may be `None`. A failed write does not
-    change the verdict.
+    Returns the page's path and a warning, either of which may be `None`. A history that is no run
+    gets no page without `--html`. A failed write does not change the verdict.
     """
     if request.html is not None:
         place = request.html / page_name(task.path)

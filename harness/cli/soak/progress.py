@@ -50,7 +50,7 @@ class SoakProgress:
         self._before = tally.seeds
         self._failures_shown = 0
         self._running: dict[int, float] = {}  # seed -> start time
-        self._run: Progress | None = None  # of the current run in a real environment
+        self._run: Progress | None = None  # the display of a run in a real environment
 
     def watched(self, jobs: Iterator[SeedJob]) -> Iterator[SeedJob]:
         """Yield the jobs to the workers; a job counts as running once a worker has taken it."""
