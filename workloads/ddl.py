@@ -88,7 +88,7 @@ class _DdlOps(Blind):
     count: int = 0
     hot: int = 0
     left: int = 0
-    other: int | None = None  # only in a burst of moves
+    other: int | None = None  # the second name of a burst of moves
     gap_ns: int = 0
     due_ns: int = 0
     added: tuple[tuple[str, str], ...] = ()  # (name, last requested column), newest last

@@ -92,7 +92,7 @@ def planted(count: int, anomaly: str, *, lists: bool) -> Iterator[Transaction]:
     def short(mops: Sequence[Mop], call: int, process: int) -> Transaction:
         return Transaction(mops, call=call, end=call + 2, process=PROCESSES + process)
 
-    if anomaly == "stale":  # a write before all others, which another process reads at once
+    if anomaly == "stale":  # a write before all others, and a read that sees the write
         yield short([(write, "planted", 1)], -9, 0)
         yield short([("r", "planted", value)], -6, 0)
     latest = 0

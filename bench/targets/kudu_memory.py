@@ -35,7 +35,7 @@ GROWTH_MAX: Final = 1.05
 """The highest ratio of the later half's sum of samples to the earlier half's, for a flat curve."""
 HISTORY_S: Final = 300
 ALTERS: Final = 11
-"""One of this number of operations is an alter."""
+"""The number of operations among which one is an alter."""
 SHOWN: Final = 12
 _KERNEL: Final = ("harness.environments.", "asyncio", "_asyncio")
 _SHARED: Final = (type, types.ModuleType, types.CodeType)

@@ -90,7 +90,7 @@ class Links:
         try:
             await self._settle(links, 0.0)
         except BaseException:
-            laid.links |= links  # so that another attempt can take them off
+            laid.links |= links  # so that another attempt can restore these links
             raise
 
     async def _settle(self, links: Iterable[Link], lease_s: float) -> None:
@@ -152,7 +152,7 @@ class Conditions:
         try:
             await self._settle(laid, laid.nodes)
         except BaseException:
-            self._laid[fault_id] = laid  # so that another attempt can lift it
+            self._laid[fault_id] = laid  # so that another attempt can lift the fault
             raise
         match laid.what:
             case Clock():

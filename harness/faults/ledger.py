@@ -73,7 +73,7 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     id: str = ""
     what: FaultKind | None = None
-    refused: bool = False  # refused by the damage budget
+    refused: bool = False  # the damage budget refused the fault
     disks: tuple[str, ...] = ()
 
 
@@ -88,7 +88,7 @@ class _Entry:
         self.on_heal = on_heal
         self.bite: Bite | None = None  # the fault's effect, once it is known
         self.on = True
-        self.active = False  # from the end of its injection to the end of its heal
+        self.active = False  # true from the end of the injection to the end of the heal
         self.turn = asyncio.Lock()  # one heal at a time: the lease may end during a heal
         self.relieved: set[str] = set()
 
@@ -305,7 +305,7 @@ class Ledger:
         await self._links.relieve({*nodes, *self._controls.clients})
 
     async def heal_active(self) -> None:
-        """Undo every fault, in the order in which they took effect.
+        """Undo all active faults, in the order in which they took effect.
 
         A fault that cannot be undone stays active, and the other faults are still undone. One
         `InfrastructureError` at the end names all faults that could not be undone.

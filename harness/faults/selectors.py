@@ -68,7 +68,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single_clients(self) -> bool:
-        """Whether the selector needs to tell clients apart."""
+        """Whether the selector means single clients, which the environment must tell apart."""
         return self.is_clients and (self.word != CLIENT or bool(self.name))
 
     @property
@@ -122,7 +122,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single_clients(self) -> bool:
-        """Whether the selector needs to tell clients apart."""
+        """Whether the selector means single clients, which the environment must tell apart."""
         return self.with_clients or any(end.single_clients for end in self.ends)
 
 

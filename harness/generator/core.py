@@ -172,7 +172,7 @@ class Node(msgspec.Struct, frozen=True, eq=False):
     """The base of this package's generators, which emit drafts with process and time."""
 
     def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002  the protocol's shape
-        """Ignore the event."""
+        """Ignore the event; generators that react to events override this method."""
         return cast("Generator", self)
 
 

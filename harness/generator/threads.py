@@ -130,7 +130,7 @@ def _in_rotation(ctx: Context, mask: int) -> Iterator[int]:
 
 class _Each(Node, frozen=True):
     fresh: Generator
-    states: tuple[Generator, ...] = ()  # by thread
+    states: tuple[Generator, ...] = ()  # the generator of each thread
     ended: int = 0  # mask of threads whose generator is exhausted
 
     def moved(self, ctx: Context, index: int, state: Generator, ended: int) -> _Each:

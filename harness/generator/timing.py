@@ -111,7 +111,7 @@ class _TimedOps(Node, frozen=True):
     ops: tuple[ScheduledOp, ...]
     offset_ns: int
     start_ns: int | None = None
-    queues: tuple[tuple[int, ...], ...] | None = None  # by thread: positions in `ops`
+    queues: tuple[tuple[int, ...], ...] | None = None  # positions in `ops`, by thread
     heads: tuple[int, ...] = ()
 
     def op(self, ctx: Context) -> Step:

@@ -71,9 +71,9 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for one amount of a quality: its values, and how several amounts combine."""
 
     needs: Capability | None  # None: the same as for the previous amount
-    word: str  # in `--fault`; "" if it cannot be written in words
-    read: Callable[[str], Any]  # parses its value in words; returns `None` for an invalid text
-    rule: str  # its allowed values with an example, for error messages
+    word: str  # the amount's name in `--fault`; "" if it has no name there
+    read: Callable[[str], Any]  # parses a value in words; returns `None` for an invalid text
+    rule: str  # the allowed values with an example, for error messages
     most: float
     least: float = 0
     together: Callable[[Sequence[Any]], Any] = _added

@@ -173,7 +173,7 @@ class Cut(_Kind, frozen=True, tag="cut"):
 
 
 class Shape(_Kind, frozen=True, tag="shape"):
-    """The links degrade: delay, loss, low bandwidth."""
+    """The links degrade: they delay, lose, duplicate or reorder packets, or have low bandwidth."""
 
     quality: LinkQuality
     word: ClassVar[str] = SHAPE

@@ -58,7 +58,7 @@ class Scene(msgspec.Struct, frozen=True):
 
     specs: Mapping[str, NodeSpec]
     groups: Mapping[str, Roles]  # the first group counts if none is named
-    clients: Sequence[str] = (CLIENT,)  # the harness's ends of links (`Cluster.clients`)
+    clients: Sequence[str] = (CLIENT,)  # the link ends of the harness's clients (`Cluster.clients`)
     it: str = ""  # the node of the event that the fault waited for
     draw: int = 0
 

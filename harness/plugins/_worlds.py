@@ -26,7 +26,7 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeSpec, ...]
     seed: int
     knobs: dict[str, Any]
-    folder: Path | None  # for node logs; with `None` there are no logs
+    folder: Path | None  # the folder for node logs; with `None` there are no logs
     link_proxy: str | None = None  # URL of a Toxiproxy server, instead of the harness's own proxy
     clients: int = 1  # the number of concurrent clients
     ends: tuple[str, ...] = (CLIENT,)  # the clients' link ends; see `Cluster.clients`
@@ -126,5 +126,5 @@ class Environment(Plugin):
         return None
 
     def clean(self) -> list[str]:
-        """Remove what dead runs left behind; returns one line for each thing removed."""
+        """Remove the leftovers of dead runs; returns one line per removed thing."""
         return []

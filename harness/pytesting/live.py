@@ -44,7 +44,7 @@ class LiveCluster(OpenedTarget):
         environment: Environment,
         clocks: frozenset[str],
     ) -> None:
-        """See `Deployment.run`. `clocks`: the foreign programs that support clock faults."""
+        """Wrap a deployment; `clocks` are the foreign programs that support clock faults."""
         self.nemeses: dict[str, Nemesis] = {}
         super().__init__(plan, session, recorder, self.nemeses)
         self.environment = environment

@@ -1,4 +1,4 @@
-"""`harness import FILE`: make a run, which `check` can judge, of another tool's history.
+"""`harness import FILE`: turn another tool's history into a run that `harness check` can judge.
 
 Values stay as they are. The run records the model that the user gives or that the operations
 suggest, so `harness check` returns the same verdict for the run and for the file. The run also

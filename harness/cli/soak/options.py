@@ -178,7 +178,7 @@ def _try_writing(path: Path) -> None:
         os.fstat(number)
         return
     if not path.exists():
-        path = path.resolve()  # the target of a link; the link itself stays
+        path = path.resolve()  # test the target of a link, and keep the link itself
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_fifo():
         return  # opening a pipe would wait for its reader
