@@ -1,4 +1,4 @@
-"""Helpers of benches: the machine, times, peaks of memory, profiles."""
+"""Helpers for benches: description of the machine, times, peaks of memory, profiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.environments import procfs
 ROOT: Final = Path(__file__).resolve().parent.parent
 _LOOK_S: Final = 0.02
 _CLOCK_OF_PROCESS: Final = 2
-"""Of all of its threads, as clock_getcpuclockid(3) makes it."""
+"""The number of a process's CPU clock (all its threads) for clock_getcpuclockid(3)."""
 _PEAKS: Final = """
 import sys
 from harness.soak.result import memory_bytes_max
@@ -33,7 +33,7 @@ note_peak()
 
 
 def machine() -> str:
-    """The machine of a measurement, as text."""
+    """A line of text about this machine: processor, cores, Python and load."""
     load = ", ".join(f"{average:.1f}" for average in os.getloadavg())
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return f"{platform.machine()}, {os.cpu_count()} cores, {python}, load {load}"
@@ -46,7 +46,7 @@ def best_s(
     clock: Callable[[], float] = time.process_time,
     enough_s: float = math.inf,
 ) -> float:
-    """The shortest of this number of runs, fewer if they take `enough_s` in all."""
+    """The shortest time of `runs` calls of `work`, or of fewer calls once they took `enough_s`."""
     took: list[float] = []
     while len(took) < runs and sum(took) < enough_s:
         start_s = clock()
@@ -56,9 +56,9 @@ def best_s(
 
 
 def peaks_mb(code: str, *words: str) -> list[float]:
-    """The peaks of a process of its own, in MiB: where `code` calls `note_peak()`, and at its end.
+    """Run `code` in a process; returns its peaks of memory in MiB, at `note_peak()` and at its end.
 
-    The words are in `sys.argv[1:]`.
+    The code finds `words` in `sys.argv[1:]`.
     """
     ended = subprocess.run(
         [sys.executable, "-c", _PEAKS.format(code), *words],
@@ -72,10 +72,11 @@ def peaks_mb(code: str, *words: str) -> list[float]:
 
 @contextlib.contextmanager
 def processor_time() -> Iterator[Callable[[], float]]:
-    """CPU seconds of all descendants of this process, so far in the block.
+    """Measure the CPU seconds of all descendants of this process during the block.
 
-    Each process is asked again and again, since a child that is not waited for counts nowhere
-    else: Spark's Python workers are killed with their daemon. The last moments of each are missed.
+    A thread reads each process's clock every `_LOOK_S`, because the kernel does not count a child
+    that its parent does not wait for, such as Spark's Python workers, which are killed with their
+    daemon. The time of a process after the last reading is missed.
     """
     spent_s: dict[int, float] = {}
     ended = threading.Event()
@@ -83,7 +84,7 @@ def processor_time() -> Iterator[Callable[[], float]]:
     def watch() -> None:
         while not ended.wait(_LOOK_S):
             for process in procfs.family(os.getpid())[1:]:
-                with contextlib.suppress(OSError):  # it has ended
+                with contextlib.suppress(OSError):  # the process has ended
                     spent_s[process] = time.clock_gettime(~process << 3 | _CLOCK_OF_PROCESS)
 
     watching = threading.Thread(target=watch)
@@ -97,7 +98,7 @@ def processor_time() -> Iterator[Callable[[], float]]:
 
 @contextlib.contextmanager
 def profiled(wanted: bool) -> Iterator[None]:
-    """Print where the time of the block went, if that is wanted."""
+    """Print a profile of the block if `wanted`."""
     if not wanted:
         yield
         return

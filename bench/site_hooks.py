@@ -1,6 +1,6 @@
-"""Hooks of mkdocs: pages that are made while the site is built.
+"""Hooks of mkdocs that generate pages while the site is built.
 
-`cli.md` is what each verb prints for `--help-all`. `contributing.md` and `changelog.md` are the
+`cli.md` has the output of `--help-all` of each verb. `contributing.md` and `changelog.md` are the
 files at the top of the repository. Links to files outside `docs/` become text.
 """
 
@@ -35,7 +35,7 @@ crash.
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made."""
+    """Add the generated pages to the site."""
     made = {
         "cli.md": command_line(),
         "contributing.md": top_page("CONTRIBUTING.md"),
@@ -47,17 +47,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Leave out links to files that are not part of the site."""
+    """Replace links to files outside of the site by their text."""
     return OUTSIDE.sub(r"\1", markdown)
 
 
 def top_page(name: str) -> str:
-    """A page at the top of the repository, with links as from `docs/`."""
+    """The page `name` at the top of the repository, with links changed to links within `docs/`."""
     return INSIDE.sub("](", (ROOT / name).read_text(encoding="utf-8"))
 
 
 def command_line() -> str:
-    """One section for each verb."""
+    """The page about the command line, with one section per verb."""
     parts = [CLI, f"```text\n{help_of()}```\n"]
     parts += [f"## harness {verb}\n\n```text\n{help_of(verb)}```\n" for verb in known_verbs()]
     return "\n".join(parts)

@@ -12,7 +12,7 @@ from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, override
 
 
 class NoNemesis(Nemesis):
-    """Breaks nothing."""
+    """The nemesis that breaks nothing."""
 
     api_version = NEMESIS_API_VERSION
     name = "none"
@@ -26,7 +26,7 @@ class NoNemesis(Nemesis):
         return ()
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Never called, since nothing is planned."""
+        """Raise `AssertionError`: this method is never called, since `plan` returns no fault."""
         raise AssertionError(f"{self.name!r} plans no fault, but got {fault} in {scene}")
 
     @override

@@ -37,7 +37,7 @@ FINAL_MAX: Final = 400
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _AppendOps:
-    """An endless generator.
+    """An endless generator of creates of tables, appends and reads.
 
     `tables` holds, for each place, the table's number and the number of columns requested so far.
     `missing` are the tables to create. `creating` maps a process to the table that it is creating.
@@ -137,17 +137,17 @@ class AppendWorkload(Workload):
     doc = "transactions that add columns to tables and read them, judged by Elle"
     vocabulary = "append"
     options = (
-        Option("tables", 3, "how many tables are appended to at a time", within=(1, TABLES_MAX)),
+        Option("tables", 3, "number of tables in use at a time", within=(1, TABLES_MAX)),
         Option(
             "columns",
             60,
-            "a table with this many columns is left for a new one",
+            "a new table replaces a table with this many columns",
             within=(1, COLUMNS_MAX),
         ),
         Option(
             "appends", 3, "a transaction appends 1 to this many columns", within=(1, APPENDS_MAX)
         ),
-        Option("reads", 50, "how many of the transactions read, in percent", within=(0, 100)),
+        Option("reads", 50, "percentage of transactions that read", within=(0, 100)),
         REPLICAS,
         READERS,
         burst_option(4, "transactions at once on one table"),

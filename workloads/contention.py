@@ -17,20 +17,20 @@ from harness.vocabularies import Call
 
 _BURST_PERCENT: Final = 30
 """Percentage of operations outside a burst that start one."""
-READERS: Final = Option(
-    "readers", 25, "this share of the clients only reads, in percent", within=(0, 100)
-)
+READERS: Final = Option("readers", 25, "percentage of clients that only read", within=(0, 100))
 _BURST_MAX: Final = 1000
 NAMES_MAX: Final = 10_000
 NAMES: Final = Option(
-    "names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)
+    "names", 4, "number of table names that clients contend for", within=(1, NAMES_MAX)
 )
 Mix = tuple[tuple[str, int], ...]
 
 
 def burst_option(default: int, of: str) -> Option:
     """The option `--burst`; `of` describes the burst ("operations at once on one name")."""
-    return Option("burst", default, f"bursts of 2 to this many {of}; 1: none", (1, _BURST_MAX))
+    return Option(
+        "burst", default, f"bursts have 2 to this many {of}; 1: no bursts", (1, _BURST_MAX)
+    )
 
 
 def draw_burst(burst: int, rng: random.Random) -> int:
@@ -40,7 +40,7 @@ def draw_burst(burst: int, rng: random.Random) -> int:
 
 
 def readers_of(case: Case) -> int:
-    """The number of clients that only read: the first ones."""
+    """The number of clients that only read: the clients with the lowest numbers."""
     return case.concurrency * int(case.workload_options["readers"]) // 100
 
 
@@ -68,7 +68,7 @@ def parse_mix(text: str, kinds: Sequence[str]) -> Mix:
 
 
 class Blind:
-    """A generator that ignores outcomes: clients know no more than users do."""
+    """The base of generators whose operations do not depend on the outcomes of earlier ones."""
 
     __slots__ = ()
 
@@ -78,9 +78,9 @@ class Blind:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BurstOps(Blind, abc.ABC):
-    """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
+    """The base of endless generators with bursts; `count` makes nonces unique.
 
-    The reading threads use the mixes `reads` in turn.
+    The first `readers` threads only read, and use the mixes `reads` in turn.
 
     Bursts of up to `burst` operations at once hit the name `hot`; `left` counts those still to
     emit.
@@ -113,4 +113,4 @@ class BurstOps(Blind, abc.ABC):
 
     @abc.abstractmethod
     def call(self, kind: str, hot: int, rng: random.Random) -> Call:
-        """An operation of this kind on the name `hot`."""
+        """Make an operation of this kind on the name with the number `hot`."""

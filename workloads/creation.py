@@ -1,8 +1,8 @@
 """Tables that must exist before other operations begin.
 
-Such a generator has three fields: `missing`, the tables to create; `creating`, the process and
-table of each create in progress; and `begun`, whether all tables were known to exist at some time.
-A create is visibly repeated until its table is known to exist.
+A generator that calls `after_create` has three fields: `missing`, the tables to create; `creating`,
+the process and table of each create in progress; and `begun`, whether all tables were known to
+exist at some time. A create is visibly repeated until its table is known to exist.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def replicas_of(case: Case) -> int:
     """The option `--replicas`. Raises `UsageError` for a number that no target could place."""
     replicas = int(case.workload_options["replicas"])
     if replicas not in {1, 3, 5, 7}:
-        raise UsageError(f"--replicas is {replicas}; it must be 1, 3, 5 or 7: a majority decides")
+        raise UsageError(
+            f"--replicas is {replicas}; it must be 1, 3, 5 or 7, since a majority decides"
+        )
     tservers = case.target_options.get("tservers")
     if isinstance(tservers, int) and replicas > tservers:
         raise UsageError(
@@ -40,7 +42,7 @@ def replicas_of(case: Case) -> int:
 
 
 def after_create(ops: Ops, event: Op, table: Any) -> Ops:
-    """The generator `ops` after the invocation or completion of a create of `table`.
+    """Update the generator `ops` after the invocation or completion of a create of `table`.
 
     `table` is the generator's own name for the table, as in `missing`.
     """

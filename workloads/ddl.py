@@ -54,14 +54,15 @@ DONE_MAX: Final = 200
 ADDED_MAX: Final = 16
 """The maximum number of names for which the generator remembers the last added column."""
 MOVE_GAPS_NS: Final = (1_000_000, 4_000_000, 16_000_000)
-"""Maximum gaps between operations in a burst of moves, as long as renames take on some target."""
+"""Maximum gaps between the operations of a burst of moves, similar to the duration of renames."""
 DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "names": (2, 4, 4),
     "partitions": (2, 3),
     "moves": (0, 50),
 }
-"""Choices of a soak: fewer names race more, more tablets finish at more moments, and bursts of
-moves leave less time for other operations. Append new entries, so that earlier draws stay the same.
+"""The values of options that a soak draws from. With fewer names, operations race more. With more
+tablets, DDL is finished at more different moments. Bursts of moves leave less time for other
+operations. Append new entries at the end, so that earlier draws stay the same.
 """
 
 
@@ -87,7 +88,7 @@ class _DdlOps(Blind):
     count: int = 0
     hot: int = 0
     left: int = 0
-    other: int | None = None  # only in a burst of moves
+    other: int | None = None  # the second name of a burst of moves
     gap_ns: int = 0
     due_ns: int = 0
     added: tuple[tuple[str, str], ...] = ()  # (name, last requested column), newest last
@@ -159,7 +160,7 @@ def _kind(mix: Mix, rng: random.Random) -> str:
 
 
 def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple[str, str], ...]:
-    """`added` after one more operation, limited to `ADDED_MAX` names."""
+    """Update `added`, the last added column of at most `ADDED_MAX` names, after an operation."""
     if not isinstance(call, Alter):
         return added
     names = [step[1] for step in call.steps if step[0] == "add"]
@@ -168,7 +169,7 @@ def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple
 
 
 def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
-    """Mostly an added column named by the nonce; sometimes also, or only, a change of `last`.
+    """Draw the steps of an alter: mostly a new column with the nonce, sometimes a drop of `last`.
 
     `last` is the column most recently added under this name. It may have been renamed or dropped,
     or belong to another table by now. Then the master refuses the alter.
@@ -198,9 +199,7 @@ class DdlWorkload(Workload):
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         READERS,
         burst_option(6, "operations at once on one name"),
-        Option(
-            "moves", 0, "this share of bursts renames and lists tables, in percent", within=(0, 100)
-        ),
+        Option("moves", 0, "percentage of bursts that rename and list tables", within=(0, 100)),
     )
     checkers: tuple[str, ...] = (
         "linearizable-catalog",

@@ -63,8 +63,8 @@ class FollowerReadsWorkload(DdlWorkload):
             Option(option.name, MIX, option.help) if option.name == "mix" else option
             for option in DdlWorkload.options
         ),
-        Option("stale", 70, "this share of gets and lists has a bound, in percent", (0, 100)),
-        Option("bounds", "200,1000,5000", "how old answers may be, in ms; one is drawn for each"),
+        Option("stale", 70, "percentage of gets and lists with a staleness bound", (0, 100)),
+        Option("bounds", "200,1000,5000", "staleness bounds in ms; each read draws one of them"),
     )
     checkers = (*DdlWorkload.checkers, "staleness")
 

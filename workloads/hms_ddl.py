@@ -33,7 +33,7 @@ DEFAULT_MIX: Final = "create=28,alter=12,rename=14,drop=20,get=12,list=6,poll=8"
 
 
 class HmsOps(BurstOps):
-    """An endless generator of DDL."""
+    """An endless generator of DDL and polls of the event log."""
 
     def call(self, kind: str, hot: int, rng: random.Random) -> HmsCall:
         name, nonce = _name(hot), f"n{self.count}"
@@ -68,7 +68,7 @@ class HmsDdlWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     name = "hms-ddl"
     doc = "DDL on few names in two databases of a metastore, and polls of its events"
     vocabulary = "hms"
-    """A client retries a lost call only after its socket timeout."""
+    """`op_timeout_s` is 8 s, since clients retry a lost call only after their socket timeout."""
     options = (
         NAMES,
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),

@@ -24,19 +24,19 @@ LAZY: Final = (("get", 85), ("list", 5), ("poll", 10))
 
 
 class HmsEventsWorkload(HmsDdlWorkload):
-    """Polls of the log by some clients, changes by the others."""
+    """Some clients poll the event log, and the others change tables."""
 
     name = "hms-events"
     doc = "readers of a metastore's events, which must see each once and in order"
     options = (
         NAMES,
         Option("mix", DEFAULT_MIX, "weights of the operations of clients that change tables"),
-        Option("readers", 40, "this share of the clients reads the log, in percent", (1, 99)),
+        Option("readers", 40, "percentage of clients that read the log", (1, 99)),
         burst_option(6, "operations at once on one name"),
     )
 
     def generator(self, case: Case) -> Generator:
-        """Endless random polls and DDL. Raises `UsageError` if either of them has no client."""
+        """Endless random polls and DDL. Raises `UsageError` if polls or DDL have no client."""
         options = case.workload_options
         readers = readers_of(case)
         if not 0 < readers < case.concurrency:

@@ -25,14 +25,14 @@ OWNERS: Final = ("alice", "bob")
 RENEWER: Final = "yarn"
 STRANGER: Final = "mallory"
 METASTORES_MAX: Final = 840
-"""A multiple of all numbers up to eight, so that a draw modulo the number of metastores is even."""
+"""A multiple of all numbers up to eight, so that a draw modulo the number of metastores is fair."""
 TOKENS_MAX: Final = 1000
 FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator; `tokens` are the newest, `left` is the rest of a burst on `hot`."""
+    """An endless generator. `tokens` are the newest; a burst has `left` more uses of `hot`."""
 
     mix: Mix
     most: int
@@ -91,9 +91,11 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     doc = "delegation tokens of a metastore: issue, renew, cancel, verify anywhere"
     vocabulary = "hms-tokens"
     options = (
-        Option("tokens", 10, "how many of the newest tokens are used", within=(1, TOKENS_MAX)),
+        Option("tokens", 10, "number of newest tokens that clients use", within=(1, TOKENS_MAX)),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
-        Option("false-percent", 5, "this share is of forged tokens, or by strangers", (0, 100)),
+        Option(
+            "false-percent", 5, "percentage of forged uses and of renewals by strangers", (0, 100)
+        ),
         burst_option(6, "operations at once on one token"),
     )
     checkers = (

@@ -44,7 +44,7 @@ PARTITIONS_MAX: Final = 16
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _TwoSidedOps(BurstOps):
-    """An endless generator of DDL on both sides."""
+    """An endless generator of DDL through Kudu and through Hive."""
 
     partitions: int
     replicas: int
@@ -86,7 +86,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     name = "kudu-hms"
     doc = "DDL through Kudu, drops and renames through Hive, on the same tables"
     vocabulary = "kudu-hms"
-    """A master waits for an absent metastore before it asks another one."""
+    """`op_timeout_s` is 8 s, since a master waits for an absent metastore before asking another."""
     options = (
         NAMES,
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
@@ -129,7 +129,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The lives of the probe's own two tables; the second is dropped through Hive."""
+        """Create, change and drop the probe's own two tables, the second table through Hive."""
         name, nonce = f"{DATABASES[0]}.probe_{attempt}", f"p{attempt}.{retry}"
         renamed, other = f"{DATABASES[1]}.probe_{attempt}", f"{name}_h"
         replicas = int(case.workload_options["replicas"])

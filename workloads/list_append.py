@@ -32,7 +32,7 @@ _FINAL_WIDTH: Final = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _ListAppendOps(Blind):
-    """An endless generator.
+    """An endless generator of transactions.
 
     `keys` holds, for each place, the key's number and the number of appends requested so far.
     `newest` is the highest key number, and `count` makes elements unique. The first `readers`
@@ -48,7 +48,7 @@ class _ListAppendOps(Blind):
     count: int = 1
 
     def op(self, ctx: Context) -> Step:
-        """One transaction of 1 to `width` micro-operations, drawn from the run's stream."""
+        """Draw one transaction of 1 to `width` micro-operations."""
         process = ctx.free_process()
         if process is None:
             return Pending(self)
@@ -78,7 +78,7 @@ def key_name(number: int) -> str:
 
 
 def _keys_at_most(case: Case) -> int:
-    """An upper bound of the number of keys, from the run's length and rate."""
+    """An upper bound on the number of keys, from the run's length and rate."""
     options = case.workload_options
     appends = case.rate * case.time_limit_s * int(options["width"])
     return int(options["keys"]) + math.ceil(appends / int(options["length"]))
@@ -92,11 +92,11 @@ class ListAppendWorkload(Workload):
     doc = "transactions that append to lists and read them, judged by Elle"
     vocabulary = "list-append"
     options = (
-        Option("keys", 4, "how many lists are in use at a time", within=(1, KEYS_MAX)),
+        Option("keys", 4, "number of lists in use at a time", within=(1, KEYS_MAX)),
         Option(
             "length",
             32,
-            "a list with this many appends is left for a new one",
+            "a new list replaces a list with this many appends",
             within=(1, LENGTH_MAX),
         ),
         Option(
@@ -105,7 +105,7 @@ class ListAppendWorkload(Workload):
             "a transaction has 1 to this many appends and reads",
             within=(1, WIDTH_MAX),
         ),
-        Option("reads", 30, "how many of the transactions only read, in percent", within=(0, 100)),
+        Option("reads", 30, "percentage of transactions that only read", within=(0, 100)),
         READERS,
     )
     checkers = ("elle-list-append", "liveness", "crash", "stats")

@@ -1,6 +1,6 @@
 """Membership changes under load: masters are added and removed, replicas move.
 
-Changes come one at a time, like those of an administrator who lists the members after each change.
+Changes come one at a time, as from an administrator who lists the members after each change.
 The workload adds masters outside the group, and removes members while more than `--least-masters`
 are left. It never removes the known leader, since masters refuse that.
 
@@ -41,7 +41,7 @@ def masters_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MembersOps:
-    """An endless generator of one change after another.
+    """An endless generator of membership changes, of which one is open at a time.
 
     `inside` are the members among `masters` according to the last list. `busy` is the process of
     the change in progress. In `moves` percent of the changes, a replica of one of `tables` moves.
@@ -92,7 +92,7 @@ class MembersOps:
             inside = tuple(sorted(str(entry[0]) for entry in masters))
             leader = next((str(entry[0]) for entry in masters if entry[1] == "LEADER"), "")
             return dataclasses.replace(over, inside=inside, leader=leader, unsure=False)
-        # The answer to a change does not name the master, but a list does.
+        # The answer to a change of masters does not name the leader, so list the masters next.
         return dataclasses.replace(over, unsure=event.f != MoveReplica.f)
 
 
@@ -110,7 +110,7 @@ def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any])
 def members_need(
     options: Mapping[str, Any], target_options: Mapping[str, Any], *, moves: bool
 ) -> dict[str, Any]:
-    """The target options that the case needs, without which `_refuse_idle` refuses it."""
+    """The target options without which `_refuse_idle` would refuse the case."""
     replicas = int(options["replicas"])
     if not int(options["members"]):
         return {}
@@ -123,13 +123,13 @@ def members_need(
 def _refuse_idle(
     case: Case, spares: tuple[str, ...], least: int, moves: bool, replicas: int
 ) -> None:
-    """Refuse a run in which no change could ever succeed, since it would test nothing."""
+    """Raise `UsageError` for a case in which no membership change could ever succeed."""
     options = case.target_options
     tservers, masters = options.get("tservers"), options.get("masters")
     if moves and isinstance(tservers, int) and tservers <= replicas:
         raise UsageError(
-            f"--tservers is {tservers}, so no server is free for one of {replicas} replicas that "
-            f"moves; give --tservers {replicas + 1}, or --moved 0"
+            f"--tservers is {tservers} and tables have {replicas} replicas, so no server is free "
+            f"for a replica that moves; give --tservers {replicas + 1}, or --moved 0"
         )
     if not moves and not spares and isinstance(masters, int) and masters <= least:
         raise UsageError(

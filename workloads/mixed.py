@@ -28,17 +28,17 @@ _DDL, _ROWS = DdlWorkload(), RowsWorkload()
 _OPTIONS: Final[Mapping[str, Option]] = {
     option.name: option for option in (*_ROWS.options, *_DDL.options)
 }
-_SHARED: Final = ("moves",)  # off: its many lists would crowd out everything else
+_SHARED: Final = ("moves",)  # always 0: its many lists would crowd out all other operations
 
 
 class _Part(Around, frozen=True):
-    """One of several generators. Its nonces have a prefix, and it sees only its own creates."""
+    """One part of the mixture. Its nonces have a prefix, and it sees only its own creates."""
 
     prefix: str
     tables: tuple[str, ...]
 
     def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002  the protocol's shape
-        """The same operation, with a prefixed nonce that no other part uses."""
+        """Prefix the nonce of an operation, so that no other part uses it."""
         draft, value = step.draft, step.draft.value
         if isinstance(value, dict) and "nonce" in value:
             draft = draft.replace(value={**value, "nonce": f"{self.prefix}{value['nonce']}"})
@@ -70,7 +70,7 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
         _share("ddl", 40),
         _share("rows", 58),
         _share("members", 2),
-        Option("moved", 50, "this share of changes moves a replica, in percent", (0, 100)),
+        Option("moved", 50, "percentage of changes that move a replica", (0, 100)),
     )
     checkers = (
         *_DDL.checkers,
@@ -115,7 +115,7 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
 
 
 def _renamed(request: Request) -> Request:
-    """The probe of rows, under a name and nonce that no probe of DDL uses."""
+    """Give an operation of the probe of rows a name and a nonce that no probe of DDL uses."""
     value = dict(request.value)
     for field in ("name", "table", "nonce"):
         if field in value:

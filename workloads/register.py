@@ -28,7 +28,7 @@ class _RegisterOps(Blind):
     count: int = 1
 
     def op(self, ctx: Context) -> Step:
-        """Half are reads. Of the rest, `cas_percent` are a compare-and-set from a recent value."""
+        """Draw an operation: half are reads, `cas_percent` of the others are compare-and-sets."""
         if ctx.free_process() is None:
             return Pending(self)
         following = dataclasses.replace(self, count=self.count + 1)
@@ -56,7 +56,7 @@ class RegisterWorkload(Workload):
         Option(
             "cas-percent",
             0,
-            "how many of the mutations are compare-and-set, in percent",
+            "percentage of mutations that are compare-and-set",
             within=(0, 100),
         ),
     )
@@ -66,7 +66,7 @@ class RegisterWorkload(Workload):
         return _RegisterOps(case.workload_options["cas_percent"])
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A write and a read. The written value is negative, so it is never one of the workload."""
+        """A write and a read. The workload never writes the probe's value, which is negative."""
         del case
         return (Request.of(Write(probe_number(attempt, retry))), Request.of(Read()))
 

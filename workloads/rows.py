@@ -127,7 +127,7 @@ class _RowsOps:
         return new_table(name, nonce, self.partitions, self.replicas)
 
     def _cells(self, kind: Kind, number: int, rng: random.Random) -> dict[str, Any]:
-        """The cells to write: both columns, but updates and some upserts write only one."""
+        """The cells to write: both columns, except that updates and some upserts write only one."""
         if kind == "delete":
             return {}
         value = f"n{self.count}.{number}"
@@ -154,7 +154,7 @@ class _RowsOps:
 
 
 def group_size(group: int) -> int:
-    """The keys of two or three rows."""
+    """The number of rows in a group: two or three."""
     return 2 + group % 2
 
 
@@ -183,15 +183,17 @@ class RowsWorkload(Workload):
     doc = "writes, reads and scans of rows, with snapshots and sums that must hold"
     vocabulary = "rows"
     options = (
-        Option("tables", 2, "how many tables of rows there are", within=(1, 100)),
-        Option("keys", 6, "how many keys of each the clients fight over", within=(1, 100_000)),
-        Option("groups", 2, "groups of rows whose balances add up; 0: none", within=(0, 100)),
+        Option("tables", 2, "number of tables of rows", within=(1, 100)),
+        Option("keys", 6, "number of keys per table that clients contend for", within=(1, 100_000)),
+        Option(
+            "groups", 2, "number of groups of rows with a fixed sum of balances", within=(0, 100)
+        ),
         Option("batch", 3, "a write has 1 to this many rows", within=(1, 100)),
         Option("partitions", 3, "tablets of each table of rows", within=(1, 60)),
         REPLICAS,
-        Option("reads", 25, "this share of operations reads a row, in percent", within=(0, 50)),
-        Option("scans", 15, "this share of operations scans a table, in percent", within=(1, 50)),
-        Option("past", 25, "this share of scans goes back in time, in percent", within=(0, 100)),
+        Option("reads", 25, "percentage of operations that read a row", within=(0, 50)),
+        Option("scans", 15, "percentage of operations that scan a table", within=(1, 50)),
+        Option("past", 25, "percentage of scans at an earlier timestamp", within=(0, 100)),
         READERS,
         burst_option(6, "operations at once on one key"),
     )

@@ -1,13 +1,14 @@
-"""Our linearizability checker against Porcupine v1.3.1: `python -m bench.judging.checkers`.
+"""Compare our linearizability checker with Porcupine v1.3.1: `python -m bench.judging.checkers`.
 
-One table: case, operations, our times in pure Python and on the native core, Porcupine's, and the
-ratios ours / Porcupine's. Everything is single-threaded (Porcupine with GOMAXPROCS=1), best of five
-runs, reading excluded, on histories made ready in memory; the verdict alone is timed. A sum over a
-group adds up the best time of each history. Every verdict is compared with the expected one.
+Prints one table: case, operations, our times in pure Python and on the native core, Porcupine's
+time, and the ratios of ours to Porcupine's. Everything is single-threaded (Porcupine with
+GOMAXPROCS=1). Only the check of a history that is in memory is timed, and the best of five runs
+counts. The time of a case is the sum of the best times of its histories. Every verdict is compared
+with the expected one.
 
-Porcupine runs in the same run, through the driver in `bench/porcupine`. Where there is no Go
-toolchain, `porcupine/recorded.csv` has the times, marked "recorded" (Go 1.26.8 on two shared
-cores of an AMD EPYC); `--record` writes them.
+The driver in `bench/porcupine` runs Porcupine on the same machine. Without a Go toolchain, the
+table has Porcupine's times from `porcupine/recorded.csv` (Go 1.26.8 on two shared cores of an AMD
+EPYC), marked "recorded"; `--record` writes this file.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from checkers.linearizability.native import SWITCH, is_native, native_status
 DRIVER = ROOT / "bench" / "porcupine"
 RECORDED = DRIVER / "recorded.csv"
 RUNS = 5
-ENOUGH_S = 4.0  # no further runs of one history after this long
+ENOUGH_S = 4.0  # no further runs of one history after this time in all
 GO_LIMIT_S = 60
 GO_MEMORY_GB = 6
 
 
 @dataclass(frozen=True)
 class Time:
-    """Milliseconds, or why there are none; `recorded` if they are not from this run."""
+    """A measured time in ms, or why it is missing; `recorded` if an earlier run measured it."""
 
     ms: float | None
     why: str = ""
@@ -54,7 +55,7 @@ class Time:
 
 
 def ours(history: History) -> float:
-    """The best time in milliseconds."""
+    """The best time, in ms, in which our checker judges a history."""
 
     def check() -> None:
         outcome = check_operations(history.model, history.operations, explained=False)
@@ -64,7 +65,7 @@ def ours(history: History) -> float:
 
 
 def ours_in(case: Case, *, native: bool) -> Time:
-    """The sum over the histories of a case."""
+    """The sum of our times for the histories of a case, in pure Python or on the native core."""
     os.environ[SWITCH] = "1" if native else "0"
     if native and not is_native():
         return Time(None, "absent")
@@ -72,7 +73,7 @@ def ours_in(case: Case, *, native: bool) -> Time:
 
 
 def build_driver(folder: Path) -> Path | str:
-    """The driver's program, or why there is none."""
+    """Build the Go driver; returns its program, or the reason why it cannot be built."""
     go = shutil.which("go")
     if go is None:
         return "no Go toolchain"
@@ -95,7 +96,7 @@ def _limit_memory() -> None:
 
 
 def porcupine(program: Path, case: Case, folder: Path) -> Time:
-    """The sum over the histories of a case, all of them in one process."""
+    """The sum of Porcupine's times for the histories of a case, which one process judges."""
     paths = []
     for number, history in enumerate(case.histories):
         path = folder / f"{number}.tsv"
@@ -124,7 +125,7 @@ def porcupine(program: Path, case: Case, folder: Path) -> Time:
 
 
 def recorded() -> dict[str, Time]:
-    """Times of an earlier run, by case."""
+    """Porcupine's times from `recorded.csv`, by case."""
     with RECORDED.open(newline="") as lines:
         return {
             row["case"]: Time(float(row["ms"]), recorded=True)
@@ -135,7 +136,7 @@ def recorded() -> dict[str, Time]:
 
 
 def ratio(mine: Time, theirs: Time) -> str:
-    """Ours by Porcupine's, as 1/n where we are faster."""
+    """Our time divided by Porcupine's as text, `1/n` if ours is shorter."""
     if mine.ms is None or theirs.ms is None:
         return "decided" if mine.ms is not None else "-"
     times = theirs.ms / mine.ms
@@ -143,7 +144,7 @@ def ratio(mine: Time, theirs: Time) -> str:
 
 
 def added(times: Iterable[Time]) -> Time:
-    """The sum; without one summand there is none."""
+    """The sum of several times; it has no value if any of them is missing."""
     times = list(times)
     if any(each.ms is None for each in times):
         return Time(None, "incomplete")
@@ -152,7 +153,7 @@ def added(times: Iterable[Time]) -> Time:
 
 
 def table(rows: list[tuple[str, ...]]) -> str:
-    """Columns aligned, the first to the left."""
+    """Rows as text with aligned columns, the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
@@ -176,8 +177,10 @@ check_operations(model, operations)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--record", action="store_true", help="keep Porcupine's best times")
+    parser.add_argument("--only", default="", help="only cases with this text in their name")
+    parser.add_argument(
+        "--record", action="store_true", help="write Porcupine's best times to recorded.csv"
+    )
     options = parser.parse_args()
     cases = [c for c in (*supplied_cases(), *own_cases()) if options.only in c.name]
     print(f"{machine()}, one core used (column cores); {native_status()}")
@@ -221,7 +224,7 @@ def _row(name: str, operations: int, times: tuple[Time, Time, Time]) -> tuple[st
 
 
 def _record(times: dict[str, tuple[Time, Time, Time]]) -> None:
-    """Keep the best times ever: a busy machine can only make them worse."""
+    """Write the best of recorded and new times, since a busy machine only makes times longer."""
     kept = recorded() if RECORDED.exists() else {}
     for name, (_, _, theirs) in times.items():
         old = kept.get(name)

@@ -1,9 +1,9 @@
-"""Histories that one pass decides, and limits that are kept: `python -m bench.judging.direct`.
+"""Measure checks that need no search, and the time limit: `python -m bench.judging.direct`.
 
-The first table has large histories of registers, sets, queues and bags, good and bad: verdict, CPU
-seconds and growth of memory, each judged in a process of its own, proof included. The second has
-checks that no method settles soon, or whose steps are slow: when they ended, with a limit of two
-seconds.
+The first table has large histories of registers, sets, queues and bags, valid and invalid, with the
+verdict, CPU seconds and growth of memory of a check and its proof. Each check runs in a process of
+its own. The second table has checks that no method decides soon, or with slow steps, and shows how
+long they took with a limit of two seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Ops = list[Operation[Any, Any]]
 
 
 class Case(NamedTuple):
-    """One history, and the verdict that it must get (`None`: any)."""
+    """One history to check, and its expected verdict (`None`: any verdict)."""
 
     name: str
     model: Callable[[], Model[Any, Any, Any]]
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 class _Clients:
-    """Calls that overlap: each client begins its next operation when its last one ended."""
+    """Clients whose operations overlap; each client does one operation after another."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -52,7 +52,7 @@ class _Clients:
         self.operations: list[tuple[float, int, float, float, Any]] = []
 
     def call(self, argument: Any) -> None:
-        """Draw an interval, and a point in it at which the operation takes effect."""
+        """Add an operation: draw its interval, and the time in it at which it takes effect."""
         client = min(range(CLIENTS), key=self.free.__getitem__)
         call = self.free[client] + self.rng.random()
         end = call + self.rng.uniform(0.5, 10)
@@ -60,7 +60,7 @@ class _Clients:
         self.operations.append((self.rng.uniform(call, end), client, call, end, argument))
 
     def play(self, answer: Callable[[Any], Any], lost: float = 0.0) -> Ops:
-        """The operations with their answers; some of them get lost."""
+        """The operations with the answers of `answer`; a share `lost` of them gets no answer."""
         operations = []
         for number, (_, client, call, end, argument) in enumerate(sorted(self.operations)):
             output = answer(argument)
@@ -109,7 +109,7 @@ def _set(total: int, *, lose: bool) -> Ops:
 
 
 def _removing_set(total: int) -> Ops:
-    """Elements come and go while all is read, and one of them comes back."""
+    """A history of a set with adds, removes and reads of all elements; one element comes back."""
     clients = _Clients(total)
     held: set[int] = set()
     for number in range(total):
@@ -128,7 +128,7 @@ def _queue(total: int, *, bad: bool, lost: float = 0.0, fifo: bool = True) -> Op
     clients = _Clients(total)
     held: list[int] = []
     for number in range(total):
-        few = number < 40 or clients.rng.random() < 0.5  # some dozens of elements wait
+        few = number < 40 or clients.rng.random() < 0.5  # about 40 elements stay in the queue
         clients.call(Enqueue(number) if few else Dequeue())
 
     def answer(argument: Any) -> Any:
@@ -161,7 +161,7 @@ class Slow(Register):
 
 
 class Exploding(NondeterministicModel[tuple[int, ...], Write, None]):
-    """Six states follow each state."""
+    """A model in which six states follow each state."""
 
     def init(self) -> Iterable[tuple[int, ...]]:
         return [()]
@@ -178,13 +178,13 @@ def _one_by_one(total: int) -> Ops:
 
 
 def _lost_dequeues(elements: int) -> Ops:
-    """Dequeues without an answer, as many as elements; a queue found empty; then one is left."""
+    """A history with as many lost dequeues as elements, then an empty queue, then one element."""
     operations: Ops = [Operation(n, Enqueue(n), 2 * n, None, 2 * n + 1, n) for n in range(elements)]
     begin = 2 * elements
     for n in range(elements):
         number = elements + n
         operations.append(Operation(100 + n, Dequeue(), begin + n, None, None, number))
-    # Twice the same element, so that counting alone does not tell.
+    # The element 0 is enqueued twice, so that counting elements does not decide the history.
     operations.append(Operation(0, Enqueue(0), begin + 1, None, begin + 99, 500))
     operations.append(Operation(1, Dequeue(), begin + 100, None, begin + 101, 501))
     operations.append(Operation(1, Dequeue(), begin + 102, 0, begin + 103, 502))
@@ -192,7 +192,7 @@ def _lost_dequeues(elements: int) -> Ops:
 
 
 def _ambiguous(total: int) -> Ops:
-    """Few values, many lost writes, and a read that nothing explains: for a search alone."""
+    """A history with few values and many lost writes, which only a search can decide."""
     rng = random.Random(total)
     lost = [Operation(n, Write(n % 7), 0, None, None, n) for n in range(total)]
     reads = [
@@ -293,7 +293,7 @@ def _run(cases: Iterable[Case], limit_s: float | None) -> bool:
 
 
 def main() -> int:
-    """Print the tables; 1 if anything is wrong or late."""
+    """Print the tables; returns 1 if a verdict is wrong or a check was late, else 0."""
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     settled = _run(SETTLED, None)
     limited = _run(LIMITED, LIMIT_S)

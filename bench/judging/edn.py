@@ -1,10 +1,10 @@
-"""Speed of the reader of Jepsen's EDN: `python -m bench.judging.edn [MEGABYTES]`.
+"""Measure the reader of Jepsen's EDN: `python -m bench.judging.edn [MEGABYTES]`.
 
-Files of several shapes are made up (their ops invoke and complete in turns) and read as forms, as
-ops (what `harness check` does), and, for comparison, by the exact reader alone; then some of them,
-written otherwise than Clojure prints them. CPU seconds of one
-process, best of three; everything is pure Python with msgspec, there is nothing native to it. The
-last column is the resident memory that reading added.
+Generates files with values of several shapes, in which invocations and completions alternate. Reads
+them as forms, as ops (as `harness check` does), and for comparison by the exact reader alone. Then
+does the same for some files that are written differently from Clojure's output. Times are CPU
+seconds of one process, the best of three. The reader is pure Python with msgspec. The last column
+is the resident memory that reading added.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.formats.edn.forms import parse_forms, stream_pieces
 from harness.formats.edn.jepsen import EdnOps
 
 RUNS = 3
-EXACT_MB = 4.0  # of each file, for the slow reader
+EXACT_MB = 4.0  # the part of each file that the slow exact reader reads
 
 
 def reads(rng: random.Random, *, ok: bool) -> str:
@@ -84,13 +84,13 @@ def tabbed(line: str) -> str:
 
 
 def spread(line: str) -> str:
-    """Each field of the op on a line of its own, the value last but one."""
+    """Write each field of an op on a line of its own, the value last but one."""
     fields = re.split(r" (?=:(?:time|process|type :[io]|f|value) )", line[1:-2])
     return "{" + "\n ".join((*fields[:-2], *reversed(fields[-2:]))) + "}\n"
 
 
 def told(line: str) -> str:
-    """A comment before every op."""
+    """Write a comment before the op."""
     return f'; it\'s "next" {{ }}\n{line}'
 
 
@@ -99,7 +99,7 @@ def recorded(line: str) -> str:
 
 
 def erred(line: str) -> str:
-    """More keys, a map among them, and the error of a client."""
+    """Add keys to an op: an error of a client, a map, and others."""
     error = 'com.x.Error: ERR "no" such\\nkey at [a.B/c {:d 1}]'.replace('"', '\\"')
     more = f':error "{error}" :exception {{:via [{{:type a.b.Gone :at [a.B c "B.java" 1]}}]}}'
     return f"{{:node n1 :latency 1.5e-3 {line[1:-2]} {more}}}\n"
@@ -127,7 +127,7 @@ WRITTEN: dict[str, Callable[[str], str]] = {
     "numbers that end in N": big,
     "everything on one line": one_line,
 }
-"""Ways of writing the same ops."""
+"""Functions that write an op differently from Clojure, by name."""
 
 
 def lines(
@@ -183,7 +183,7 @@ def row(name: str, path: Path, written: Iterator[str], size: float) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print one row of speeds for each file."""
     size = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
     print(f"{machine()}; MB/s of CPU time\n")
     print("| values | MB | forms | ops | exact reader alone | cores | MB resident |")

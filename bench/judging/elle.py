@@ -1,16 +1,16 @@
-"""Speed of checks of transactions.
+"""Measure Elle's checks of transactions.
 
 Usage: `python -m bench.judging.elle [--planted ANOMALY] [TRANSACTIONS ...]`.
 
 Histories come from a simulated strictly serializable store: transactions of one to four
-micro-operations from `PROCESSES` processes over ten live keys, popular ones more often, each
-written up to `WRITES_MAX` times before a fresh one takes its place. A transaction takes effect at
-one moment between its call and its end. Parsing (from Python objects to columns) is timed apart
-from checking. Memory is what the process holds at its peak, less what it held before the columns.
+micro-operations from `PROCESSES` processes over ten live keys. Some keys are more popular, and a
+fresh key replaces a key after `WRITES_MAX` writes. A transaction takes effect at one moment between
+its call and its end. Parsing (from Python objects to columns) is timed separately from checking.
+Memory is the peak of the process, less its memory before the columns were made.
 
-One anomaly may be planted: `skew`, a write skew of two transactions in the middle of the history,
-or `stale`, a last transaction that does not see what the first one wrote, which puts all
-transactions into one component.
+`--planted` adds one anomaly: `skew`, a write skew of two transactions in the middle of the history,
+or `stale`, a last transaction that does not see the write of the first transaction, so that all
+transactions are in one component.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ KINDS = ("list-append", "rw-register")
 LINES_MAX = 12
 PLANTED = ("none", "skew", "stale")
 GENERATED_ALONE_MAX = 1_000_000
-"""Transactions that are made up once more, to know how long that takes; it is linear."""
+"""The number of transactions for the measurement of generation alone, whose time is linear."""
 NOISE_SHARE = 0.1
-"""Of that time; the rest must be more than this to say anything about parsing."""
+"""A parsing time below this share of the generation time is printed as noise."""
 
 
 def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transaction]:
-    """A strictly serializable history, in the order of effects."""
+    """Generate a strictly serializable history; transactions are in the order of their effects."""
     rng = random.Random(seed)
     live = list(range(LIVE_KEYS))
     fresh = LIVE_KEYS
@@ -73,7 +73,7 @@ def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transact
             written[key] += 1
             mops.append(("append" if lists else "w", key, written[key]))
             content[key].append(written[key])
-        # The process that has waited longest acts; its call lies in its past, its end ahead.
+        # The process that has waited longest acts: it called before now and ends after now.
         now += 10
         process = min(range(PROCESSES), key=free_at.__getitem__)
         call = max(free_at[process] + 1, now - rng.randint(1, 10 * PROCESSES // 2))
@@ -84,7 +84,7 @@ def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transact
 
 
 def planted(count: int, anomaly: str, *, lists: bool) -> Iterator[Transaction]:
-    """The same history with `anomaly` in it, done by processes of its own."""
+    """Generate the same history with an anomaly, whose transactions have processes of their own."""
     write = "append" if lists else "w"
     nothing: list[int] | None = [] if lists else None
     value: list[int] | int = [1] if lists else 1
@@ -92,7 +92,7 @@ def planted(count: int, anomaly: str, *, lists: bool) -> Iterator[Transaction]:
     def short(mops: Sequence[Mop], call: int, process: int) -> Transaction:
         return Transaction(mops, call=call, end=call + 2, process=PROCESSES + process)
 
-    if anomaly == "stale":  # before and after everything else; another process sees it at once
+    if anomaly == "stale":  # a write before all others, and a read that sees the write
         yield short([(write, "planted", 1)], -9, 0)
         yield short([("r", "planted", value)], -6, 0)
     latest = 0
@@ -128,12 +128,12 @@ def _check(columns: Columns, kind: str) -> tuple[ElleResult, float]:
 
 
 def measure(kind: str, count: int, anomaly: str) -> None:
-    """Print one row; the best of three, or one for large histories."""
+    """Measure one history and print its row: the best of three runs, or one run if it is large."""
     lists = kind == "list-append"
     before = _resident_bytes()
     alone = min(count, GENERATED_ALONE_MAX)
     making = best_s(lambda: [None for txn in planted(alone, anomaly, lists=lists) if not txn], 1)
-    generating = making * count / alone  # taken off below
+    generating = making * count / alone  # subtracted from the time of parsing below
     wall_began = time.monotonic()
     began = time.process_time()
     columns = columns_of(
@@ -160,11 +160,13 @@ def measure(kind: str, count: int, anomaly: str) -> None:
 
 
 def main() -> None:
-    """Print the table; each row in a process of its own, so that peaks of memory are its own."""
+    """Print the table; a process of its own measures each row, because of the peaks of memory."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("transactions", nargs="*", type=int, default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--planted", choices=PLANTED, default="none", help="an anomaly")
-    parser.add_argument("--kind", choices=KINDS, action="append", help="only this kind")
+    parser.add_argument("--planted", choices=PLANTED, default="none", help="add an anomaly")
+    parser.add_argument(
+        "--kind", choices=KINDS, action="append", help="check only this kind of history"
+    )
     parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.row:

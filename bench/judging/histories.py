@@ -1,6 +1,6 @@
-"""Histories for `bench.judging.checkers`: the supplied ones and two families of our own.
+"""Histories for `bench.judging.checkers`: the supplied set, and two families of our own.
 
-They can be written for the Go driver.
+`go_lines` writes a history for the Go driver.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from checkers.linearizability.models.register import Cas, Read, Register, Write
 from tests.checkers.conformance.formats import Row, load, rows
 
 Ops = list[Operation[Any, Any]]
-NIL = -1_000_000  # the absent value, for Go
+NIL = -1_000_000  # the value that the Go driver takes as absent
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class History:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the table: histories whose times are added up."""
+    """One row of the table: histories, and the row shows the sum of their times."""
 
     name: str
     histories: tuple[History, ...]
@@ -65,7 +65,7 @@ def _supplied(row: Row) -> History:
 
 
 def supplied_cases() -> Iterator[Case]:
-    """The supplied set; nothing where it is not there."""
+    """Yield the cases of the supplied set, if its files are there."""
     cases = [_supplied(row) for row in rows() if row.model in GO_MODELS]
     groups = {
         "etcd, 52 logs": "porcupine/etcd/",
@@ -90,7 +90,7 @@ def supplied_cases() -> Iterator[Case]:
 
 
 def own_cases() -> Iterator[Case]:
-    """One register with many operations, and one with sixteen writes of unknown outcome."""
+    """Yield our own cases: registers with many operations, or with 16 writes of unknown outcome."""
     crashed = (_history("crashed writes", crashed_writes(300, 4, 16), "Illegal"),)
     yield Case("16 unknown writes, invalid", crashed, supplied=False)
     for clients in (1, 4, 8):
@@ -103,7 +103,7 @@ def _history(name: str, operations: Ops, expected: str) -> History:
 
 
 def register(total: int, clients: int, seed: int = 1) -> Ops:
-    """A valid history of a register: half writes of values of their own, half reads."""
+    """A valid history of a register: half are writes of unique values, half are reads."""
     rng = random.Random(seed)
     done: Ops = []
     calls: dict[int, tuple[Any, int]] = {}
@@ -129,7 +129,7 @@ def register(total: int, clients: int, seed: int = 1) -> Ops:
 
 
 def crashed_writes(total: int, clients: int, crashed: int, seed: int = 1) -> Ops:
-    """Not linearizable: apart from `crashed` writes without a return, one late read is stale."""
+    """A history that is not linearizable: `crashed` writes do not return, and one read is stale."""
     operations = register(total, clients, seed)
     writes = [n for n, op in enumerate(operations) if isinstance(op.input, Write)]
     unseen = [n for n in writes if all(op.output != operations[n].input.value for op in operations)]
@@ -146,7 +146,7 @@ def crashed_writes(total: int, clients: int, crashed: int, seed: int = 1) -> Ops
 
 
 def go_lines(history: History) -> Iterator[str]:
-    """The file that the driver reads, see `porcupine/main.go`. Unknown reads are left out."""
+    """Lines of the Go driver's file (see `porcupine/main.go`), except reads without a return."""
     yield history.go_model
     kind = history.go_model.split("\t")[0]
     for operation in history.operations:

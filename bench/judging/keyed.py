@@ -1,16 +1,17 @@
-"""Independent keys from EDN to verdicts.
+"""Measure the way of independent keys from EDN to verdicts.
 
 Usage: `python -m bench.judging.keyed [--keys N] [--store FOLDER]`.
 
-Writes a history of registers in EDN as `jepsen.independent` makes it (100 operations a key, two of
-the keys not linearizable), imports it, brings it into the store's lake, and judges every key
+Writes a history of registers in EDN like those of `jepsen.independent` (100 operations per key; two
+keys are not linearizable), imports it, adds it to a lake, and judges every key
 
 * by a plain loop over the sealed history: the same checker, one key after another;
-* by a report in a pool of two, and on Spark `local[2]`, whose start is timed apart; each from no
-  results. The same report once more says what its questions and its page cost.
+* by a report in a pool of two workers, and on Spark `local[2]`, whose start is timed separately;
+  the lake has no results before. A second, identical report judges nothing, so its time is the cost
+  of its questions and its page.
 
-CPU seconds are of the whole process tree, Java included, from /proc. All verdicts are compared,
-key by key, with the loop's.
+CPU seconds are those of the whole process tree, Java included, from /proc. The report's verdict
+about each key is compared with the loop's.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ STALE_KEYS = 2
 
 
 def write_edn(path: Path, keys: int) -> None:
-    """Groups of clients work off their keys, one after another; ops are yielded as they happen."""
+    """Write the history to `path`; each group of clients works on one key after another."""
     rng = random.Random(1)
     lines = []
     for group in range(KEYS_AT_ONCE):
@@ -65,7 +66,7 @@ def write_edn(path: Path, keys: int) -> None:
 
 
 def key_lines(lines: list[Any], rng: random.Random, key: int, clients: list[int], now: int) -> int:
-    """The lines of one key; each operation takes effect at `now`, which rises."""
+    """Add the lines of one key; returns the time when its last operation has ended."""
     value = 0
     free = [now] * len(clients)
     for number in range(OPERATIONS_A_KEY):
@@ -78,7 +79,7 @@ def key_lines(lines: list[Any], rng: random.Random, key: int, clients: list[int]
         process = clients[slot]
         asked, answer = "nil", str(value)
         if f == "read" and key < STALE_KEYS and number > OPERATIONS_A_KEY - 10:
-            answer = "777"  # which nothing wrote
+            answer = "777"  # a value that no operation wrote
         elif f == "write":
             asked = answer = str(new)
             if lost := rng.random() < 0.01:
@@ -96,7 +97,7 @@ def key_lines(lines: list[Any], rng: random.Random, key: int, clients: list[int]
 
 
 def plain_loop(run: Path) -> dict[str, str]:
-    """Every key judged by the same checker, from the sealed history, and nothing written."""
+    """Judge every key of a run with the report's checker; returns the verdicts by key."""
     stored = load_run(run)
     (checker,) = checkers_of(stored.case)
     case = imported_case(*stored.case.checkers, independent=False)
@@ -107,7 +108,7 @@ def plain_loop(run: Path) -> dict[str, str]:
 
 
 def harness(*arguments: str) -> str:
-    """The command in a process of its own; an exit code of 1 is a verdict."""
+    """Run the harness in a process of its own; returns its stdout. Exit code 1 is no error."""
     words = [
         sys.executable,
         "-c",
@@ -121,7 +122,7 @@ def harness(*arguments: str) -> str:
 
 
 def timed(what: str, work: Callable[[], Any], base: float | None = None) -> tuple[Any, float]:
-    """The answer and CPU seconds, of which it prints a line."""
+    """Do `work` and print its times; returns its answer and its CPU seconds."""
 
     def cpu_s() -> float:
         return procfs.computed_s(procfs.family(os.getpid()))
@@ -135,7 +136,7 @@ def timed(what: str, work: Callable[[], Any], base: float | None = None) -> tupl
 
 
 def verdicts_of(lake: Path) -> dict[str, str]:
-    """Key -> verdict, from the results of a lake."""
+    """The verdicts in the results of a lake, by key."""
     results = ResultLake.beside(str(lake), {})
     assert results is not None
     rows = results.dataset("verdicts").to_table(["key", "verdict"]).to_pylist()
@@ -146,7 +147,9 @@ def verdicts_of(lake: Path) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=10_000, help="of 100 operations each")
+    parser.add_argument(
+        "--keys", type=int, default=10_000, help="number of keys, with 100 operations each"
+    )
     parser.add_argument("--executors", default="pool,spark")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="harness-bench-keyed-") as folder:

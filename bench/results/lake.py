@@ -1,18 +1,18 @@
-"""Costs of a lake: bytes per run, files, runs per CPU second, memory; and their growth.
+"""Measure a lake and its growth: bytes per run, files, runs per CPU second, memory.
 
     python -m bench.results.lake                            # a soak of 400 seeds, 10^3 to 10^5 runs
     python -m bench.results.lake STORE ... --runs 1000,10000 --local
 
-First the runs of the stores go into a lake as they are: all are distinct, and what they take says
-what a run takes. Then the same histories, repeated under other names until there are enough, go
-into a lake of each size and are compacted: their bytes say nothing, since repeated ones compress,
-but their files, times and memory do. Repeated ones are links to the same files, so reading them is
-reading from the cache of the operating system.
+First the runs of the stores are appended to a lake: they are distinct and give the bytes per run.
+Then copies of these runs under other names, as many as `--runs` demands, are appended to a lake of
+each size and compacted. The bytes of these lakes mean nothing, since copies compress well, but
+their files, times and memory do. A copy is a link to the same files, so the operating system reads
+it from its cache.
 
-The lake is on an S3-compatible server on loopback (moto), whose own CPU is not counted; with
-`--local` in a folder. CPU is that of the process that ingests, with all its threads; memory is that
-process's peak. Of each lake some runs are made histories again, and their digests compared. With
-10^5 runs it takes a quarter of an hour or so, and some GB of `--scratch`.
+The lake is on an S3-compatible server on loopback (moto), whose own CPU time is not counted, or
+with `--local` in a folder. CPU time and peak memory are those of the ingesting process, with all
+its threads. Some runs of each lake are read back as histories, and their digests are compared. With
+10^5 runs the bench takes about a quarter of an hour and some GB of `--scratch`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ CHILD: Final = "from bench.results.lake import {0}\n{0}()"
 
 
 class Measured(NamedTuple):
-    """One lake that was filled and compacted."""
+    """Measurements of one lake that was filled and compacted."""
 
     runs: int
-    cpu_s: float  # of the ingest
+    cpu_s: float  # the CPU time of the ingest
     merging_cpu_s: float
     peak_mb: float
     files: int
@@ -63,7 +63,7 @@ def opened(uri: str) -> Lake:
 
 
 def fill() -> None:
-    """In a process of its own: ingest a store, print runs, appends, CPU s and wall s."""
+    """Ingest a store, and print runs, appends, CPU s and wall s; runs in a process of its own."""
     store, uri = sys.argv[1:]
     lake = opened(uri)
     begin = time.process_time(), time.monotonic()
@@ -74,7 +74,7 @@ def fill() -> None:
 
 
 def merge() -> None:
-    """In a process of its own: compact a lake, print CPU s and wall s."""
+    """Compact a lake, and print CPU s and wall s; runs in a process of its own."""
     lake = opened(sys.argv[1])
     begin = time.process_time(), time.monotonic()
     compact(lake)
@@ -82,7 +82,7 @@ def merge() -> None:
 
 
 def measured(store: Path, uri: str) -> Measured:
-    """Fill a lake, say what it took, compact it, say that."""
+    """Fill a lake, compact it, and print the cost of both."""
     runs, appends, cpu_s, wall_s, peak_mb = peaks_mb(CHILD.format("fill"), str(store), uri)
     print(
         f"{runs:,.0f} runs in {appends:.0f} appends: {runs / cpu_s:.0f} runs/s of CPU "
@@ -100,7 +100,7 @@ def measured(store: Path, uri: str) -> Measured:
 
 
 def files(uri: str, when: str) -> tuple[int, int]:
-    """Print the files of each table; how many there are, and their bytes."""
+    """Print the number and sizes of each table's files; returns their total number and bytes."""
     snapshot = opened(uri).snapshot()
     runs = sum(file.rows for file in snapshot.files("runs"))
     sizes = {table: [file.size_bytes for file in snapshot.files(table)] for table in schemas()}
@@ -116,7 +116,7 @@ def files(uri: str, when: str) -> tuple[int, int]:
 
 
 def read_back(uri: str) -> None:
-    """Some runs of a lake are histories of their digests; raises `HistoryError`."""
+    """Read some runs of a lake; raises `HistoryError` if a history does not match its digest."""
     import pyarrow.compute as pc
 
     snapshot = opened(uri).snapshot()
@@ -130,7 +130,7 @@ def read_back(uri: str) -> None:
 
 
 def repeated(folders: Sequence[Path], store: Path, count: int) -> Path:
-    """A store of this number of runs: links to the files of the given ones."""
+    """Make a store of `count` runs in `store`, whose files are links to files of `folders`."""
     for number in range(count):
         again, place = divmod(number, len(folders))
         run = store / f"again-{again:05}" / folders[place].name
@@ -142,7 +142,7 @@ def repeated(folders: Sequence[Path], store: Path, count: int) -> Path:
 
 
 def soaked(store: Path, seeds: int, *options: str) -> Path:
-    """A store of simulated runs of ten seconds."""
+    """Run a soak with simulated runs of ten seconds; returns its store."""
     words = ("soak", "--env", "sim", "--workload", "ddl", "--nemesis", "any", "--draw", "3")
     more = ("--time-limit", "10", "--seeds", f"1..{seeds}", "--store", str(store), "--quiet")
     done = subprocess.run(
@@ -155,7 +155,10 @@ def soaked(store: Path, seeds: int, *options: str) -> Path:
 
 @contextlib.contextmanager
 def lakes(local: bool, scratch: Path) -> Iterator[str]:
-    """Below which URI lakes go: a folder, or a bucket, whose server the environment then names."""
+    """Yield the URI for new lakes: a folder, or a bucket on a server that runs during the block.
+
+    Environment variables name the server.
+    """
     if local:
         yield str(scratch / "lakes")
         return
@@ -167,7 +170,7 @@ def lakes(local: bool, scratch: Path) -> Iterator[str]:
 
 
 def growth(points: Sequence[Measured]) -> None:
-    """Print what a run costs in lakes of different sizes, and what that says of a larger one."""
+    """Print the cost per run in lakes of different sizes, and an estimate for `LARGER` runs."""
     for less, more in itertools.pairwise(points):
         ratio = (more.cpu_s / more.runs) / (less.cpu_s / less.runs)
         merging = (more.merging_cpu_s / more.runs) / (less.merging_cpu_s / less.runs)
@@ -187,11 +190,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stores", nargs="*", type=Path, help="whose runs (default: of a new soak)")
-    parser.add_argument("--seeds", type=int, default=400, help="of the new soak")
-    parser.add_argument("--runs", default="1000,10000,100000", help="how many, repeated")
-    parser.add_argument("--local", action="store_true", help="lakes in a folder")
-    parser.add_argument("--scratch", type=Path, help="where copies go; as the stores' disk")
+    parser.add_argument(
+        "stores", nargs="*", type=Path, help="stores with runs (default: a new soak's)"
+    )
+    parser.add_argument("--seeds", type=int, default=400, help="number of seeds of the new soak")
+    parser.add_argument("--runs", default="1000,10000,100000", help="numbers of copied runs")
+    parser.add_argument("--local", action="store_true", help="put lakes into a folder")
+    parser.add_argument("--scratch", type=Path, help="folder for copies, on the stores' disk")
     options = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory(dir=options.scratch, prefix="lake-bench-") as made:

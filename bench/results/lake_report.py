@@ -1,21 +1,23 @@
-"""Costs of a report on a lake on DuckDB and on Spark, and the size from which Spark pays.
+"""Measure reports on a lake by DuckDB and by Spark, and the size from which Spark is cheaper.
 
     python -m bench.results.lake_report                        # a soak of 40 seeds; 400, 2,000 runs
     python -m bench.results.lake_report LAKE --checks 400,2000 --known 2000,100000
 
-`LAKE` is a lake of real runs (it is only read). Lakes of other sizes are made of its rows, repeated
-under other names (`again-00001-...`), with their results where these are to be known: so all runs
-have real histories, results of real checks and the sizes of both, but no two hundred are distinct.
-Lakes for `--known` have the tables `runs` and the results alone: such a report reads no other.
+`LAKE` is a lake of real runs, which is only read. The bench makes lakes of other sizes from copies
+of its rows under other names (`again-00001-...`). So all runs have histories and results of real
+sizes, although few are distinct. Lakes for `--known` contain only the table `runs` and the results,
+because a report on known runs reads no other table.
 
-* **checks**: nothing is known. A plain loop in one process (read a run, judge it, take its facts;
-  nothing is planned or stored), the pool, Spark; in the end what these two cost against the loop.
-* **report**: all is known. What `harness report LAKE --engine ...` takes, with all its processes.
+* **checks**: no results are known. Measures a plain loop in one process (which reads a run, judges
+  it and extracts its facts, and neither plans nor stores anything), the pool, and Spark. In the end
+  prints the costs of pool and Spark relative to the loop.
+* **report**: all results are known. Measures `harness report LAKE --engine ...`, with all its
+  processes.
 
-Each is a command of its own, of two cores. CPU is that of the whole tree of processes, Java's with
-it, and of what they leave behind, which is adopted and waited for. Peaks are of the process
-that was started (the driver), and of Java where there is one, which with `local[2]` is all
-executors too.
+Each measurement is a command of its own, on two cores. CPU time is that of the whole tree of
+processes, Java included, and of orphans, which the bench adopts and waits for. Peaks of memory are
+those of the driver (the started process), and of Java if it runs, which with `local[2]` contains
+all executors.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MASTER: Final = "local[2]"
-SET_CHILD_SUBREAPER: Final = 36  # of prctl(2)
+SET_CHILD_SUBREAPER: Final = 36  # the operation's number for prctl(2)
 RUNS_AN_APPEND: Final = 5_000
 CHECKS: Final = "checks, all new"
 CHILD: Final = """
@@ -60,7 +62,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(*words: str) -> Cost:
-    """Run a function of this module in a process of its own, and wait for all that it started."""
+    """Run a function of this module in a process, and wait for all processes that it starts."""
     begin_s = time.monotonic()
     java_mb, wall_s, code = 0.0, 0.0, 0
     with processor_time() as spent_s:
@@ -90,7 +92,7 @@ def cost_of(*words: str) -> Cost:
 
 
 def plain_loop(uri: str) -> None:
-    """Every run judged by all its checkers, and its facts taken: nothing else."""
+    """Judge every run of a lake with all its checkers, and extract its facts; store nothing."""
     from results.facts.extraction import extract
     from results.judging.budgets import Budget
     from results.judging.result_ids import Registry
@@ -136,7 +138,7 @@ def checks(uri: str, executor: str) -> None:
 
 
 def report(uri: str, engine: str, output: str) -> None:
-    """`harness report` of a lake, of which all is known."""
+    """Run `harness report` on a lake whose results are all known."""
     from harness.cli import main as harness
 
     words = ["--spark-master", MASTER] if engine == "spark" else []
@@ -148,7 +150,7 @@ def report(uri: str, engine: str, output: str) -> None:
 
 
 def repeat(source: str, uri: str, count: str, results: str) -> None:
-    """A lake of this number of runs, copies of those in `source`; "yes": with their results."""
+    """Make a lake of `count` copies of runs in `source`, with results if `results` is "yes"."""
     from results.judging.result_lake import ResultLake
     from results.lake.upkeep.compaction import compact
 
@@ -172,7 +174,7 @@ def repeat(source: str, uri: str, count: str, results: str) -> None:
 
 
 def whole(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """Results with one row per run in their main table, as if each run had one finding."""
+    """Merge the rows of a run in the results' main table, so that each run has one row."""
     import pyarrow as pa
 
     rows: dict[str, dict[str, Any]] = {}
@@ -186,7 +188,10 @@ def whole(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
 def append(
     lake: Any, tables: Mapping[str, pa.Table], count: int, batches: Mapping[str, str]
 ) -> None:
-    """The rows of these runs so often that there are `count` runs; `batches` are those judged."""
+    """Append copies of the runs in `tables` to a lake until it has `count` runs.
+
+    `batches` has the batch of each judged run.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -214,7 +219,7 @@ def append(
 
 
 def judged_lake(scratch: Path, seeds: int) -> str:
-    """A lake of simulated runs of ten seconds, all of them judged."""
+    """Make a lake of simulated runs of ten seconds, with results; returns its URI."""
     uri = str(scratch / "lake")
     soaked(scratch / "store", seeds, "--lake", uri)
     words = ("report", uri, "--executor", "inline", "--output", str(scratch / "report"))
@@ -227,7 +232,7 @@ def judged_lake(scratch: Path, seeds: int) -> str:
 
 
 def measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, int, str, Cost]]:
-    """Each measurement: its subject, the number of runs, the engine, and the cost."""
+    """Yield each measurement: its name, the number of runs, the engine, and the cost."""
     origin = options.lake or judged_lake(scratch, options.seeds)
     for count in options.checks:
         for who in ("loop", "pool", "spark"):
@@ -256,10 +261,13 @@ def times_the_loop(costs: Mapping[str, Mapping[int, Cost]], sizes: Iterable[int]
 
 
 def break_even(duckdb: Mapping[int, Cost], spark: Mapping[int, Cost]) -> str:
-    """The size from which Spark takes less CPU: both have a cost to start and one per run."""
+    """Text with the number of runs from which Spark takes less CPU time than DuckDB.
+
+    It assumes that both have a cost to start and a cost per run.
+    """
     sizes = sorted(duckdb)
     if len(sizes) < 2:
-        return "two sizes tell a break-even"
+        return "no break-even: it takes measurements of two sizes"
     less, more = sizes[0], sizes[-1]
     slope = {
         name: (costs[more].cpu_s - costs[less].cpu_s) / (more - less)
@@ -289,15 +297,15 @@ def main() -> int:
     def sizes(text: str) -> list[int]:
         return [int(word) for word in text.split(",") if word]
 
-    parser.add_argument("lake", nargs="?", help="of real runs (default: of a new soak)")
-    parser.add_argument("--seeds", type=int, default=40, help="of the new soak")
+    parser.add_argument("lake", nargs="?", help="a lake of real runs (default: of a new soak)")
+    parser.add_argument("--seeds", type=int, default=40, help="number of seeds of the new soak")
     parser.add_argument("--checks", type=sizes, default=[400, 2000], help="(default: 400,2000)")
     parser.add_argument("--known", type=sizes, default=[200, 1000], help="(default: 200,1000)")
-    parser.add_argument("--scratch", type=Path, help="where lakes go, and go away again")
+    parser.add_argument("--scratch", type=Path, help="folder for temporary lakes")
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = str(ROOT)
     if ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise SystemExit("prctl(2) refuses to make this process the one that waits for orphans")
+        raise SystemExit("prctl(2) failed: this process cannot adopt orphaned processes")
     print(machine())
     print(f"{'':18}{'runs':>8} {'by':8}{'wall s':>8}{'CPU s':>8}{'driver MiB':>11}{'Java MiB':>9}")
     costs: dict[str, dict[int, Cost]] = {}

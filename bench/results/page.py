@@ -1,10 +1,10 @@
-"""Smoothness of the page of a large run: `python -m bench.results.page [--ops 100000]`.
+"""Measure how smoothly the page of a large run moves: `python -m bench.results.page`.
 
-Makes a synthetic run (seeded: clients, faults, leaders, tables; some outcomes unknown), writes its
-page, opens it in headless Chromium without a GPU, and for some seconds moves and zooms through it,
-one step per frame of `requestAnimationFrame`. Prints the times to make and to open the page, and
-for each way of moving the median frames a second and the worst frame. The bar is 30 a second; the
-exit code is 1 where a median is below it.
+Makes a synthetic, seeded run with clients, faults, leaders, tables and some unknown outcomes,
+writes its page, opens the page in headless Chromium without a GPU, and moves and zooms through it
+for some seconds, one step per frame of `requestAnimationFrame`. Prints the times to make and to
+open the page, and for each kind of movement the median frames per second and the worst frame. The
+exit code is 1 if a median is below 30 frames per second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FPS_BAR = 30.0
 KINDS = ("create", "alter", "rename", "delete", "get", "get", "get", "list", "locate")
 NODES = ("m1", "m2", "m3")
 
-# Moves for `seconds`, and returns the time between frames in ms; each frame draws every panel.
+# Moves the page for `seconds`, and returns the times between frames, in ms, and the visible ops.
 MOVES = """
 async ([kind, seconds]) => {
   const { view, page } = window.harnessPage;
@@ -61,13 +61,13 @@ async ([kind, seconds]) => {
 
 
 def main() -> int:
-    """Make, open, move, print; 1 where a median is below the bar."""
+    """Make and measure the page, and print the results; returns 1 if a median is too low."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ops", type=int, default=100_000, metavar="N", help="(default: 100000)")
     parser.add_argument("--clients", type=int, default=20, metavar="N", help="(default: 20)")
-    parser.add_argument("--seconds", type=float, default=4.0, metavar="S", help="of each move")
+    parser.add_argument("--seconds", type=float, default=4.0, metavar="S", help="of each movement")
     parser.add_argument("--chromium", default="/usr/bin/chromium", metavar="PATH")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="store to keep the run in")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the run in this store")
     parsed = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = make_run(parsed.keep or Path(temporary), parsed.ops, parsed.clients)
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def measure(page_file: Path, chromium: str, seconds: float) -> int:
-    """Drive the page and print a line for each way of moving."""
+    """Move the page in Chromium and print one line per kind of movement; returns the exit code."""
     from playwright.sync_api import sync_playwright
 
     slow = False
@@ -107,7 +107,7 @@ def measure(page_file: Path, chromium: str, seconds: float) -> int:
 
 
 def make_run(store: Path, count: int, clients: int) -> Path:
-    """A run folder with `count` operations in it, the same for the same numbers."""
+    """Make a run folder with `count` operations, which depend only on the arguments."""
     history = make_history(random.Random(1), count, clients)
     middle = [pair.invoke.index for pair in history.pairs[count // 2 : count // 2 + 3]]
     result = CheckResult(
@@ -125,7 +125,7 @@ def make_run(store: Path, count: int, clients: int) -> Path:
 
 
 def make_history(rng: random.Random, count: int, clients: int) -> History:
-    """Clients that are always busy, faults every ten seconds, a leader after each."""
+    """A history of clients that are always busy, with faults and new leaders every ten seconds."""
     script = Script()
     free = [(rng.randrange(10**6), process) for process in range(clients)]
     tables = [f"t{number}" for number in range(40)]
@@ -160,7 +160,7 @@ def make_history(rng: random.Random, count: int, clients: int) -> History:
 
 
 def hash_of(name: str, age: int) -> int:
-    """An id for a table of that name and age."""
+    """A table id that depends on the table's name and age."""
     return random.Random(f"{name}/{age}").getrandbits(128)
 
 

@@ -1,18 +1,18 @@
-"""Times of `harness serve LAKE` over 10^5 runs, page by page, and its memory.
+"""Measure `harness serve LAKE` with 10^5 runs: the time of each page, and memory.
 
     python -m bench.results.serve_lake                    # 100,000 runs in a folder
     python -m bench.results.serve_lake --runs 1000000 --s3
-    python -m bench.results.serve_lake --lake URI         # a lake that there is
+    python -m bench.results.serve_lake --lake URI         # an existing lake
 
-The lake is made of two small soaks, one of them with a bug switched on: their rows again and again
-under other ids, seeds, labels, days and versions of the code, some thousand an append, until there
-are enough; then it is compacted. So its runs are real ones, repeated. Only the first
-`--histories` runs have their operations and events as well: lists, groups and trends never read
-those, and pages of single runs read the files of one run.
+The bench makes the lake from copies of the runs of two small soaks, one of them with a bug switched
+on. The copies have other ids, seeds, labels, days and versions of the code. Each append has some
+thousand of them, and the lake is compacted in the end. Only the first `--histories` runs have their
+operations and events as well, because lists, groups and trends never read these, and pages of
+single runs read the files of one run.
 
-The server is a process of its own, asked over HTTP on loopback. `first` is the first time that a
-page of its kind is asked for, `warm` the median of five times after it; CPU is the server's for
-such a page.
+The server is a process of its own; requests are HTTP on loopback. `first` is the time of the first
+request for a kind of page, and `warm` is the median of five later requests. CPU is the server's CPU
+time for one of the later requests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CLIENT_S: Final = 600.0
 
 
 def soaked(store: Path, seeds: int) -> Path:
-    """A store of two soaks of simulated runs of ten seconds, the second with a bug switched on."""
+    """Run two soaks with simulated runs of ten seconds into `store`, one of them with a bug."""
     words = ("soak", "--env", "sim", "--time-limit", "10")
     any_two = ("--nemesis", "any", "--draw", "2")
     for more in (("--bug", "NO-LEASE", "--nemesis", "partition-leader"), any_two):
@@ -67,7 +67,7 @@ def soaked(store: Path, seeds: int) -> Path:
 
 
 def filled(uri: str, store: Path, runs: int, histories: int) -> None:
-    """Make the lake; one append per day and label."""
+    """Make a lake of `runs` runs at `uri`, with one append per day and label."""
     folders = [folder for _, _, folder in run_folders(store, Problems())]
     tables = tables_of([read_source(folder) for folder in folders])
     lake = Lake.open(uri, create=True)
@@ -86,7 +86,10 @@ def again(
     tables: dict[str, pa.Table], first: int, last: int, label: str, began: dt.datetime, *,
     whole: bool,
 ) -> dict[str, pa.Table]:  # fmt: skip
-    """The rows of runs `first` to `last`, copies of the runs of the soaks."""
+    """The rows of the runs with numbers from `first` to `last`, which are copies of soaks' runs.
+
+    With `whole`, they include operations and events.
+    """
     main = tables["runs"]
     numbers = list(range(first, last))
     source = [index % len(main) for index in numbers]
@@ -116,7 +119,7 @@ def again(
 
 
 def of_run(rows: pa.Table, run: str) -> pa.Table:
-    """The rows of one run, looked for once."""
+    """The rows of one run, from a cache after the first call."""
     import pyarrow.compute as pc
 
     key = (id(rows), run)
@@ -129,7 +132,7 @@ _OWN: Final[dict[tuple[int, str], pa.Table]] = {}
 
 
 def replaced(rows: pa.Table, columns: dict[str, Any]) -> pa.Table:
-    """The rows with other values in some columns."""
+    """Replace the values of some columns."""
     for name, values in columns.items():
         place = rows.column_names.index(name)
         kind = rows.schema.field(name).type
@@ -139,7 +142,7 @@ def replaced(rows: pa.Table, columns: dict[str, Any]) -> pa.Table:
 
 @contextlib.contextmanager
 def served(uri: str) -> Iterator[tuple[int, int]]:
-    """Port and process of a server, when it has read the lake; prints how long that took."""
+    """Run a server during the block, once it has read the lake; yields its port and process id."""
     begin_s = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "harness", "serve", uri, "--port", "0"],
@@ -156,7 +159,7 @@ def served(uri: str) -> Iterator[tuple[int, int]]:
 
 
 def asked(port: int, path: str) -> tuple[float, bytes]:
-    """The ms that a page took, and its body."""
+    """Request a page; returns the time in ms and the page's body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=CLIENT_S)
     with contextlib.closing(connection):
         begin_s = time.perf_counter()
@@ -169,14 +172,14 @@ def asked(port: int, path: str) -> tuple[float, bytes]:
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
-    """Memory of a process, now and at its peak."""
+    """The memory of a process in MiB, now and at its peak."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     fields = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Vm")}
     return int(fields["VmRSS"]) / 1024, int(fields["VmHWM"]) / 1024
 
 
 def pages(port: int) -> dict[str, list[str]]:
-    """The pages to ask for, several of a kind."""
+    """The paths of the pages to request, by kind of page."""
     data = json.loads(asked(port, "/api/runs?verdict=invalid&sort=started")[1])
     (signature, *_) = [group["signature"] for group in data["signatures"]]
     keys = [run["key"] for run in data["runs"]]
@@ -208,7 +211,7 @@ def pages(port: int) -> dict[str, list[str]]:
 
 
 def measured(uri: str) -> None:
-    """Serve a lake and print a table."""
+    """Serve a lake and print a table of times."""
     with served(uri) as (port, pid):
         now, most = memory_mb(pid)
         print(f"memory then: {now:.0f} MiB, at most {most:.0f} MiB\n")
@@ -232,11 +235,17 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=100_000)
-    parser.add_argument("--seeds", type=int, default=20, help="of each soak (default: 20)")
-    parser.add_argument("--histories", type=int, default=2_000, help="runs with operations")
-    parser.add_argument("--s3", action="store_true", help="the lake on an S3 server on loopback")
-    parser.add_argument("--lake", help="serve this one instead of a new one")
-    parser.add_argument("--keep", type=Path, help="make the lake in this folder, and leave it")
+    parser.add_argument(
+        "--seeds", type=int, default=20, help="number of seeds of each soak (default: 20)"
+    )
+    parser.add_argument(
+        "--histories", type=int, default=2_000, help="number of runs with operations"
+    )
+    parser.add_argument(
+        "--s3", action="store_true", help="put the lake on an S3 server on loopback"
+    )
+    parser.add_argument("--lake", help="serve this lake instead of a new one")
+    parser.add_argument("--keep", type=Path, help="make the lake in this folder, and keep it")
     options = parser.parse_args()
     print(machine())
     if options.lake:

@@ -1,14 +1,14 @@
-"""Whether the memory of the bundled target's nodes stays flat over a simulated hour.
+"""Measure whether the memory of the bundled target's nodes stays flat over a simulated hour.
 
-Rows at 50 operations a second on a fixed set of keys, and alters that keep the tables: what a node
-holds may then not grow with time. Every five simulated minutes all objects that can be reached from
-a node's tasks are counted, each with its size; what belongs to the simulation (its loop,
-connections, disk) is not the node's. Run it with `python -m bench.targets.kudu_memory [--minutes
-N]`; exit status 1 where a node is not flat, or nothing was done.
+Clients do 50 operations on rows per second on a fixed set of keys, and alters that keep the tables,
+so the memory of a node must not grow with time. Every five simulated minutes the bench adds up the
+sizes of all objects that can be reached from a node's tasks, without objects of the simulation (its
+loop, connections, disk). Run it with `python -m bench.targets.kudu_memory [--minutes N]`. The exit
+code is 1 if a node's memory is not flat, or if no operation succeeded.
 
-Some things are bounded by their number and would still be filling up after an hour, so they are
-filled early: the masters keep 4,096 answers to DDL (`REPLIES_MAX`), which the alters reach in
-minute 14; the history of rows, which Kudu keeps for a week, is given `HISTORY_S` seconds.
+Some data have a fixed limit that they would not reach within an hour, so the bench reaches their
+limits early. The masters keep 4,096 answers to DDL (`REPLIES_MAX`), which the alters reach in
+minute 14. The history of rows, which Kudu keeps for a week, is kept for `HISTORY_S` seconds.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from harness.plugins import Request, Session
 EVERY_MINUTES: Final = 5
 FLAT_FROM_MINUTE: Final = 15
 GROWTH_MAX: Final = 1.05
-"""A flat curve: the sum of its later half over the sum of its earlier half, at most."""
+"""The highest ratio of the later half's sum of samples to the earlier half's, for a flat curve."""
 HISTORY_S: Final = 300
 ALTERS: Final = 11
-"""One operation in this number is an alter."""
+"""The number of operations among which one is an alter."""
 SHOWN: Final = 12
 _KERNEL: Final = ("harness.environments.", "asyncio", "_asyncio")
 _SHARED: Final = (type, types.ModuleType, types.CodeType)
@@ -43,14 +43,14 @@ _NODE: Final = "targets.kudu."
 
 
 def size_of(item: object) -> int:
-    """Bytes of an object alone; the size that `Raw` reports means nothing."""
+    """The bytes of an object without the objects it refers to; `Raw` reports a wrong size."""
     if isinstance(item, msgspec.Raw):
         return type(item).__basicsize__ + sys.getsizeof(bytes(item))
     return sys.getsizeof(item)
 
 
 def sizes(roots: list[Any]) -> Counter[str]:
-    """Bytes of what can be reached from here, by the nearest class of the target that holds it."""
+    """The bytes of all objects reachable from `roots`, by the target's class that holds them."""
     modules = {
         id(vars(module)) for module in [*sys.modules.values()] if hasattr(module, "__dict__")
     }
@@ -73,19 +73,19 @@ def sizes(roots: list[Any]) -> Counter[str]:
 
 
 def request(count: int) -> Request:
-    """Rows, and alters in between."""
+    """The request number `count`: an operation on rows, or sometimes an alter."""
     if count % ALTERS == 0:
         return alter_request(f"t{count // ALTERS % ROWS.tables}", count)
     return ROWS.request(count)
 
 
 class Samples:
-    """Memory of the nodes, by minute."""
+    """The memory of each node in bytes, by minute and by the class that holds it."""
 
     def __init__(self) -> None:
         self.by_node: dict[str, dict[int, Counter[str]]] = {}
         self.growing: list[str] = []
-        """Nodes that are not flat, once `lines` has told."""
+        """The nodes whose memory is not flat; `lines` fills the list."""
 
     def take(self, session: Session, minute: int) -> None:
         machines = session.cluster._machines  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ class Samples:
             self.by_node.setdefault(name, {})[minute] = held
 
     def lines(self) -> Iterator[str]:
-        """KiB by node and minute, whether each node is flat, and what grew most."""
+        """Yield the report: KiB by node and minute, which nodes are flat, which classes grew."""
         minutes = [*next(iter(self.by_node.values()))]
         yield "KiB  " + "".join(f"{minute:>7}" for minute in minutes) + "  minute"
         grown: Counter[str] = Counter()
@@ -117,7 +117,7 @@ class Samples:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=int, default=60, help="simulated")
+    parser.add_argument("--minutes", type=int, default=60, help="simulated minutes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--flags", default=f"tablet_history_max_age_sec={HISTORY_S}")
     options = parser.parse_args()

@@ -1,10 +1,11 @@
-"""Rows per second that a cluster of processes or containers takes, and the cost of them.
+"""Measure the rows per second that a cluster of processes or containers writes, and their cost.
 
-Three phases on one table with 3 replicas: batches of 100 rows at `--rate` rows a second for
-`--seconds`; single rows as fast as one after the other from each client; and rows of 100 bytes
-until there are `--rows`, after which the resident memory of each tablet server is read. Run it with
-`python -m bench.targets.kudu_rows --env process|docker`; exit status 1 where a row of the
-table does not hold. Latencies are the clients'. Load and servers share the machine.
+The bench has three phases on one table with 3 replicas: batches of 100 rows at `--rate` rows per
+second for `--seconds`; single rows, which each client writes one after the other; and rows of 100
+bytes until the table has `--rows`, after which the resident memory of each tablet server is read.
+Run it with `python -m bench.targets.kudu_rows --env process|docker`. The exit code is 1 if a claim
+in the printed table does not hold. Latencies are those of the clients. Clients and servers share
+the machine.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from targets.kudu import KuduTarget
 TABLE: Final = "bench"
 BATCH: Final = 100
 CLIENTS: Final = 8
-VALUE: Final = "x" * 90  # with its key about 100 bytes
-RATE_SHARE: Final = 0.99  # of the rate that is wanted
+VALUE: Final = "x" * 90  # a row, with its key, has about 100 bytes
+RATE_SHARE: Final = 0.99  # the part of `--rate` that the batches must reach
 RESIDENT_MB_MAX: Final = 300
 FAILED_MAX: Final = 100
-"""This number of failed writes ends a phase."""
+"""A phase ends after this number of failed writes."""
 
 
 class Claim(NamedTuple):
@@ -41,7 +42,7 @@ class Claim(NamedTuple):
 
 
 def tell(claims: list[Claim]) -> int:
-    """Print a line for each; the exit status: 1 where one does not hold."""
+    """Print one line per claim; returns the exit code, which is 1 if a claim does not hold."""
     for claim in claims:
         says = "holds" if claim.holds else "DOES NOT HOLD"
         print(f"{claim.where:<28} {claim.what:<54} {claim.measured:<44} {says}")
@@ -49,7 +50,7 @@ def tell(claims: list[Claim]) -> int:
 
 
 class Load:
-    """Clients that write, and what came of it."""
+    """Clients that write rows, and the counts and latencies of their writes."""
 
     def __init__(self, clients: list[Any]) -> None:
         self._clients = clients
@@ -77,7 +78,7 @@ class Load:
             self.failed += 1
 
     async def until(self, over: Callable[[], bool], size: int, rate: float | None) -> None:
-        """Every client writes until it is over, all together at `rate` rows a second at most."""
+        """Let every client write until `over()`, together at most at `rate` rows per second."""
         self.reset()
         pace = None if rate is None else CLIENTS * size / rate
 
@@ -92,7 +93,7 @@ class Load:
         await asyncio.gather(*(work(client, n) for n, client in enumerate(self._clients)))
 
     def claim(self, what: str, rate: float) -> Claim:
-        """The claim that the phase reached this rate of rows, and no write failed."""
+        """The claim that a phase reached `rate` rows per second, and that no write failed."""
         took, ordered = time.monotonic() - self.start, sorted(self.latencies)
         quantiles = ", ".join(
             f"p{100 * q:g} {1000 * ordered[int(q * (len(ordered) - 1))]:.1f} ms"
@@ -112,7 +113,7 @@ async def _waited(look: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def _prepare(system: Any, tablets: int) -> list[Any]:
-    """The table, once it serves, and the clients."""
+    """Wait until the system serves, and create the table; returns the clients."""
 
     async def ready() -> bool:
         return bool((await system.ready()).ok)
@@ -138,7 +139,7 @@ def _memory(rows: int, memory: dict[str, int | None]) -> Iterator[Claim]:
 
 
 async def bench(session: Session, system: Any, options: argparse.Namespace) -> list[Claim]:
-    """All phases."""
+    """Run all phases, and scan the table; returns the claims."""
     load = Load(await _prepare(system, options.tablets))
     end = time.monotonic() + options.seconds
     await load.until(lambda: time.monotonic() >= end, BATCH, options.rate)
@@ -169,7 +170,9 @@ def main() -> int:
     parser.add_argument("--env", default="process", choices=["process", "docker"])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=2000.0, help="rows a second")
-    parser.add_argument("--rows", type=int, default=200_000, help="of the last phase")
+    parser.add_argument(
+        "--rows", type=int, default=200_000, help="rows in the table after the last phase"
+    )
     parser.add_argument("--tablets", type=int, default=3)
     options = parser.parse_args()
     target = KuduTarget()

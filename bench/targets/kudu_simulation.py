@@ -1,12 +1,13 @@
-"""Simulated seconds of the bundled target per CPU second.
+"""Measure the simulated seconds of the bundled target per CPU second.
 
-The set-up of the project's goal: 3 masters, 3 tablet servers, 3 tablets, 10 operations on the
-catalog a second, no faults. With `--rows`: 3 masters, 5 tablet servers, 20 tablets, 50 operations
-on rows a second. CPU time is `time.process_time`, so a busy machine changes little. Run it with
-`python -m bench.targets.kudu_simulation [--rows] [--seconds N] [--profile]`.
+The cluster is that of the project's goal: 3 masters, 3 tablet servers, 3 tablets, 10 operations on
+the catalog per second, no faults. With `--rows` it has 3 masters, 5 tablet servers, 20 tablets, and
+50 operations on rows per second. CPU time is `time.process_time`, so a busy machine changes little.
+Run it with `python -m bench.targets.kudu_simulation [--rows] [--seconds N] [--profile]`.
 
-The last line compares what all the run cost, by RPCs of the target, with what one bare RPC of the
-simulation's kernel costs: the processor's mood is in both, so that days and machines compare.
+The last line divides the cost of the whole run by its number of RPCs, and compares the result with
+the cost of a bare RPC of the simulation's kernel. The ratio of both depends little on the machine
+and its load.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ECHO_CALLS: Final = 50_000
 
 @dataclass(frozen=True)
 class Load:
-    """A cluster, its tables, and what clients ask for: `request(count)` at `rate` a second."""
+    """A cluster, its tables, and the load: clients send `request(count)`, `rate` per second."""
 
     tservers: int
     tables: int
@@ -50,7 +51,7 @@ class Load:
 
 
 def ddl_request(count: int, *, tables: int) -> Request:
-    """A mix of DDL and reads that keeps the number of tablets."""
+    """The request number `count` of a mix of DDL and reads that keeps the number of tablets."""
     name = f"t{count % tables}"
     kind = count % 10
     if kind < 3:
@@ -63,13 +64,16 @@ def ddl_request(count: int, *, tables: int) -> Request:
 
 
 def alter_request(name: str, count: int) -> Request:
-    """A column comes and goes at once."""
+    """A request to add a column and drop it again in one alter."""
     steps = [["add", f"c{count}"], ["drop", f"c{count}"]]
     return Request("alter", {"name": name, "nonce": f"n{count}", "steps": steps})
 
 
 def row_request(count: int, *, tables: int) -> Request:
-    """A mix of writes, reads and scans over a fixed set of keys; deletes leave a few absent."""
+    """The request number `count` of a mix of writes, reads and scans over a fixed set of keys.
+
+    Some writes are deletes, so a few keys are absent.
+    """
     name, key = f"t{count % tables}", f"k{count * 7919 % KEYS:03}"
     kind = count // tables % 10
     if kind == 0:
@@ -88,7 +92,7 @@ ROWS: Final = Load(5, 5, 4, 50.0, 16, lambda count: row_request(count, tables=5)
 
 @dataclass
 class Measured:
-    """Measurements of one run of the world."""
+    """Measurements of one simulated run."""
 
     cpu_s: float = 0.0
     simulated_s: float = 0.0
@@ -98,7 +102,7 @@ class Measured:
 
     @property
     def speed(self) -> float:
-        """Simulated seconds a CPU second."""
+        """Simulated seconds per CPU second."""
         return self.simulated_s / self.cpu_s
 
 
@@ -121,7 +125,7 @@ async def _settle(system: System, load: Load) -> None:
 
 
 async def _load(system: System, load: Load, measured: Measured) -> None:
-    """Ask for ever."""
+    """Send the requests of a load forever, and count their outcomes."""
     loop = asyncio.get_running_loop()
 
     async def work(client: Any, first: int) -> None:
@@ -140,7 +144,7 @@ async def _load(system: System, load: Load, measured: Measured) -> None:
 
 
 async def echo(env: Env, config: dict[str, Any]) -> None:
-    """Answer every frame with itself."""
+    """A node that sends every frame back."""
     del config
 
     async def serve(conn: Conn) -> None:
@@ -152,7 +156,7 @@ async def echo(env: Env, config: dict[str, Any]) -> None:
 
 
 def rpc_s() -> float:
-    """CPU seconds of one bare RPC of the simulation's kernel: the best of three runs."""
+    """CPU seconds of one bare RPC of the simulation's kernel, from the best of three runs."""
     spec = NodeSpec(
         name="n0", role="node", ports=(ECHO_PORT,), entry="bench.targets.kudu_simulation:echo"
     )
@@ -169,7 +173,7 @@ def rpc_s() -> float:
 
 
 def run(load: Load, seed: int, body: Callable[[Session, Measured], Awaitable[None]]) -> Measured:
-    """Measure the load for as long as `body` takes; what `body` itself does counts as well."""
+    """Measure the load while `body` runs; the work of `body` itself counts as well."""
     target = KuduTarget()
     defaults = {option.name.replace("-", "_"): option.default for option in target.options}
     settings = TargetSettings(
@@ -209,8 +213,10 @@ def run(load: Load, seed: int, body: Callable[[Session, Measured], Awaitable[Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", action="store_true", help="rows instead of the catalog")
-    parser.add_argument("--seconds", type=float, default=300.0, help="simulated seconds a run")
+    parser.add_argument(
+        "--rows", action="store_true", help="measure operations on rows instead of the catalog"
+    )
+    parser.add_argument("--seconds", type=float, default=300.0, help="simulated seconds per run")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     options = parser.parse_args()

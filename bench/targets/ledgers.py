@@ -1,4 +1,4 @@
-"""The ledgers of the bundled targets: their switches, and the words that find each of them."""
+"""The bundled targets' ledgers of bugs: switches, and the options of a soak that finds each bug."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LEDGERS: Final[Mapping[str, type[enum.Enum]]] = {"kudu": KuduBug, "hive": HiveBu
 
 
 def found_switches(target: str) -> Iterator[Any]:
-    """The rows that something finds; the others say why nothing does."""
+    """Yield the bugs of a target that a soak finds; the ledger has the reasons for the others."""
     return (bug for bug in LEDGERS[target] if bug.value.find is not None)
 
 
 def words_of(bug: Any, *, switched_on: bool = True) -> str:
-    """Options of `harness soak --env sim`: the target, the switch, and what finds it."""
+    """The options of `harness soak --env sim` that find a bug, with or without its switch."""
     (target,) = (name for name, ledger in LEDGERS.items() if isinstance(bug, ledger))
     assert bug.value.find is not None, f"nothing finds {bug.id}"
     words = [] if target == DEFAULT_TARGET else [f"--target {target}"]
@@ -32,6 +32,6 @@ def words_of(bug: Any, *, switched_on: bool = True) -> str:
 
 
 def case_of(bug: Any, seed: int = 1, *, switched_on: bool = True) -> Case:
-    """The case by which the ledger says that it is found, or the control without the switch."""
+    """The case that finds a bug according to its ledger, or the same case without the bug."""
     words = shlex.split(words_of(bug, switched_on=switched_on))
     return case_from(parse_case_options(Parser(prog="exam"), words, nemesis=ANY), seed)

@@ -1,16 +1,16 @@
-"""The exam: which defects a soak finds, in how many seeds, at what cost.
+"""Measure which defects a soak finds, in how many seeds, and at what cost.
 
-    python -m bench.targets.mutants --seeds 1..30                every mutant, default soaks python
-    -m bench.targets.mutants --seeds 1..100 --first --bugs every switch of the bundled targets
-    python -m bench.targets.mutants --seeds 1..100 --bugs hive   of one target: in how many seeds
-    python -m bench.targets.mutants --seeds 1..10 --first --jobs 2 stop at the first seed that finds
-    it python -m bench.targets.mutants --only long-lease --set rate=20 --option burst=0 --json
-    out.json
+        M="python -m bench.targets.mutants"
+        $M --seeds 1..30                    # every mutant, in default soaks
+        $M --seeds 1..100 --first --bugs    # every switch of the bundled targets
+        $M --seeds 1..100 --bugs hive       # every switch of one target, in all seeds
+        $M --seeds 1..10 --first --jobs 2   # stop each mutant at the first seed that finds it
+        $M --only long-lease --set rate=20 --option burst=0 --json out.json
 
-`tests/mutants` has the mutants. Switches run as their rows in the ledger say
-(`targets/*/bugs.py`), each with its own faults. The number of seeds that find one is followed by
-the share, as Wilson's interval of 95 %. With `--clean` the target as it is runs as well, in which
-anything but `valid` is our own mistake.
+`tests/mutants` has the mutants. A switch runs with the options and faults of its row in the ledger
+(`targets/*/bugs.py`). Behind the number of seeds that find a defect, the table shows their share as
+Wilson's 95 % interval. With `--clean` the target without defects runs as well; a verdict other than
+`valid` is then a defect of the harness.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run_one(mutant: str | None, case: Case) -> Finding:
 
 
 def run_mutant(mutant: str | None, case: Case, seeds: range, *, first: bool) -> list[Finding]:
-    """All seeds of one mutant or of one switch, which is in the case, or until one is invalid."""
+    """Run a mutant, or the case's switch, with all seeds, or with `first` until one is invalid."""
     logging.disable(logging.CRITICAL)
     findings = []
     for seed in seeds:
@@ -80,7 +80,7 @@ def run_mutant(mutant: str | None, case: Case, seeds: range, *, first: bool) -> 
 
 
 def row(mutant: str, findings: list[Finding]) -> str:
-    """A line of the table."""
+    """The line of the table about one mutant."""
     invalid = [finding for finding in findings if finding.verdict == "invalid"]
     by = Counter(name for finding in invalid for name in finding.checkers)
     others = Counter(f.verdict for f in findings if f.verdict not in {"invalid", "valid"})
@@ -95,7 +95,7 @@ def row(mutant: str, findings: list[Finding]) -> str:
 
 
 def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
-    """The findings of each mutant, as they come."""
+    """Yield the name and the findings of each mutant as soon as its seeds are done."""
     first, last = parse_seeds(arguments.seeds)
     seeds = range(first, last + 1)
     only = None if arguments.only is None else arguments.only.split(",")
@@ -130,23 +130,25 @@ def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print one line per mutant, and the number of missed mutants."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", default="1..30")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", help="mutants or switches, with commas between")
+    parser.add_argument("--only", help="run only these mutants or switches, separated by commas")
     parser.add_argument(
         "--bugs", nargs="?", const=",".join(LEDGERS), metavar="TARGETS",
-        help="switches, each by its row: of all bundled targets, or of these",
+        help="run the switches of all bundled targets, or of these, instead of mutants",
     )  # fmt: skip
-    parser.add_argument("--first", action="store_true", help="stop a mutant when it is found")
-    parser.add_argument("--clean", action="store_true", help="the target without a defect, too")
+    parser.add_argument(
+        "--first", action="store_true", help="stop each mutant at the first seed that finds it"
+    )
+    parser.add_argument("--clean", action="store_true", help="run the target without a defect, too")
     parser.add_argument("--nemesis", default=ANY)
     parser.add_argument("--workload", default="ddl")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--target-option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
-    parser.add_argument("--json", type=Path, help="write all findings")
+    parser.add_argument("--json", type=Path, help="write all findings to this file")
     arguments = parser.parse_args()
     all_found: list[Finding] = []
     missed = 0

@@ -1,4 +1,4 @@
-"""The page of bugs that are found, from the targets' ledgers.
+"""Generate the page of the bugs that the harness finds, from the targets' ledgers.
 
 python -m bench.targets.track_record > docs/bugs.md
 """
@@ -32,12 +32,12 @@ page. [Hive Metastores](hive.md) says how often real metastores show some of the
 
 
 def command(bug: Any) -> str:
-    """The command that finds it from any seed on."""
+    """The command that finds a bug."""
     return f"harness soak --env sim {words_of(bug)} --seeds 1..100 --stop-after 1"
 
 
 def wrapped(text: str) -> str:
-    """A command over several lines, broken before options."""
+    """Break a command into several lines, before options."""
     lines = [""]
     for part in re.split(r" (?=--)", text):
         if lines[-1] and len(lines[-1]) + len(part) > COLUMNS_MAX:
@@ -48,7 +48,7 @@ def wrapped(text: str) -> str:
 
 
 def section(bug: Any) -> str:
-    """One defect."""
+    """The section of the page about one bug."""
     row = bug.value
     return f"""\
 ### {bug.id}
@@ -66,7 +66,7 @@ def section(bug: Any) -> str:
 
 
 def sentence(text: str) -> str:
-    """A row's words as a sentence."""
+    """Turn the words of a row into a sentence."""
     return f"{text[0].upper()}{text[1:]}."
 
 

@@ -2,8 +2,8 @@
 
 Results go to stdout, progress and errors to stderr. Exit codes are Jepsen's: 0 valid, 1 invalid,
 2 unknown, 254 usage, 255 crash (argparse alone would exit with 2 for a usage error, which here
-means *unknown*). 141 means that the reader of a long output closed the pipe. Only the return value
-of a verb is a verdict's code: any exception, `SystemExit` as well, has another one.
+means *unknown*). 141 means that the reader of a long output closed the pipe. Only a verb's return
+value is the exit code of a verdict: exceptions, `SystemExit` included, lead to other exit codes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fault_of(error: BaseException) -> str:
-    """The party to blame for a crash: a plug-in if the last code before libraries belongs to it."""
+    """Blame a crash on a plug-in or on the harness, by the innermost frame outside of libraries."""
     from harness.support.distributions import packages_of, plugin_distributions
 
     packages = {
@@ -94,7 +94,7 @@ def _fault_of(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The place of an exception, as `file:line`."""
+    """The innermost line of the harness that an exception passed, as `at FILE:LINE`."""
     frames = traceback.extract_tb(error.__traceback__)
     frames_of_ours = [
         frame for frame in frames if f"{os.sep}harness{os.sep}" in frame.filename
@@ -103,7 +103,7 @@ def _place(error: BaseException) -> str:
 
 
 def _checked(code: object) -> int:
-    """Check the exit code of a verb: a plug-in may return `None`, and 256 would read as valid."""
+    """Return a verb's exit code, or `EXIT_CRASH` if it is invalid, such as a plug-in's `None`."""
     if isinstance(code, int) and 0 <= code <= EXIT_CODE_MAX:
         return code
     note(f"harness: the verb returned {code!r}; its exit code must be in 0 .. {EXIT_CODE_MAX}")
@@ -125,7 +125,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _help(arguments: list[str]) -> int:
-    """`harness help [VERB]`, which is `harness VERB --help`."""
+    """Print the help of a verb, or without a verb the general help; returns the exit code."""
     verbs = [each for each in arguments if not each.startswith("-")]
     if not verbs or verbs[0] == "help":
         build_parser().print_help()

@@ -1,5 +1,4 @@
-"""`harness completion`: print the script that lets a shell complete the harness's verbs and
-options.
+"""`harness completion`: print the script that completes verbs and options in a shell.
 
 `shtab` generates the script from the verbs' parsers, so completion starts no Python process. The
 script contains the names of the plug-ins that were installed when it was generated.
@@ -25,7 +24,7 @@ _EPILOG: Final = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the script."""
+    """Print the completion script of the shell that `arguments` name."""
     parser = Parser(
         prog="harness completion",
         description="Print the completion script of a shell: verbs, options and the names of "
@@ -76,4 +75,4 @@ _NAMES: Final[dict[str, Callable[[], Sequence[str]]]] = {
     "elle": lambda: model_names("elle"),
     "bug": _bugs,
 }
-"""The completion for the value of an option, by the option's destination."""
+"""Functions that list the possible values of an option, by the option's `dest`."""

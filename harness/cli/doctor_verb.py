@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the report; 0 if at least one real environment and all built-in plug-ins work."""
+    """Print the report; returns 0 if a real environment and all built-in plug-ins work, else 1."""
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",
@@ -107,14 +107,12 @@ def _faketime() -> Finding:
     from harness.environments.host.faketime import find_library
 
     library = find_library()
-    lack = (
-        "faults of the clocks of foreign programs in processes need it: apt-get install libfaketime"
-    )
+    lack = "clock faults of foreign programs in --env process need it: apt-get install libfaketime"
     return Finding(library is not None, "libfaketime", str(library or lack), optional=True)
 
 
 def _taken_names() -> list[Finding]:
-    """Names that plug-ins of several packages claim."""
+    """Findings about names that plug-ins of several packages claim."""
     return [
         Finding(
             True,

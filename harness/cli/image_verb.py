@@ -9,11 +9,11 @@ from harness.cli.parser import Parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build the image if it does not exist yet."""
+    """Build the chosen image if it does not exist yet, and print its name."""
     parser = Parser(
         prog="harness image",
-        description="Build the image of the nodes: from a normal base image where a registry "
-        "answers, from Debian packages (debootstrap) elsewhere.",
+        description="Build the image of the nodes: from a normal base image if a registry "
+        "answers, else from Debian packages (debootstrap).",
     )
     parser.add_argument("action", choices=["build"], help="build: make the image if it is missing")
     parser.add_argument(

@@ -40,7 +40,7 @@ store = "store"
 # jobs = 2
 
 # Failures that have a ticket: soaks, reports and `harness serve` mark them as known. With
-# fails = false they do not change exit codes. A signature may end after the rule.
+# fails = false they do not change exit codes. `signature` may be only the first parts of one.
 # [[known]]
 # signature = "linearizable-catalog · stale-read"
 # ticket = "KUDU-1234"
@@ -50,7 +50,7 @@ store = "store"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the file; raises `UsageError` if the file exists and `--force` is not given."""
+    """Write `harness.toml`; raises `UsageError` if it exists and `--force` is not given."""
     parser = Parser(
         prog="harness init",
         description=f"Write a commented {FILE} into the current folder: the defaults of `run`, "

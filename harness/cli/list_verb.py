@@ -34,11 +34,11 @@ _EPILOG: Final = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one list, or a summary of all lists; a broken plug-in is one line, not a failure."""
+    """Print one group of plug-ins, or a summary of all groups; a broken plug-in is only a line."""
     parser = Parser(
         prog="harness list",
-        description="Without GROUP: how many plug-ins there are of each kind. With GROUP: each "
-        "with one line. `all` lists every group.",
+        description="Without GROUP: count the plug-ins of each group. With GROUP: describe each of "
+        "its plug-ins in one line. `all` lists every group.",
         epilog=_EPILOG,
     )
     parser.add_argument("group", nargs="?", metavar="GROUP", choices=_CHOICES, help=_GROUP_HELP)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         load_plugin("targets", parsed.target)  # raises `UsageError` for an unknown name
         if parsed.group not in {BUGS, "workloads"}:
             raise UsageError(
-                f"--target is {parsed.target!r}; it narrows the groups bugs and workloads alone: "
+                f"--target is {parsed.target!r}; it works only with the groups bugs and workloads: "
                 f"`harness list bugs --target {parsed.target}`"
             )
     group: str | None = None if parsed.group is None else str(parsed.group).replace("-", "_")
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_summary() -> None:
-    """One line per group, and the commands that show details."""
+    """Print one line per group of plug-ins, and the commands that show details."""
     for group in GROUPS:
         names = plugin_names(group)
         title = group.replace("_", "-")
@@ -109,7 +109,7 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 def _bugs(target: str | None) -> dict[str, dict[str, str]]:
-    """The bugs of each target that has bugs, or of one target."""
+    """The bugs by target, each with its title: those of one target, or of all targets."""
     return {name: dict(described.bugs) for name, described in _targets(target) if described.bugs}
 
 
@@ -123,7 +123,7 @@ def _working(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def _print_workloads(target: str | None) -> None:
-    """Each workload with the targets that can run it, and the environments."""
+    """Print each workload with its possible targets, and the targets of each environment."""
     targets = dict(_targets(target))
     for name, workload in load_all("workloads"):
         if isinstance(workload, UsageError):
@@ -145,7 +145,7 @@ def _print_workloads(target: str | None) -> None:
 
 
 def _simulated(target: Target) -> bool:
-    """Whether the simulation can run the target's nodes: it needs nodes on `Env`."""
+    """Whether the simulation can run the target, because all its nodes are written for `Env`."""
     options = with_defaults("target", target.name, target.options, {})
     settings = TargetSettings(
         profile=target.profiles[0], bugs=(), options=options, environment="sim"
@@ -192,12 +192,12 @@ def _entries(group: str) -> list[dict[str, Any]]:
 
 
 def _why_not(error: UsageError) -> str:
-    """The line of a plug-in that does not load."""
+    """The text to print in place of the `doc` of a plug-in that does not load."""
     return str(error) if isinstance(error, ExtraMissingError) else f"BROKEN: {error}"
 
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
-    """Faults that affect foreign programs; disk faults need a disk of the harness."""
+    """An environment's capabilities for foreign programs; disk faults need the harness's disk."""
     beyond = ENV_NODES_ONLY - FAULTY_DISK
     able = {what: how for what, how in environment.capabilities.items() if what not in beyond}
     return able | dict(environment.reaches_foreign or {})
@@ -215,7 +215,7 @@ def _print_faults() -> None:
     """
     able: dict[str, Mapping[Capability, Fidelity]] = {}
     for name, environment in load_all("environments"):
-        if not isinstance(environment, UsageError):  # reported above
+        if not isinstance(environment, UsageError):  # `harness list environments` reports it
             able[name] = environment.capabilities
             if environment.reaches_foreign is not None:
                 able[f"{name}{_FOREIGN}"] = _of_foreign(environment)
@@ -229,11 +229,11 @@ def _print_faults() -> None:
             on_faulty_disk = name.endswith(_FOREIGN) and not needs.isdisjoint(FAULTY_DISK)
             cells.append(f"{'faulty disk' if on_faulty_disk else cell:16}")
         say(f"  {text:40} {' '.join(cells)}".rstrip())
-    here = why_missing() or "can be had here"
-    say(f"  faulty disk: where the node declares one (NodeSpec.faulty_disk); {here}")
+    here = why_missing() or "available here"
+    say(f"  faulty disk: if the node declares one (NodeSpec.faulty_disk); {here}")
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
-    """The fidelity of a fault: the lowest among the capabilities that it needs."""
+    """The fidelity of a fault: the lowest fidelity among the capabilities that it needs."""
     fidelities = [able.get(need, Fidelity.NONE) for need in needs]
     return max(fidelities, key=list(Fidelity).index).value

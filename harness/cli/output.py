@@ -1,4 +1,4 @@
-"""Output of results: stdout, which may be closed, full, or a pipe whose reader has gone.
+"""Print results to stdout, which may be closed or full, or a pipe whose reader has gone.
 
 All output is text with escaped control characters. Colours and tables come from rich
 (`harness.cli.styles`); if the stream is not a terminal, the output is plain text.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def say(*parts: RenderableType) -> None:
-    """Print text or a rich renderable to stdout; one note on stderr tells of a failure."""
+    """Print text or rich renderables to stdout; if stdout fails, print one note on stderr."""
     try:
         for part in parts:
             print(harmless(part) if isinstance(part, str) else drawn(part, sys.stdout), flush=True)

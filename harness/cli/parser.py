@@ -51,7 +51,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "image": "build the Docker image of the nodes",
         "fetch": "download the programs of a real target",
         "completion": "print the completion script of a shell",
-        "help": "show this help, or that of a verb",
+        "help": "show this help, or the help of a verb",
     },
 }
 VERBS: Final[dict[str, str]] = {
@@ -97,13 +97,13 @@ class Parser(argparse.ArgumentParser):
         named.setdefault("formatter_class", layout)
         super().__init__(epilog=epilog, allow_abbrev=allow_abbrev, **named)
         self.elsewhere: Callable[[str], str | None] = lambda _: None
-        """The message about an option that exists, but not for this verb."""
+        """Return the message about a flag that other plug-ins have, or `None` for other flags."""
         self._first: frozenset[str] | None = None
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parse the arguments; inside `captured_parser`, hand over the parser instead."""
+        """Parse the arguments; inside `captured_parser`, raise `_Captured` with the parser."""
         if _capturing:
             raise _Captured(self)
         return super().parse_args(args, namespace)
@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
 
     def format_help(self, *, every: bool = False) -> str:
-        """The help text; without `every` only the options of `show_first`, if it was called."""
+        """The help text; without `every`, only with the options that `show_first` named, if any."""
         if self._first is None or every:
             return super().format_help()
         hidden = {
@@ -215,8 +215,8 @@ _capturing: list[bool] = []
 def captured_parser(verb: str) -> Parser | None:
     """The parser of a built-in verb, obtained without running the verb.
 
-    `None` for a verb without a parser, and for a verb of another package, which might start its
-    work.
+    Returns `None` for a verb without a parser, and for a verb of another package, because a call
+    of such a verb might start its work.
     """
     if verb not in VERBS:
         return None
@@ -250,13 +250,17 @@ def add_place(parser: Parser) -> None:
 def add_store(parser: Parser) -> None:
     """Give `parser` the option `--store`."""
     parser.add_argument(
-        "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
+        "--store",
+        type=Path,
+        default=Path("store"),
+        metavar="DIR",
+        help="folder of all runs (default: store)",
     )
 
 
 def add_verbose(parser: argparse._ActionsContainer) -> None:
     """Give `parser` the option `--verbose`."""
-    parser.add_argument("-v", "--verbose", action="store_true", help="print all that is known")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every detail")
 
 
 def verb_module(verb: str) -> Verb:
@@ -267,7 +271,7 @@ def verb_module(verb: str) -> Verb:
 
 
 def _is_module(verb: str) -> bool:
-    """Whether a verb is a module of this package and no other package's entry point replaces it."""
+    """Whether the module of a verb is in this package; other verbs are plug-ins."""
     return verb in VERBS and importlib.util.find_spec(_module_name(verb)) is not None
 
 
@@ -287,7 +291,7 @@ def known_verbs() -> dict[str, str]:
 
 
 def _described(verb: str) -> str:
-    """The first line of the docstring of a third-party verb's module, which is not imported."""
+    """The one-line description of a third-party verb, from its module's unimported source."""
     module = verb_module_name(verb)
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)

@@ -1,8 +1,8 @@
 """`harness.toml`: the defaults of a folder, for options that a command line omits.
 
 Only the current folder's file is read, so that a command never depends on a parent folder. The
-file's values become options before those of the command line, and the last option wins: checks,
-stores and replays are the same as if the user had typed the values. With `--case FILE` or
+file's values become options in front of the command line's options, and the last option wins:
+checks, stores and replays are the same as if the user had typed the values. With `--case FILE` or
 `--no-config` the file is ignored. Replay commands contain `--no-config` if their folder has a
 `harness.toml`.
 
@@ -36,7 +36,7 @@ KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "concurrency": ((int,), "a whole number"),
     "jobs": ((int,), "a whole number"),
 }
-"""Every key, the types of its value, and the rule in words."""
+"""The keys of the file: the types of a key's value, and their description for errors."""
 NO_CONFIG: Final = "--no-config"
 _HELP: Final = ("-h", "--help", "--help-all")
 _FLAGS: Final = {"nemeses": "--nemesis"}
@@ -51,14 +51,13 @@ _READ_BY: Final[dict[str, frozenset[str]]] = {
     "import": frozenset({"store"}),
 }
 _OF_TARGET: Final = frozenset({"workload", "profile"})
-"""Options that only make sense for the file's target."""
+"""Keys that are ignored if the command line names another target than the file."""
 _OF_WORKLOAD: Final = frozenset({"target", "profile"})
-"""Options of the file that may not fit another workload, which brings its own target."""
+"""Keys that are ignored if the command line names another workload and no target."""
 
 
 def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
-    """The options that `harness.toml` adds to the `arguments` of a verb; a note on stderr names
-    them.
+    """Return the options that `harness.toml` adds to a verb's `arguments`, and print a note.
 
     Raises `UsageError` for a file that cannot be read, a key that does not exist, or a value of
     the wrong type.
@@ -87,17 +86,17 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
 
 
 def replay_words() -> list[str]:
-    """Replay options that prevent this folder's `harness.toml` from changing the case."""
+    """The options of a replay that keep this folder's `harness.toml` from changing the case."""
     return [NO_CONFIG] if Path(FILE).exists() else []
 
 
 def project_store() -> str:
-    """The store in `harness.toml`, or `store`. Raises `UsageError` like `project_arguments`."""
+    """The folder of runs from `harness.toml`, or `store`; raises `UsageError` for a bad file."""
     return str(_read(Path(FILE)).get("store", "store"))
 
 
 def known_failures(path: Path | None, *, config: bool = True) -> KnownFailures:
-    """The known failures in the file of `--known`, or else in `harness.toml` if `config`.
+    """The known failures in `path` (from `--known`), or else in `harness.toml` if `config`.
 
     Raises `UsageError` like `project_arguments`.
     """

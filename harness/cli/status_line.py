@@ -24,7 +24,7 @@ REDRAWN_PER_S: Final = 4
 
 
 class StatusLine:
-    """Writes to `stream` (default: stderr); if that is not a terminal, every `pipe_interval_s`.
+    """Status line on `stream` (default: stderr); without a terminal, a line per `pipe_interval_s`.
 
     On a terminal, another thread calls `draw` repeatedly to render the display; without `draw` a
     terminal shows each text when it arrives.
@@ -58,7 +58,7 @@ class StatusLine:
         return width_of(self._stream)
 
     def show(self, text: str) -> None:
-        """Show a text in place of the previous one."""
+        """Show `text` in place of the previous text; without a terminal, write it as a new line."""
         self._text = text
         if not self.terminal:
             self.line(text)
@@ -69,7 +69,7 @@ class StatusLine:
         self._live.refresh()
 
     def line(self, text: str, style: str = "") -> None:
-        """Write a permanent line."""
+        """Write a line that stays, above the status line of a terminal."""
         if self._live is not None:
             self._live.console.print(styled(text, style))
         elif self.terminal and style:
@@ -121,7 +121,7 @@ class _Sturdy(io.StringIO):
 
 
 def fitting(parts: list[str], width: int) -> str:
-    """The leading parts that fit into one line together."""
+    """Join as many leading parts as fit into a line of `width` characters."""
     text = parts[0]
     for part in parts[1:]:
         if len(text) + len(part) + 2 > width:

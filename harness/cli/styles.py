@@ -43,24 +43,23 @@ _CONTROLS: Final = {
 
 
 def harmless(text: str) -> str:
-    """`text` with escaped control characters, which may come from file names, values and foreign
-    errors.
+    """Escape the control characters in `text`, such as in file names, values and foreign errors.
 
-    Lone surrogates are escaped, too: they stand for undecodable bytes of file names.
+    Lone surrogates, which represent undecodable bytes of file names, are escaped, too.
     """
     return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether output to `stream` can be redrawn."""
+    """Whether `stream` is a terminal that can redraw its output."""
     try:
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
-    except ValueError:  # it is closed
+    except ValueError:  # the stream is closed
         return False
 
 
 def width_of(stream: TextIO) -> int:
-    """The width of the terminal now; users may resize it."""
+    """The current width of a terminal, which users may resize, in columns."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):
@@ -69,7 +68,7 @@ def width_of(stream: TextIO) -> int:
 
 
 def console_on(stream: TextIO, *, to: TextIO | None = None) -> Console:
-    """A console with the settings of `stream`, which writes to `to` or to `stream`."""
+    """A rich console with the settings of `stream`; it writes to `to`, or else to `stream`."""
     from rich.console import Console
 
     terminal = is_terminal(stream)
@@ -88,14 +87,14 @@ def console_on(stream: TextIO, *, to: TextIO | None = None) -> Console:
 
 
 def drawn(part: RenderableType, stream: TextIO) -> str:
-    """`part` in the form in which it is written to `stream`, without spaces at line ends."""
+    """Render `part` as text with the settings of `stream`, without spaces at line ends."""
     into = io.StringIO()
     console_on(stream, to=into).print(part, soft_wrap=not _wraps(part))
     return _without_padding(into.getvalue())
 
 
 def plain(parts: Sequence[RenderableType]) -> list[str]:
-    """Lines of text without colours, for streams that are not terminals."""
+    """Render `parts` as lines without colours, for streams that are not terminals."""
     lines: list[str] = []
     for part in parts:
         text = part if isinstance(part, str) else _drawn_plainly(part)
@@ -112,7 +111,7 @@ def _drawn_plainly(part: RenderableType) -> str:
 
 
 def _without_padding(text: str) -> str:
-    """Lines without trailing spaces; only a line feed ends a line."""
+    """Remove the spaces at the ends of lines; only a line feed ends a line."""
     return "\n".join(line.rstrip() for line in text.removesuffix("\n").split("\n"))
 
 
@@ -131,14 +130,14 @@ def styled(text: str, style: str = "") -> Text:
 
 
 def joined(*parts: str | Text) -> Text:
-    """One line of several texts, each in its own style."""
+    """Join texts, each of which keeps its own style."""
     from rich.text import Text
 
     return Text.assemble(*(styled(part) if isinstance(part, str) else part for part in parts))
 
 
 def indented(text: str, columns: int = 2) -> Padding:
-    """Text whose wrapped lines are indented by some columns."""
+    """Indent text, and all lines into which it wraps, by some columns."""
     from rich.padding import Padding
 
     return Padding(styled(text), (0, 0, 0, columns), expand=False)
@@ -150,7 +149,7 @@ def table(
     head: Sequence[str] = (),
     indent: int = 0,
 ) -> Table:
-    """Rows in columns of minimal width; the last column takes the rest of a line."""
+    """A rich table with columns of minimal width; the last column takes the rest of a line."""
     from rich.table import Table
 
     columns = max((len(row) for row in rows), default=len(head))
@@ -168,7 +167,7 @@ def table(
 
 
 def bar(done: float, total: float, text: Text) -> Table:
-    """A progress bar, followed by the finished work."""
+    """A progress bar that shows `done` of `total`, followed by `text`."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 

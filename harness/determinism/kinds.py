@@ -55,7 +55,7 @@ class Names:
 
     @staticmethod
     def pick(kinds: Sequence[Kind]) -> Kind:
-        """The most dangerous of the kinds that share one name."""
+        """The kind to assume for a name that has several kinds: a set if any kind is a set."""
         for kind in kinds:
             if kind.name == "set":
                 return kind

@@ -75,7 +75,7 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """Visit a class: instances in all nodes share the state in its body."""
+        """Check the state in a class's body, which the instances in all nodes share."""
         for statement in node.body:
             if isinstance(statement, ast.Assign):
                 self._check_global(statement, where="class")
@@ -125,7 +125,7 @@ class Linter(ast.NodeVisitor):
         return self._scopes.pop()
 
     def _loop_targets(self, node: ast.For | ast.comprehension) -> list[tuple[str, Kind]]:
-        """The names that a loop binds, if they may be sets."""
+        """The names that a loop binds, with their kinds, if these can be inferred."""
         target, source = node.target, node.iter
         if isinstance(target, ast.Name):
             return [(target.id, self._kind(source).item or OTHER)]
@@ -151,7 +151,7 @@ class Linter(ast.NodeVisitor):
             self._aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
         if node.level == 0:
             if module == "random" and all(alias.name == "Random" for alias in node.names):
-                return  # each use of the name is checked
+                return  # `_check_name` checks each use of the imported name
             self._check_import(node, module.partition(".")[0])
 
     def _check_import(self, node: ast.stmt, top: str) -> None:
@@ -253,7 +253,7 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Set(self, node: ast.Set) -> None:
-        """`{*a, *b}` makes a set from sets: no order is lost."""
+        """Excuse `{*a, *b}`, which makes a set from sets and so uses no order."""
         self._order_free.update(node.elts)
         self.generic_visit(node)
 
@@ -268,7 +268,7 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """`a, b = set`, and assignments to module state."""
+        """Check for `a, b = set`, and for assignments to module state."""
         for target in node.targets:
             if isinstance(target, ast.Tuple | ast.List) and self._is_unordered(node.value):
                 self._report_order(node, "unpacking follows the order of a set")
@@ -391,7 +391,7 @@ class Linter(ast.NodeVisitor):
 
 
 def _is_view(node: ast.expr) -> bool:
-    """`d.keys()` or `d.items()`: with an operator they make a set."""
+    """Whether a node is `d.keys()` or `d.items()`, which make a set with an operator."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

@@ -1,6 +1,4 @@
-"""Rules of the determinism lint: banned names with replacements, and names that decide whether the
-order of a set matters.
-"""
+"""Rules of the determinism lint: banned names, and calls for which a set's order matters."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ BANNED_IMPORTS: Final = {
     "os": "use env.disk, env.random, or the node's config",
     "platform": "a node must not see the machine it runs on",
     "logging": "use env.event: log records read the wall clock",
-    "weakref": "when the collector runs must decide nothing",
-    "gc": "when the collector runs must decide nothing",
+    "weakref": "a node must not depend on when the garbage collector runs",
+    "gc": "a node must not depend on when the garbage collector runs",
 }
 BANNED_NAMES: Final = {
     "asyncio.wait": "it returns sets of tasks; use asyncio.gather",

@@ -1,6 +1,6 @@
 """Faults as data: kinds, targets and times, their words, and the one ledger of a run.
 
-`selectors` choose the targets at the moment of a fault, `schedules` its times, `parser` is the
-language of both (`cut leader from members every 10s for 4s`), `nemesis_from_text` makes a nemesis
-of a sentence. The `ledger` injects and heals; `door` is the way to it for tests.
+`selectors` choose the targets of a fault at the moment of the fault, and `schedules` its times.
+`parser` reads faults in words (`cut leader from members every 10s for 4s`), and `nemesis_from_text`
+makes nemeses of them. The `ledger` injects and heals faults; tests use it through `door`.
 """

@@ -16,8 +16,8 @@ from harness.cluster import NodeSpec
 from harness.errors import listed
 
 _COPIES: Final = 3
-"""The assumed number of copies of all data on nodes of one role that no observed group contains:
-such nodes may still hold replicas."""
+"""The assumed number of copies of the data on nodes that no observed group contains, for each role:
+these nodes may hold replicas of groups that are not observed."""
 _NAMED_MAX: Final = 8
 
 
@@ -31,9 +31,10 @@ class DamageBudget:
         self._damaged: set[str] = set()
 
     def charge(self, nodes: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str | None:
-        """Charge all of these nodes, unless that would damage a majority of a group.
+        """Charge `nodes` with destroyed data, unless this would damage a majority of a group.
 
-        `groups` are the members of each observed group. Returns the reason of a refusal.
+        `groups` are the members of each observed group. Returns the reason if the charge is
+        refused, else `None`.
         """
         new = self._damaged.union(nodes) - self._damaged
         for name, (members, limit) in self._limits(groups).items():

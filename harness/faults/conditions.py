@@ -55,7 +55,7 @@ class Links:
     async def lay(
         self, fault_id: str, what: Cut | Shape | Stream, links: Iterable[Link], lease_s: float
     ) -> None:
-        """Cut or degrade these links."""
+        """Apply the fault `what` to `links`: cut or degrade them."""
         quality = None if isinstance(what, Cut) else what.quality
         laid = _OnLinks(quality, links)
         if not laid.links:
@@ -69,7 +69,7 @@ class Links:
             await self._settle(laid.links, lease_s)
         except BaseException as error:
             del self._laid[fault_id]
-            if not isinstance(error, UsageError):  # raised before any change
+            if not isinstance(error, UsageError):  # raised before any link changes
                 await self._settle(laid.links, lease_s)
             raise
 
@@ -90,11 +90,11 @@ class Links:
         try:
             await self._settle(links, 0.0)
         except BaseException:
-            laid.links |= links  # for another attempt
+            laid.links |= links  # so that another attempt can restore these links
             raise
 
     async def _settle(self, links: Iterable[Link], lease_s: float) -> None:
-        """Set these links to the combined state of all faults, and account for removed faults."""
+        """Set `links` to the combined state of all faults, and add the bites to the faults."""
         wanted = {
             link: {name: each.quality for name, each in self._laid.items() if link in each.links}
             for link in sorted(links)
@@ -113,7 +113,7 @@ class _Laid:
         self.nodes = list(nodes)
         self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
-        self.touched = 0.0  # disk requests, or ms by which wall clocks jumped
+        self.touched = 0.0  # affected disk requests, or ms by which wall clocks jumped
         self.new = True  # requests before the fault do not count
         self.dark = False  # a strobing offset is off at the moment
         self.strobe: asyncio.Task[None] | None = None
@@ -152,7 +152,7 @@ class Conditions:
         try:
             await self._settle(laid, laid.nodes)
         except BaseException:
-            self._laid[fault_id] = laid  # for another attempt
+            self._laid[fault_id] = laid  # so that another attempt can lift the fault
             raise
         match laid.what:
             case Clock():
@@ -174,13 +174,13 @@ class Conditions:
             await self._settle(laid, relieved)
 
     async def _settle(self, changed: _Laid, nodes: Sequence[str]) -> None:
-        """Set the clocks, processors or disks of these nodes, depending on the kind of change."""
+        """Set the clocks, processors or disks of these nodes, whichever `changed` is about."""
         async with self._turn:
             for node in nodes:
                 await self._settle_node(changed, node)
 
     async def _settle_node(self, changed: _Laid, node: str) -> None:
-        """Set the nodes, and attribute the measured change to the fault that comes or goes, too."""
+        """Set one node, and count the measured change for its faults and for `changed`."""
         laid = [each for each in self._laid.values() if node in each.nodes]
         concerned = [*laid, *([] if changed in laid else [changed])]
         kind = type(changed.what)

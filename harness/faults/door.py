@@ -22,7 +22,7 @@ from harness.nodes.faults import Aim, FaultKind, LinkFault
 
 
 class Door:
-    """A cluster with faults (`harness.cluster.Cluster`)."""
+    """A cluster on which faults can be injected (`harness.cluster.Cluster`)."""
 
     def __init__(self, controls: Controls, ledger: Ledger) -> None:
         """`ledger` is the ledger of the run; it uses the same controls."""
@@ -84,7 +84,9 @@ class Door:
     ) -> str:
         links = tuple(each for each in on if isinstance(each, Link))
         if len(links) not in {0, len(on)} or bool(links) != isinstance(fault, LinkFault):
-            raise UsageError(f"{fault} is on {list(on)}; give links to cut or worsen, else nodes")
+            raise UsageError(
+                f"{fault} is on {list(on)}; link faults need links, other faults nodes"
+            )
         ends = {end for link in links for end in (link.source, link.destination)}
         nodes = sorted(ends) if links else [str(node) for node in on]
         aim = Aim(what=fault, targets=tuple(nodes), links=links)

@@ -1,5 +1,4 @@
-"""The ledger: the only record of a run's faults, with active faults, their targets and their
-effects.
+"""The ledger: the only record of a run's faults, their targets and their effects.
 
 Nemeses only choose targets. Every fault goes through the ledger, so that overlapping faults mean
 the same in all environments. A fault keeps one id from the case to the report page. A fault does
@@ -64,8 +63,9 @@ _DID: Final = {
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that a fault really hit; empty if it missed (no node led, say) or was `refused`.
+    """The result of an injection: `targets` are the nodes that the fault really hit.
 
+    `targets` is empty if the fault missed, for example because no node led, or was `refused`.
     `disks`: nodes that were already down when their power was cut; they lost their page caches.
     """
 
@@ -73,7 +73,7 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     id: str = ""
     what: FaultKind | None = None
-    refused: bool = False  # refused by the damage budget
+    refused: bool = False  # the damage budget refused the fault
     disks: tuple[str, ...] = ()
 
 
@@ -86,10 +86,10 @@ class _Entry:
     def __init__(self, injection: Injection, on_heal: OnHeal | None) -> None:
         self.injection = injection
         self.on_heal = on_heal
-        self.bite: Bite | None = None  # set once it is known
+        self.bite: Bite | None = None  # the fault's effect, once it is known
         self.on = True
-        self.active = False  # from the end of its injection to the end of its heal
-        self.turn = asyncio.Lock()  # the fault's lease may end during a heal
+        self.active = False  # true from the end of the injection to the end of the heal
+        self.turn = asyncio.Lock()  # one heal at a time: the lease may end during a heal
         self.relieved: set[str] = set()
 
     def is_on(self, node: str) -> bool:
@@ -154,7 +154,7 @@ class Ledger:
             return Injection(targets=(), note=aim.note)
         fault_id = fault_id or self.new_id()
         if fault_id in self._entries:
-            raise UsageError(f"there was a fault {fault_id!r} in this run before")
+            raise UsageError(f"this run had a fault {fault_id!r} before; an id is used once")
         refusal = self._budget.charge(aim.targets, groups) if what.damages else None
         if refusal is not None:
             return Injection(targets=(), note=refusal, refused=True)
@@ -171,10 +171,10 @@ class Ledger:
             note = f"missed: {', '.join(aim.targets)} not running"
             disks = aim.targets if isinstance(what, Kill) and what.power_cut else ()
             return Injection(targets=(), note=note, disks=disks)
-        self._entries[fault_id] = entry  # after the faults that took effect before
+        self._entries[fault_id] = entry  # at the end, behind faults that took effect earlier
 
         def end_lease() -> None:
-            if entry.on or entry.turn.locked():  # the heal that is under way may fail
+            if entry.on or entry.turn.locked():  # a heal that is under way may still fail
                 self._env.spawn(self.heal(fault_id), name=f"lease-{fault_id}")
 
         self._controls.call_later(lease_s, end_lease)
@@ -201,13 +201,14 @@ class Ledger:
         return True
 
     async def _end(self, node: str) -> bool:
-        """Kill a running node. A paused node stays paused; it reads its disk only if it restarts
-        later.
+        """Kill a node that is running; returns whether it was killed.
+
+        A paused node stays paused, since it reads its disk only if it restarts later.
         """
         return self._controls.state(node) is NodeState.RUNNING and await self._controls.kill(node)
 
     async def _down(self, what: Kill | Restart | Pause, node: str, lease_s: float) -> bool:
-        """Whether this fault stopped the node or froze it."""
+        """Stop or freeze one node; returns whether this fault did so."""
         match what:
             case Kill():
                 return await self._controls.kill(node, lose_unsynced=what.power_cut, torn=what.torn)
@@ -217,7 +218,7 @@ class Ledger:
                 return await self._controls.pause(node, lease_s=lease_s)
 
     async def heal(self, fault_id: str) -> Bite:
-        """Undo one fault and return its effect; a second call returns the same.
+        """Undo one fault and return its effect; a second call returns the same effect.
 
         Raises `UsageError` for a fault that was never injected.
         """
@@ -236,7 +237,7 @@ class Ledger:
                 entry.active = False
                 if entry.on_heal is not None:
                     entry.on_heal(entry.injection, entry.bite)
-        return entry.bite or Bite(0, "processes")  # it had missed
+        return entry.bite or Bite(0, "processes")  # without a bite, the fault missed
 
     async def _undo(self, entry: _Entry) -> Bite:
         targets = entry.injection.targets
@@ -252,7 +253,9 @@ class Ledger:
             case Reset() | None:
                 pass
             case what:
-                if entry.bite is None:  # else already lifted, but a start failed
+                if (
+                    entry.bite is None
+                ):  # an earlier heal may have lifted it and failed to start a node
                     entry.bite = await self._conditions.lift(entry.injection.id)
                 if what.may_end:
                     self._excuse(targets)
@@ -287,8 +290,10 @@ class Ledger:
             self._env.spawn(self._start_again(event.node), name=f"start-again-{event.node}")
 
     async def relieve(self, nodes: Collection[str]) -> None:
-        """Thaw these nodes, and restore their clocks, processors, disks and all links among them
-        and the clients, although faults are active on them.
+        """Make these nodes work normally, although faults are active on them.
+
+        Thaws the nodes, and restores their clocks, processors, disks, and all links among them and
+        the clients.
         """
         for node in nodes:
             await self._controls.resume(node)
@@ -300,16 +305,17 @@ class Ledger:
         await self._links.relieve({*nodes, *self._controls.clients})
 
     async def heal_active(self) -> None:
-        """Undo every fault, in the order in which they took effect.
+        """Undo all active faults, in the order in which they took effect.
 
-        A fault that cannot be undone stays active and keeps no other fault from being undone; one
-        `InfrastructureError` at the end names all of them.
+        A fault that cannot be undone stays active, and the other faults are still undone. One
+        `InfrastructureError` at the end names all faults that could not be undone.
         """
         await _try_all(self._heals())
 
     async def heal_all(self) -> None:
-        """Undo every fault and restore everything, except that nodes may stay down; raises like
-        `heal_active`.
+        """Undo every fault, and restore all clocks, processors and disks; nodes may stay down.
+
+        Raises like `heal_active`.
         """
         await _try_all({**self._heals(), "clocks, processors and disks": self._controls.mend})
 
@@ -342,8 +348,9 @@ def _described(injection: Injection, hit: Sequence[str]) -> Injection:
 
 
 def _keeps_down(what: FaultKind | None, *, lived_with_it: bool) -> bool:
-    """Whether a node would exit again at once; a wrong clock does not count if the node ran with
-    it.
+    """Whether a fault keeps a node down, or would make the node exit again at once.
+
+    A wrong clock does not count if the node ran with it.
     """
     if isinstance(what, Clock) and lived_with_it:
         return False

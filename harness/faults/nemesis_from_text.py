@@ -27,9 +27,7 @@ DRAW_MAX: Final = 2**31
 
 
 class AimedNemesis(Nemesis):
-    """A nemesis defined by sentences. Each fault follows one sentence; if there are several, it is
-    drawn.
-    """
+    """A nemesis defined by faults in words (sentences), one of which is drawn for each fault."""
 
     def __init__(
         self,
@@ -61,7 +59,7 @@ class AimedNemesis(Nemesis):
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Sequence[Fault]:
-        """The nemesis's schedule; see `harness.faults.schedules`."""
+        """Plan the faults of a run by the nemesis's schedule (`harness.faults.schedules`)."""
         return self._schedule.plan(
             self.name,
             rng,
@@ -76,12 +74,12 @@ class AimedNemesis(Nemesis):
         return {name: rng.randrange(limit) for name, limit in self._drawn.items()}
 
     def check_args(self, args: Mapping[str, Any]) -> None:
-        """Refuse arguments that `draw_args` never draws: users may write cases by hand."""
+        """Raise `UsageError` for arguments that `draw_args` never draws; users write cases, too."""
         for name, value in args.items():
             if name == KEEP_OTHERS and self.name == "partition-leader":
                 right, rule = type(value) is bool, "true or false"
             elif name in self._drawn:
-                # Nodes that are hit one by one count up from the draw.
+                # If nodes are hit one by one, the n-th node's argument is the draw plus n.
                 limit = self._drawn[name] + (self._schedule.nodes if name == DRAW else 0)
                 right = type(value) is int and 0 <= value < limit
                 rule = f"a whole number in 0 .. {limit - 1}"
@@ -117,7 +115,7 @@ class AimedNemesis(Nemesis):
         return list(dict.fromkeys(hit))
 
     def needs_leader(self, fault: Fault) -> bool | str:
-        """Whether this fault waits for a leader; a text names the group of that leader."""
+        """Whether this fault waits for a leader; a string is the group of that leader."""
         whom = self._sentence(fault).whom
         return whom.group or whom.needs_leader
 
@@ -126,7 +124,7 @@ class AimedNemesis(Nemesis):
         return self._sentence(fault).trigger
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """The current targets of this fault's sentence."""
+        """Choose the targets of this fault's sentence for this moment."""
         sentence = self._sentence(fault)
         scene = msgspec.structs.replace(scene, draw=int(fault.args.get(DRAW, 0)))
         whom = sentence.whom
@@ -172,8 +170,8 @@ def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Targe
     needed = target.variant_of.get(what.name)
     if needed is not None and not any(needed in spec.variants for spec in specs.values()):
         raise UsageError(
-            f"{what.name} has nodes run as {needed!r}, which none of this deployment can; the "
-            f"options of {target.name!r} say with which they can"
+            f"{what.name} has nodes run as {needed!r}, but no node of this deployment has this "
+            f"variant; options of {target.name!r} add it"
         )
     if what.variant and what.name != ROLLING_RESTART:
         raise UsageError(f"only {ROLLING_RESTART} starts nodes as a variant; drop the setting")

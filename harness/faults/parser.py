@@ -13,9 +13,9 @@
     do step-down on leader every 10s
     reset leader from followers
 
-A verb, its targets (`harness.faults.selectors`), its settings (how bad it gets) and,
-unless the case's `--interval` and `--duration` decide, its time: a moment, or the next event of a
-node.
+A fault in words has a verb, targets (`harness.faults.selectors`), settings (the severity), and a
+time: a moment, or the next event of a node. Without a time, the case's `--interval` and
+`--duration` decide.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _LENGTH_MAX: Final = 300
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault in words, parsed."""
+    """A parsed fault in words."""
 
     text: str
     kind: FaultKind
@@ -121,7 +121,7 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clients_min(self) -> int:
-        """The number of clients that must exist: up to the last client that the fault names."""
+        """The number of clients that a run needs, so that every client in the sentence exists."""
         ends = self.whom.ends if isinstance(self.whom, Links) else []
         names = [int(end.name) for end in ends if end.word == CLIENT and end.name]
         return max(names, default=-1) + 1
@@ -131,9 +131,7 @@ _SEE: Final = " (`harness list faults` has examples)"
 
 
 def are_words(name: str) -> bool:
-    """Whether a name among a case's nemeses is a fault in words; names of plug-ins contain no
-    space.
-    """
+    """Whether a nemesis of a case is a fault in words; names of plug-ins contain no space."""
     return " " in name
 
 
@@ -229,7 +227,7 @@ def _links(text: str, verb: str, body: list[str]) -> Links:
             f"has {' '.join(body)!r} where links are named",
             f"write `{verb} A from B` (both ways), `{verb} A to B` (what A sends), or `{verb}` and "
             f"one of {', '.join(LINK_SHAPES)}, of which {' and '.join(SHAPES_OF_CLIENTS)} may have "
-            "`with clients` behind them",
+            "`with clients` after them",
         )
     left, right = (_nodes(text, word, client=True) for word in (body[0], body[2]))
     if left.is_clients and right.is_clients:
@@ -258,7 +256,7 @@ def _nodes(text: str, word: str, *, client: bool) -> Nodes:
             text,
             f"names {word!r}",
             f"write one of {', '.join(words)}, node:NAME or role:NAME; @members, @nonmembers or "
-            "@ROLE behind it limits the choice",
+            "@ROLE after it limits the choice",
         )
     if among == CLIENTS and not client:
         raise _wrong(
@@ -282,12 +280,12 @@ def _fields(text: str, verb: str, settings: Sequence[str]) -> dict[str, Any]:
         if fields[field] is None:
             raise _wrong(text, f"has {setting}", f"write {effect.rule}")
     if not fields:
-        raise _wrong(text, "does not set how bad it gets", f"add one of {', '.join(names)}")
+        raise _wrong(text, "has no setting for its severity", f"add one of {', '.join(names)}")
     return fields
 
 
 def _shape(text: str, settings: Sequence[str]) -> Shape | Stream:
-    """The fault of links, or of the streams on them; raises `UsageError`."""
+    """Make the fault of `shape`, on links or on the streams over them; raises `UsageError`."""
     fields = _fields(text, "shape", settings)
     of_streams = fields.keys() & StreamQuality.EFFECTS.keys()
     if not of_streams:
@@ -296,12 +294,12 @@ def _shape(text: str, settings: Sequence[str]) -> Shape | Stream:
         fix = f"make {', '.join(_OF_STREAMS)} a fault of their own, with a --fault each"
         raise _wrong(text, "worsens both links and the streams on them", fix)
     if "gap_ms" in fields and "slice_bytes" not in fields:
-        raise _wrong(text, "has a gap between no pieces", "add their size: slice=128B")
+        raise _wrong(text, "has a gap, but no size of pieces", "add the size: slice=128B")
     return Stream(quality=msgspec.convert(fields, StreamQuality))
 
 
 def _condition(text: str, verb: str, settings: Sequence[str]) -> Condition:
-    """The fault of a clock, a processor or a disk; raises `UsageError`."""
+    """Make the fault of a clock, a processor or a disk; raises `UsageError`."""
     fields = _fields(text, verb, settings)
     match verb:
         case "clock":
@@ -321,7 +319,7 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
         return Schedule()
     if at_once and names in (["every"], ["at"]):
         names, values = [*names, "for"], [*values, f"{round(FAULT_S_MIN * 1000)}ms"]
-    if waits and names == ["for"]:  # one wait, from the start of the chaos phase
+    if waits and names == ["for"]:  # one wait for the event, from the start of the chaos phase
         names, values = ["at", "for"], ["0s", *values]
     if len(names) != len(values) or sorted(names) not in (["every", "for"], ["at", "for"]):
         raise _wrong(text, f"has {' '.join(words)!r} as its time", rule)
@@ -331,7 +329,7 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
     }
     least_ns = round(FAULT_S_MIN * NS_PER_S)
     if times_ns["for"] < least_ns or times_ns.get("every", least_ns) < least_ns:
-        raise _wrong(text, "is too short", f"at least {FAULT_S_MIN:g}s")
+        raise _wrong(text, "is too short", f"give it at least {FAULT_S_MIN:g}s")
     if "every" in times_ns and times_ns["for"] >= times_ns["every"]:
         raise _wrong(text, "never ends before it begins again", "make `for` shorter than `every`")
     return Schedule(
@@ -340,7 +338,7 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
 
 
 def _duration_s(text: str, value: str) -> float:
-    """A time such as 200ms, 4s or 2m, in s; raises `UsageError`."""
+    """Parse a time such as 200ms, 4s or 2m into seconds; raises `UsageError`."""
     time_s = seconds_in(value)
     if time_s is None:
         raise _wrong(text, f"has the time {value!r}", "write a number and ms, s or m: 4s, 200ms")

@@ -24,9 +24,9 @@ Draw = Callable[[random.Random], dict[str, Any]]
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The times of one nemesis; by default once in each interval of the case, at a random moment.
 
-    With `every_ns` and `for_ns`, faults come at exact intervals. With `at_ns` and `for_ns`, there
-    is one fault at an exact time. `times`: each fault comes and goes this often. `nodes`: each
-    fault hits this number of nodes, one after the other, and releases them in another order.
+    With `every_ns` and `for_ns`, faults come at exact intervals. With `at_ns` and `for_ns`, the
+    nemesis has one fault at an exact time. `times`: each fault comes and goes this often. `nodes`:
+    each fault hits this number of nodes, one after the other, and releases them in another order.
     """
 
     every_ns: int = 0
@@ -45,7 +45,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         interval_ns: int,
         duration_ns: int,
     ) -> list[Fault]:
-        """The faults of a chaos phase of `horizon_ns`, at most `FAULTS_MAX`."""
+        """Plan the faults of a chaos phase of `horizon_ns`, at most `FAULTS_MAX`."""
         if self.at_ns is not None or self.every_ns:
             times = self._exact(nemesis, horizon_ns)
         else:
@@ -65,7 +65,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     def _drawn(
         self, rng: random.Random, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Iterator[tuple[int, int]]:
-        """One fault in each interval; the last fault outlives the chaos phase."""
+        """Draw start and length of one fault per interval; the last outlives the chaos phase."""
         count = min(max(1, horizon_ns // interval_ns), FAULTS_MAX // (self.times * self.nodes))
         slot_ns = horizon_ns // count
         for number in range(count):
@@ -88,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return ((start_ns, self.for_ns) for start_ns in starts)
 
     def _parts(self, fault: Fault, rng: random.Random) -> list[Fault]:
-        """The faults of one planned time: a single fault, several short ones, or one per node."""
+        """Split a planned fault into `times` short faults, or into one fault per node."""
         count = self.times * self.nodes
         if count == 1:
             return [fault]

@@ -50,16 +50,16 @@ LINK_SHAPES: Final = ("halves", "ring", "bridge")
 SHAPES_OF_CLIENTS: Final = ("halves", "bridge")
 _NEED_LEADER: Final = ("leader", "follower", "followers")
 _ONE_NODE: Final = ("leader", "follower", "one", "node", IT)
-"""Words for single nodes; a group word at the other link end means all nodes but this one."""
+"""Words for single nodes. A word for several nodes at the other link end excludes this node."""
 _DRAW: Final = ("follower", "minority", "majority", "one", "half")
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """A selector of nodes: a word of the table, and the set that it chooses from."""
+    """A selector of nodes: a word such as `leader`, and the set that it chooses from."""
 
     word: str
     name: str = ""  # the name after `node:`, `role:` or `client:`
-    among: str = ""  # behind `@`
+    among: str = ""  # the set named after `@`
 
     @property
     def is_clients(self) -> bool:
@@ -68,7 +68,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single_clients(self) -> bool:
-        """Whether the selector needs to tell clients apart."""
+        """Whether the selector means single clients, which the environment must tell apart."""
         return self.is_clients and (self.word != CLIENT or bool(self.name))
 
     @property
@@ -122,7 +122,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single_clients(self) -> bool:
-        """Whether the selector needs to tell clients apart."""
+        """Whether the selector means single clients, which the environment must tell apart."""
         return self.with_clients or any(end.single_clients for end in self.ends)
 
 
@@ -142,7 +142,7 @@ def check_names(
     if selector.among not in {"", MEMBERS, NONMEMBERS, CLIENTS, *roles, *groups}:
         sets = [MEMBERS, NONMEMBERS, *roles, *groups]
         raise UsageError(
-            f"'@{selector.among}' chooses among no nodes; {choices_near(selector.among, sets)}"
+            f"'@{selector.among}' is no set of nodes; {choices_near(selector.among, sets)}"
         )
 
 
@@ -156,10 +156,10 @@ def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
 
 
 def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[str, ...]:
-    """The nodes or clients that the selector means now, in declaration order unless drawn; empty if
-    it misses.
+    """The nodes or clients that the selector means now; empty if it means none.
 
-    `excluded` are the nodes at the other link end.
+    They are in the order of declaration unless drawn. `excluded` are the nodes at the other link
+    end.
     """
     if selector.word == CLIENT and selector.name:
         return tuple(end for end in scene.clients if end == client_end(int(selector.name)))
@@ -193,7 +193,7 @@ def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[s
 
 
 def _digit(scene: Scene, excluded: Sequence[str]) -> int:
-    """The part of the draw that decides about one link end, independent of the other end."""
+    """The part of the draw for one link end, which is independent of the other end's draw."""
     return scene.draw // len(scene.specs) if excluded else scene.draw
 
 
@@ -214,7 +214,7 @@ def _pool(selector: Nodes, scene: Scene) -> list[str]:
 
 
 def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """The two sides and the links that the selector means now; no links if it misses.
+    """The two sides and the links that the selector means now; no links if a side is empty.
 
     The first side is the subject of the fault: the isolated node, the smaller half, or a node
     rather than the clients.
@@ -251,8 +251,7 @@ def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str
 
 
 def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], list[str]]:
-    """Two halves, each with about half of the members and of the other nodes, and clients on
-    request.
+    """Draw two halves of the members, of the other nodes and, with `clients`, of the clients.
 
     A bridge is one more member, which is in neither half.
     """
@@ -273,8 +272,9 @@ def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], li
 
 
 def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """The links of a ring: each member reaches a majority, and no two members the same majority
-    (Jepsen's `majorities-ring`).
+    """The members, and the links to cut for a ring (Jepsen's `majorities-ring`).
+
+    In a ring each member reaches a majority, and no two members reach the same majority.
     """
     order = _shuffled(scene.members(), random.Random(scene.draw))
     if len(order) < 3:
@@ -289,9 +289,7 @@ def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
 
 
 def _shuffled(names: Sequence[str], rng: random.Random) -> list[str]:
-    """A Fisher-Yates shuffle that only uses `randrange`, so that draws are stable across Python
-    versions.
-    """
+    """Shuffle (Fisher-Yates) with `randrange` only, so that all Python versions draw the same."""
     order = list(names)
     for last in range(len(order) - 1, 0, -1):
         other = rng.randrange(last + 1)

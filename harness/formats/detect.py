@@ -1,4 +1,4 @@
-"""The detection of a file's format."""
+"""Recognise the format of a history file by its content."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def _source_of(head: bytes) -> Callable[[Path], Source] | None:
 
 
 def _may_be_text(source: Callable[[Path], Source], head: bytes) -> bool:
-    """Whether a file whose first bracket suggests EDN or JSON shows no op."""
+    """Whether a file is EDN or JSON only by its first bracket, because `head` shows no op."""
     return source in {JsonOps, JepsenEdn} and not all(name.search(head) for name in _OF_OPS)
 
 
 def open_history(path: Path) -> Source:
-    """The file as a source of ops; raises `HistoryError` if the file has none of the formats."""
+    """Open a file as a source of ops; raises `HistoryError` if its format is unknown."""
     try:
         # Reading the head of a pipe consumes it, and the rest would be taken for the whole file.
         # Checked before opening, since opening a pipe without a writer would wait for ever.
@@ -131,11 +131,11 @@ def _what_is_wrong(head: bytes) -> str:
     if not head:
         return "the file is empty; a history has operations"
     if len(head) < HEAD_BYTES and _NOTHING.fullmatch(head):
-        return "there is nothing in it but blanks and comments; a history has operations"
+        return "the file has only blanks and comments; a history has operations"
     if (name := _compression(head)) is not None:
         return f"the file is compressed ({name}); unpack it first"
     return (
         f"{head.lstrip()[:40].decode(errors='replace')!r} begins no "
-        "history; known are Jepsen's EDN, logs and JSON, Porcupine's kv logs, the tables of "
-        "registers and catalogs (see docs/checking.md), and our Parquet"
+        "history; the known formats are Jepsen's EDN, logs and JSON, Porcupine's kv logs, the "
+        "tables of registers and catalogs (see docs/checking.md), and the harness's Parquet"
     )

@@ -74,7 +74,7 @@ class JsonOps:
         return None
 
     def _objects(self) -> Iterator[tuple[Any, int, int]]:
-        """All values in the file, or in its array, with line and column."""
+        """Yield the values in the file, or in the file's array, with line and column."""
         text = self._text()
         start = _blanks(text, 0)
         is_array = text.startswith("[", start)
@@ -97,7 +97,7 @@ class JsonOps:
             yield form, line, column
         if is_array and (position >= len(text) or _blanks(text, position + 1) < len(text)):
             line = 1 + text.count("\n", 0, position)
-            what = "the array of ops ends here, and the file does not, or the other way round"
+            what = "the file must end where the array of ops ends"
             raise located(self._path, line, position - text.rfind("\n", 0, position), what)
 
     def _text(self) -> str:
@@ -122,13 +122,13 @@ class JsonOps:
 
 def _blanks(text: str, position: int) -> int:
     match = _BLANKS.match(text, position)
-    assert match is not None, "it matches nothing, too"
+    assert match is not None, "the pattern matches the empty text, too"
     return match.end()
 
 
 def _op(form: Any, position: int) -> Op:
     if not isinstance(form, dict):
-        raise HistoryError(f"op {position} is {shown(form)}, not an object of an op")
+        raise HistoryError(f"op {position} is {shown(form)}, not a JSON object with an op's fields")
     fields = {name if name[:1] == ":" else f":{name}": value for name, value in form.items()}
     if len(fields) < len(form):
         raise HistoryError(f"op {position} has a key twice, with a colon and without")
@@ -146,7 +146,7 @@ def _op(form: Any, position: int) -> Op:
 
 
 def _named(value: Any) -> Any:
-    """A value that is only displayed; names replace values that JSON cannot express."""
+    """Replace NaN and infinities by their names in a value that is only displayed."""
     if isinstance(value, dict):
         return {key: _named(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -5,10 +5,10 @@
     2026-01-01 10:00:00,000{GMT}  INFO  [jepsen worker 0] jepsen.util: 0  :invoke  :write  1
     INFO  jepsen.util - 0    :invoke :cas    [3 1]
 
-Process, type, operation, value in EDN, and perhaps an error, separated by tabs or blanks. If the
-first line of a file begins with an op, every line must be an op. In other files, ops may occur
-anywhere, and other lines are skipped. A line that begins like an op but is malformed is refused,
-since a missing op changes verdicts.
+An op has a process, a type, an operation, a value in EDN, and perhaps an error, separated by tabs
+or blanks. If the first line of a file begins with an op, every line must be an op. In other files,
+ops may occur anywhere, and other lines are skipped. A line that begins like an op but is malformed
+is refused, since a missing op changes verdicts.
 
 `jepsen.util -` is the log format of Jepsen in 2014, which Porcupine's test logs have. In these logs
 `:fail` is kept: the model decides whether it is an observation (a compare-and-set that found
@@ -62,13 +62,13 @@ def has_op_lines(path: Path) -> bool:
                 logged = _LOGGED.match(text)
                 if _WITHIN.fullmatch(text, logged.end() if logged else 0) is not None:
                     return True
-    except HistoryError:  # no text
+    except HistoryError:  # the file is not text
         pass
     return False
 
 
 class OpLines:
-    """One log file; `format` is known as soon as the file is open."""
+    """The ops of one log file; the constructor reads the file to find out its `format`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -147,9 +147,10 @@ class OpLines:
         return form
 
     def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
-        """The EDN forms after the operation; if the operation failed, as many forms as can be read.
+        """Read the EDN forms after an op's operation.
 
-        If the op is not judged or failed, a value that is not EDN becomes text.
+        If a form is not EDN, the whole value becomes text for a named process, and the rest of the
+        value for a failed or indeterminate op.
         """
         reader = ExactReader(text, final=True)
         values: list[Any] = []

@@ -25,7 +25,7 @@ class Source(Protocol):
     format: str
 
     def __iter__(self) -> Iterator[Op]:
-        """The ops, in index order."""
+        """Yield the ops in index order."""
         ...
 
     def position(self, index: int) -> tuple[int, int] | None:
@@ -34,7 +34,7 @@ class Source(Protocol):
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers (from 1), without line ends.
+    """Yield the lines of a file that are not blank: number (from 1), and text without line end.
 
     Raises `HistoryError` for lines longer than `LINE_BYTES_MAX` and for bytes that are not UTF-8.
     """
@@ -64,7 +64,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 class Row(NamedTuple):
-    """An operation with its start and end; `returned` is `None` if the answer was lost."""
+    """One line of a table: an operation; `returned` is `None` if the answer was lost."""
 
     line: int
     call: int
@@ -86,10 +86,10 @@ class Table(abc.ABC):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lines = array("Q")  # by index
+        self._lines = array("Q")  # the line of each op, by the op's index
 
     def __iter__(self) -> Iterator[Op]:
-        """Invocations and completions; an op's time is the table's, in the table's unit."""
+        """Yield invocations and completions with the table's times, in the table's unit."""
         rows = [self._row(line, text) for line, text in numbered_lines(self._path)]
         self._lines = array("Q")
         events = [(row.call, 0, number) for number, row in enumerate(rows)]
@@ -116,9 +116,9 @@ class Table(abc.ABC):
                 yield Op(index, time, process, OpType.OK, row.f, row.answer)
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """The line and column of the operation that the op with this index belongs to."""
+        """Line and column of the operation that the op with this index begins or ends."""
         return (self._lines[index], 1) if index < len(self._lines) else None
 
     @abc.abstractmethod
     def _row(self, line: int, text: str) -> Row:
-        """The operation in one line; raises `HistoryError` with the position of a mistake."""
+        """Parse the operation in one line; raises `HistoryError` with the position of a mistake."""

@@ -1,4 +1,4 @@
-"""The model that a history's operations suggest; its values and answers must agree with the model.
+"""Suggest the model for a history from its operations, values and answers.
 
 Names alone say little: a set and a counter have `add` and `read`; a register and a bank have
 `read`. So all values are checked, and a model is suggested only if the values fit exactly one
@@ -52,7 +52,7 @@ class _Words:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
-        """Whether values are `[key value]` tuples; kv-string and cas have the same shape."""
+        """Whether values are `[key value]` of independent keys; kv-string and cas look alike."""
         if shape is not Shape.NO and (
             self.names <= {"get", "put", "append"} or self.names == {"cas"}
         ):
@@ -68,13 +68,13 @@ class _Words:
         return [value for value in ok if value is not None]
 
     def micro(self) -> list[Any]:
-        """All micro-operations, from operations whose value is a list of micro-operations."""
+        """All micro-operations in the operations whose value is a list of micro-operations."""
         values = (op.value for op in self.ops if _is_list(op.value))
         items = (item for value in values for item in value if _is_list(item))
         return [item for item in items if len(item) == 3 and isinstance(item[0], str)]
 
     def are_transactions(self) -> bool:
-        """Whether a model knows micro-operations that occur."""
+        """Whether a model knows any of the micro-operations."""
         return any(f in _KNOWN for f, _, _ in self.micro())
 
     def none(self, why: str) -> UsageError:
@@ -87,7 +87,7 @@ class _Words:
 
 
 def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) -> str:
-    """The model for a history in this format, from its operations.
+    """Suggest the name of the model for a history in the format `format_`, from its operations.
 
     `independent` says whether values are `[key value]`; if it is `None`, their shape decides.
     Raises `UsageError` if the operations suggest no model, with the reason and the option to use.
@@ -106,8 +106,8 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
         raise words.none("their values are transactions, which --elle judges, with any name in f")
     functions = frozenset().union(*(names for names, _ in _KINDS))
     if unknown := sorted(words.names - functions):
-        raise words.none(f"no model here has {unknown[0]!r}")
-    raise words.none("no model has all of them")
+        raise words.none(f"no model knows the operation {unknown[0]!r}")
+    raise words.none("no model knows all of them")
 
 
 def _register(words: _Words) -> str:
@@ -130,12 +130,14 @@ def _register(words: _Words) -> str:
 def _set(words: _Words) -> str:
     for value in words.answers("read"):
         if is_scalar(value):
-            raise words.none(f"a read is answered with {value!r}, so 'add' counts and fills no set")
+            raise words.none(
+                f"a read is answered with {value!r}, so 'add' belongs to a counter, not a set"
+            )
         if members(value) is None:
             raise words.none("a read is answered with a map, which is no set")
     added = [exact(value) for value in words.asked("add")]
     if not words.answers("read") and len(set(added)) < len(added):
-        raise words.none("no read is answered, and elements are added twice, so 'add' may count")
+        raise words.none("no read is answered, and elements are added twice, as to a counter")
     return "set"
 
 
@@ -154,7 +156,7 @@ def _transactional(words: _Words) -> str:
     for value in (value for op in words.ops if _is_list(value := op.value)):
         for item in value:
             if _is_list(item) and item and isinstance(item[0], str) and item[0] not in _KNOWN:
-                raise words.none(f"no model here has micro-operations such as {shown(item)}")
+                raise words.none(f"no model knows micro-operations such as {shown(item)}")
     suggested = {_MARKS[f] for f, _, _ in micro if f in _MARKS}
     if len(suggested) > 1:
         raise words.none(f"micro-operations of {' and '.join(sorted(suggested))} are mixed")
@@ -166,7 +168,7 @@ def _transactional(words: _Words) -> str:
 
 def _queue(words: _Words) -> str:
     if "drain" in words.names:
-        raise words.none("'drain' takes many elements at once, which no model has")
+        raise words.none("'drain' takes many elements at once, which no model knows")
     raise words.none("nothing says in which order elements come out: queue or unordered-queue")
 
 

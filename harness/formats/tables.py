@@ -93,8 +93,8 @@ class CatalogTable(Table):
         if (returned >= CATALOG_NEVER) is not (result == "?"):
             raise error(
                 "result",
-                f"the result is {result!r} but the return {returned}; exactly what has the "
-                f"result '?' returns at {CATALOG_NEVER} or later",
+                f"the result is {result!r} but the return {returned}; operations with the "
+                f"result '?', and only they, return at {CATALOG_NEVER} or later",
             )
         listing = []
         for entry in row["listing"].split(",") if row["listing"] else []:

@@ -1,9 +1,9 @@
 """Combinators that choose among several generators.
 
-`any_of` asks all generators and takes the earliest operation. `mix` and `weighted` draw the
-generator whose turn it is, so that the timing of generators does not change the proportions of a
-mixture. Unlike Jepsen's `mix`, this one passes updates on, and a pending generator does not block
-the others.
+`any_of` asks all generators and takes the earliest operation. `mix` and `weighted` draw which
+generator comes next, so that the timing of generators does not change the proportions of a mixture.
+Unlike Jepsen's `mix`, `mix` passes updates on to its generators, and a pending generator does not
+block the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.ops import Op
 def _update_all(
     generators: tuple[Generator, ...], ctx: Context, event: Op
 ) -> tuple[Generator, ...]:
-    """All generators after the update; the same tuple if nothing changed."""
+    """Update all generators with `event`; returns the same tuple if no generator changed."""
     updated = [generator.update(ctx, event) for generator in generators]
     for old, new in zip(generators, updated, strict=True):
         if old is not new:
@@ -29,7 +29,7 @@ def _update_all(
 
 
 def _any(states: Sequence[Generator]) -> Generator:
-    """The generators that are left, combined again."""
+    """Combine the generators that are not exhausted."""
     left = tuple(state for state in states if state is not NOTHING)
     if len(left) < 2:
         return left[0] if left else NOTHING
@@ -60,7 +60,7 @@ def any_of(*generators: GeneratorLike) -> Generator:
 class _Mix(Node, frozen=True):
     generators: tuple[Generator, ...]
     weights: tuple[float, ...]
-    turn: int | None = None  # drawn at the previous emission: a retry changes nothing
+    turn: int | None = None  # drawn at the previous emission, so that a retry takes the same turn
 
     def op(self, ctx: Context) -> Step:
         if not ctx.free_mask:
@@ -88,7 +88,7 @@ class _Mix(Node, frozen=True):
         turn: int,
         pending: Pending,
     ) -> Step:
-        """Take the next generator that can continue now, if the current one cannot."""
+        """Take an operation of another generator, since the generator at `turn` is pending."""
         for ahead in range(1, len(generators)):
             position = (turn + ahead) % len(generators)
             step = generators[position].op(ctx)
@@ -111,7 +111,7 @@ def _draw(weights: tuple[float, ...], rng: random.Random) -> int:
         point -= weight
         if point < 0:
             return position
-    return len(weights) - 1  # reached only by rounding errors
+    return len(weights) - 1  # only rounding errors lead here
 
 
 def _replaced(
@@ -127,7 +127,7 @@ def _replaced(
 
 
 def weighted(choices: Iterable[tuple[float, GeneratorLike]]) -> Generator:
-    """A random mixture in proportion to the weights; exhausted generators are no longer drawn.
+    """Mix generators at random in proportion to weights; exhausted ones are no longer drawn.
 
     Raises `UsageError` for a weight that is negative or not finite.
     """
@@ -142,9 +142,9 @@ def weighted(choices: Iterable[tuple[float, GeneratorLike]]) -> Generator:
 
 
 def mix(*generators: GeneratorLike) -> Generator:
-    """A uniform random mixture; exhausted generators are no longer drawn.
+    """Mix generators at random with equal weights; exhausted ones are no longer drawn.
 
-    Raises `UsageError` for a single list: as a generator that would be a sequence, not a mixture.
+    Raises `UsageError` for a single list, because a list is itself a generator: a sequence.
     """
     if len(generators) == 1 and isinstance(generators[0], (list, tuple)):
         raise UsageError(

@@ -15,16 +15,16 @@ undone. Combinators therefore keep values that they drew for *later* in their st
 prevents a bias from retried draws.
 
 `Context` is immutable too, and cheap: threads are the bits of two integers (all, free), so that
-taking, freeing and restricting threads costs a few words at any concurrency. Processes are
-numbered as in Jepsen (`old + concurrency` after a crash), so `process % concurrency` is the
-thread of a process, and no map is needed. Nemeses have no thread here: faults are planned and
-injected by `harness.faults`.
+taking, freeing and restricting threads is fast at any concurrency. Processes are numbered as in
+Jepsen (`old + concurrency` after a crash), so `process % concurrency` is the thread of a process,
+and no map is needed. Nemeses have no thread here, because `harness.faults` plans and injects
+faults.
 
 A generator outside this package may omit `process` and `time_ns` in its drafts and need not check
 which processes are free: `harness.generator.lift`, which every generator passes through, fills them
 in.
 
-Nothing here iterates over a set, reads a clock or draws from a module's randomness.
+No code in this package iterates over a set, reads a clock or draws from the module `random`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
 
     time_ns: int
     random: random.Random
-    processes: tuple[int, ...]  # by thread, for all threads of the run
+    processes: tuple[int, ...]  # the current process of each thread of the run
     all_mask: int
     free_mask: int
     rotation: int = 0
@@ -137,25 +137,30 @@ class Generator(Protocol):
     """A pure description of operations; see the module's docstring."""
 
     def op(self, ctx: Context) -> Step:
-        """Return the next step. Without a process or a time, the draft of an `Emit` means any free
-        process and the time of the context.
+        """Return the next step.
+
+        In an `Emit`, a draft without a process means any free process, and a draft without a time
+        means the context's time.
         """
         ...
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Process an invocation or a completion; `ctx` is the context just after it."""
+        """Return the generator that replaces this generator after an invocation or a completion.
+
+        `ctx` is the context just after `event`.
+        """
         ...
 
 
 class Emit(msgspec.Struct, frozen=True, eq=False):
-    """Run `draft`, and continue with `next`."""
+    """A step with an operation: run `draft`, and ask `next` for the next step."""
 
     draft: Draft
     next: Generator
 
 
 class Pending(msgspec.Struct, frozen=True, eq=False):
-    """Nothing to do until the next event; then ask `next`."""
+    """A step without an operation: ask `next` after the next event."""
 
     next: Generator
 
@@ -167,7 +172,7 @@ class Node(msgspec.Struct, frozen=True, eq=False):
     """The base of this package's generators, which emit drafts with process and time."""
 
     def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002  the protocol's shape
-        """Ignore the event."""
+        """Ignore the event; generators that react to events override this method."""
         return cast("Generator", self)
 
 
@@ -188,7 +193,7 @@ class Around(Node, frozen=True):
         return Emit(step.draft, self.around(step.next))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """The same wrapper around the updated generator."""
+        """Update the wrapped generator; returns the wrapper around it."""
         inner = self.generator.update(ctx, event)
         return self if inner is self.generator else self.around(inner)
 
@@ -220,8 +225,9 @@ def new_context(
     time_ns: int = 0,
     processes: Sequence[int] | None = None,
 ) -> Context:
-    """A context with all threads free. `processes` has one process per thread; by default its
-    number is the thread's number. Raises `UsageError`.
+    """Make a context in which all threads are free. Raises `UsageError`.
+
+    `processes` has one process per thread; by default its number is the thread's number.
     """
     if concurrency < 1:
         raise UsageError(f"the concurrency is {concurrency}; a run needs at least one thread")
@@ -237,23 +243,23 @@ def new_context(
 
 
 def nanoseconds(seconds: float, what: str) -> int:
-    """Seconds as ns. Raises `UsageError` for values that are not time spans."""
+    """Convert seconds to ns. Raises `UsageError` about `what` for values that are no time span."""
     if not 0 <= seconds < 1e9:
         raise UsageError(f"{what} is {seconds} s; it must be in 0 .. 1e9")
     return round(seconds * NS_PER_S)
 
 
 def due_ns(draft: Draft) -> int:
-    """The earliest start of an emitted draft."""
+    """The earliest start of an emitted draft, in ns since the start of the run."""
     time_ns = draft.time_ns
     assert time_ns is not None, "an emitted draft has a time"
     return time_ns
 
 
 def complete(draft: Draft, ctx: Context) -> Draft | None:
-    """Fill in process and time; `None` while the requested process, or every process, is busy.
+    """Fill in a draft's process and time; `None` while its process, or every process, is busy.
 
-    Raises `UsageError` if the requested process is not in this context: the draft would wait
+    Raises `UsageError` if the draft's process is not in this context, because the draft would wait
     forever.
     """
     process = draft.process

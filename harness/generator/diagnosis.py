@@ -1,4 +1,4 @@
-"""The detection of generators that break the protocol."""
+"""Detect generators that break the protocol of `harness.generator.core`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _shown(value: object) -> str:
 
 
 def _problem(ctx: Context, step: object) -> str | None:
-    """The mistake in an answer, or `None`."""
+    """The violation of the protocol in a generator's step, or `None`."""
     if step is None or isinstance(step, Pending):
         return None
     if not isinstance(step, Emit):
@@ -60,8 +60,10 @@ class _Validate(Around, frozen=True):
 
 
 def validate(generator: GeneratorLike) -> Generator:
-    """Raise `InternalError` for an answer that breaks the protocol. The interpreter applies this to
-    the outermost generator; inside a combinator it finds the generator at fault.
+    """Wrap a generator so that it raises `InternalError` for a step that breaks the protocol.
+
+    The interpreter wraps the outermost generator. Wrap a generator within a combinator to find out
+    which generator is at fault.
     """
     inner = lift(generator)
     return inner if inner is NOTHING else _Validate(inner)

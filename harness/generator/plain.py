@@ -34,7 +34,7 @@ EMPTY_MAX: Final = 1000
 
 
 class _Nothing(Node, frozen=True):
-    """The exhausted generator."""
+    """The generator that has no more operations."""
 
     def op(self, ctx: Context) -> Step:  # noqa: ARG002  the protocol's shape
         return None
@@ -46,8 +46,7 @@ NOTHING: Final[Generator] = _Nothing()
 def soonest(
     states: list[Generator], asked: Iterable[tuple[int, Context, int]], rng: random.Random
 ) -> Emit | None:
-    """The earliest operation that the asked generators offer, if any; updates their states in
-    place.
+    """Take the earliest offer of the asked generators, if any; updates `states` in place.
 
     Each entry of `asked` has a position in `states`, the context for it and its weight in a tie.
     """
@@ -77,7 +76,7 @@ class _Once(Node, frozen=True):
 
 
 class _Sequence(Node, frozen=True):
-    """One generator after the other; `current` is the state of the generator at `position`."""
+    """Several generators in order; `current` is the state of the generator at `position`."""
 
     generators: tuple[Generator, ...]
     position: int
@@ -153,7 +152,7 @@ class _Outside(Around, frozen=True):
     """A generator of another package, whose drafts may omit process and time."""
 
     def op(self, ctx: Context) -> Step:
-        """The generator's step, completed; it is not asked while no process is free."""
+        """The generator's step with a completed draft; `Pending` while no process is free."""
         if not ctx.free_mask:
             return Pending(self)
         step = self.generator.op(ctx)
@@ -170,7 +169,7 @@ class _Outside(Around, frozen=True):
         return Pending(self) if draft is None else Emit(draft, self.around(step.next))
 
     def around(self, generator: Generator) -> Generator:
-        """No wrapper is needed around a generator of this package."""
+        """Wrap the remaining generator, unless it is one of this package."""
         return generator if isinstance(generator, Node) else _Outside(generator)
 
 
@@ -203,7 +202,7 @@ def lift(value: GeneratorLike) -> Generator:
 
 
 def concat(*generators: GeneratorLike) -> Generator:
-    """One generator after the other, without waiting for open operations in between."""
+    """Run generators one after the other, without waiting for open operations in between."""
     flat: list[Generator] = []
     for item in generators:
         lifted = lift(item)
@@ -225,7 +224,7 @@ class _Limit(Around, frozen=True):
 
 
 def limit(n: int, generator: GeneratorLike) -> Generator:
-    """At most `n` operations of the generator."""
+    """Emit at most `n` operations of the generator."""
     inner = lift(generator)
     _check_count(n, "limit")
     return NOTHING if inner is NOTHING or n == 0 else _Limit(inner, n)

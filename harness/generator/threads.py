@@ -34,7 +34,7 @@ from harness.ops import Op
 class _Reserve(Node, frozen=True):
     counts: tuple[int, ...]
     generators: tuple[Generator, ...]  # one generator per count, and the default generator
-    all_mask: int = 0  # of the context that the masks were made for
+    all_mask: int = 0  # the `all_mask` of the context that `masks` were made for
     masks: tuple[int, ...] = ()
 
     def _masks(self, ctx: Context) -> tuple[int, ...]:
@@ -85,13 +85,14 @@ class _Reserve(Node, frozen=True):
                     return self
                 states = (*self.generators[:position], new, *self.generators[position + 1 :])
                 return _Reserve(self.counts, states, ctx.all_mask, masks)
-        return self  # the event belongs to another part of the run
+        return self  # the event is of a thread that this generator does not use
 
 
 def reserve(*counts_and_generators: int | GeneratorLike) -> Generator:
-    """Groups of threads: `reserve(5, writes, 10, cas, reads)` has 5 write, 10 cas, the rest read.
+    """Divide threads: in `reserve(5, writes, 10, cas, reads)` 5 write, 10 cas, the others read.
 
-    Ties between the groups are drawn in proportion to their sizes. The default may be `None`.
+    Ties between the groups are drawn in proportion to their sizes. The last argument, for the
+    other threads, may be `None`.
     """
     *pairs, default = counts_and_generators or (None,)
     counts, generators = pairs[0::2], pairs[1::2]
@@ -117,7 +118,7 @@ def _lift_argument(value: int | GeneratorLike) -> Generator:
 
 
 def _in_rotation(ctx: Context, mask: int) -> Iterator[int]:
-    """The bits of `mask`, starting at the thread whose turn it is."""
+    """Yield the threads in `mask`, starting at the thread whose turn it is (`ctx.rotation`)."""
     late = mask >> ctx.rotation << ctx.rotation
     for part in (late, mask ^ late):
         left = part
@@ -129,7 +130,7 @@ def _in_rotation(ctx: Context, mask: int) -> Iterator[int]:
 
 class _Each(Node, frozen=True):
     fresh: Generator
-    states: tuple[Generator, ...] = ()  # by thread
+    states: tuple[Generator, ...] = ()  # the generator of each thread
     ended: int = 0  # mask of threads whose generator is exhausted
 
     def moved(self, ctx: Context, index: int, state: Generator, ended: int) -> _Each:
@@ -174,7 +175,7 @@ class _Each(Node, frozen=True):
 
 
 def each_thread(generator: GeneratorLike) -> Generator:
-    """An independent copy for every thread, which sees only this thread; ends with the last."""
+    """Run a copy of a generator on every thread, independently; ends when all copies have."""
     inner = lift(generator)
     return inner if inner is NOTHING else _Each(inner)
 

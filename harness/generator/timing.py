@@ -4,9 +4,10 @@ Times are integer ns since the start of the run; arguments are seconds. `stagger
 to all operations of their generator together, not per thread (as in Jepsen since 0.2), so a rate
 does not depend on the concurrency.
 
-A driver asks again a little after the planned moment. While `stagger` is late by less than its
-longest interval, it plans from the planned moment, so that its mean rate is exact. When it is later
-than that, it plans from the current time, so that no burst follows a stall of the whole system.
+The interpreter asks for an operation again a little after its planned time. While `stagger` is late
+by less than its longest interval, it counts the next interval from the planned time, so that its
+mean rate is exact. If it is later, it counts from the current time, so that no burst follows a
+stall of the whole system.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _TimeLimit(Around, frozen=True):
 
 
 def time_limit(seconds: float, generator: GeneratorLike) -> Generator:
-    """Only the operations that start less than `seconds` after the generator's first operation."""
+    """Emit the operations that start less than `seconds` after the generator's first operation."""
     inner, limit_ns = lift(generator), nanoseconds(seconds, "time_limit")
     return NOTHING if inner is NOTHING or limit_ns == 0 else _TimeLimit(inner, limit_ns)
 
@@ -75,7 +76,7 @@ class _Stagger(Around, frozen=True):
 
 
 def stagger(dt_s: float, generator: GeneratorLike) -> Generator:
-    """Operations at random intervals, uniform in 0 .. 2 `dt_s`, so the total rate is 1 / `dt_s`."""
+    """Emit operations at random intervals, uniform in 0 .. 2 `dt_s`, on average `dt_s`."""
     inner = lift(generator)
     longest_ns = nanoseconds(2 * dt_s, "twice the dt of stagger")
     return inner if inner is NOTHING else _Stagger(inner, longest_ns)
@@ -95,13 +96,13 @@ class _Delay(Around, frozen=True):
 
 
 def delay(dt_s: float, generator: GeneratorLike) -> Generator:
-    """Operations exactly `dt_s` apart, or further if no thread is free in time."""
+    """Emit operations exactly `dt_s` apart, or further apart if no thread is free in time."""
     inner, interval_ns = lift(generator), nanoseconds(dt_s, "delay")
     return inner if inner is NOTHING else _Delay(inner, interval_ns)
 
 
 def sleep(dt_s: float) -> Generator:
-    """A directive that keeps one thread idle for `dt_s`; the history does not contain it."""
+    """Keep one thread idle for `dt_s`; the history contains no op for this."""
     nanoseconds(dt_s, "sleep")
     return lift(Draft(SLEEP, dt_s, type=OpType.INFO))
 
@@ -110,7 +111,7 @@ class _TimedOps(Node, frozen=True):
     ops: tuple[ScheduledOp, ...]
     offset_ns: int
     start_ns: int | None = None
-    queues: tuple[tuple[int, ...], ...] | None = None  # by thread: positions in `ops`
+    queues: tuple[tuple[int, ...], ...] | None = None  # positions in `ops`, by thread
     heads: tuple[int, ...] = ()
 
     def op(self, ctx: Context) -> Step:
@@ -152,7 +153,7 @@ class _TimedOps(Node, frozen=True):
 
 
 def timed_ops(ops: Sequence[ScheduledOp], *, offset_ns: int = 0) -> Generator:
-    """Replay a schedule, counted from `offset_ns` after it is first asked.
+    """Replay scheduled ops; their times count from `offset_ns` after the first call of `op`.
 
     An op runs on the thread of its process (`process % concurrency`), even if the thread has a
     newer process by then. A thread that is late does its ops in order as soon as it can, and does

@@ -1,9 +1,9 @@
 """The calling client, for link faults that affect only some clients.
 
-A target makes its own clients, all on one env (`harness.plugins.Deployment.env`), and they connect
-at any time. So the caller cannot be an argument. Instead, the driver of a client sets the client's
-number once in its task, and tasks started from there inherit it (PEP 567). A connection belongs to
-the client that opened it.
+A target makes its own clients, all on one env (`harness.plugins.Deployment.env`), and its clients
+connect at any time. So the caller cannot be an argument. Instead, the driver of a client sets the
+client's number once in the client's task, and tasks that this task starts inherit the number (PEP
+567). A connection belongs to the client that opened it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _CALLER: Final = ContextVar("caller", default=CLIENT)
 
 
 def call_as(number: int) -> None:
-    """From now on, let this task connect as the client of this number."""
+    """Make the current task, and tasks that it starts, connect as the client `number`."""
     _CALLER.set(client_end(number))
 
 
 def calling_end() -> str:
-    """The link end that this task uses; `CLIENT` by default."""
+    """The link end of the client that the current task connects as; `CLIENT` by default."""
     return _CALLER.get()

@@ -17,18 +17,18 @@ _READY_S: Final = 60.0
 
 
 class _Probe(msgspec.Struct, frozen=True, tag_field="probe"):
-    """The base of all probes."""
+    """The base of all readiness probes."""
 
 
 class ReadyPort(_Probe, frozen=True, tag="port"):
-    """Ready once the declared TCP port accepts connections, within `within_s` of the start."""
+    """A node is ready once its declared TCP port accepts connections, within `within_s`."""
 
     port: int
     within_s: float = _READY_S
 
 
 class ReadyHttp(_Probe, frozen=True, tag="http"):
-    """Ready once a GET of `path` on the declared port is answered with status 200."""
+    """A node is ready once it answers a GET of `path` on its declared port with status 200."""
 
     port: int
     path: str = "/"
@@ -36,14 +36,14 @@ class ReadyHttp(_Probe, frozen=True, tag="http"):
 
 
 class ReadyLog(_Probe, frozen=True, tag="log"):
-    """Ready once a line printed since the program's start matches the regular expression."""
+    """A node is ready once a line printed since its start matches a regular expression."""
 
     pattern: str
     within_s: float = _READY_S
 
 
 class ReadyCommand(_Probe, frozen=True, tag="command"):
-    """Ready once the command exits with 0; placeholders in it are replaced.
+    """A node is ready once the command, in which placeholders are replaced, exits with 0.
 
     The command runs with the node's environment variables and user, in the node's data folder; in
     Docker it runs in the node's container, which must have a shell (`sh`). Each try may take 10 s.
@@ -57,10 +57,9 @@ Ready = ReadyPort | ReadyHttp | ReadyLog | ReadyCommand
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes to a node's declaration when the node runs as this variant: another version,
-    other flags.
+    """A variant of a node, such as another version: the changes to the node's declaration.
 
-    Fields replace those of the node; `config` and `environment` are merged key by key. A variant
+    Fields replace the node's fields; `config` and `environment` are merged key by key. A variant
     cannot give a command to a node on `Env`, or an entry to a foreign program.
     """
 

@@ -68,24 +68,24 @@ def _added(amounts: Sequence[float]) -> float:
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of one amount of a quality."""
+    """The rules for one amount of a quality: its values, and how several amounts combine."""
 
     needs: Capability | None  # None: the same as for the previous amount
-    word: str  # in `--fault`; "" if it cannot be written in words
-    read: Callable[[str], Any]  # parses its value in words; returns `None` for an invalid text
-    rule: str  # its allowed values with an example, for error messages
+    word: str  # the amount's name in `--fault`; "" if it has no name there
+    read: Callable[[str], Any]  # parses a value in words; returns `None` for an invalid text
+    rule: str  # the allowed values with an example, for error messages
     most: float
     least: float = 0
     together: Callable[[Sequence[Any]], Any] = _added
 
     @property
     def example(self) -> str:
-        """The amount in words: the end of its rule."""
+        """An example of the amount in words, which is the end of its rule."""
         return self.rule.rpartition(" ")[2]
 
 
 def seconds_in(text: str) -> float | None:
-    """A time such as 200ms, 4s or 2m in s; `None` for another text."""
+    """Parse a time such as 200ms, 4s or 2m into seconds; `None` for other texts."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)", text)
     return float(match[1]) * _SECONDS[match[2]] if match else None
 
@@ -93,7 +93,7 @@ def seconds_in(text: str) -> float | None:
 def duration(
     word: str, needs: Capability | None, most_ms: float, example: str, *, signed: bool = False
 ) -> Effect:
-    """The value type of a time in ms, which is above 0 unless `signed`."""
+    """The rules for an amount that is a time in ms, above 0 unless `signed`."""
 
     def read(text: str) -> float | None:
         minus = signed and text.startswith("-")
@@ -109,7 +109,7 @@ def duration(
 def number(
     word: str, needs: Capability, unit: str, most: int, example: str, *, signed: bool = False
 ) -> Effect:
-    """The value type of a whole number of a unit, which is 1 or more unless `signed`."""
+    """The rules for an amount that is a whole number of a unit, 1 or more unless `signed`."""
 
     def read(text: str) -> int | None:
         match = re.fullmatch(rf"({'-?' if signed else ''}\d{{1,7}}){unit}", text)
@@ -122,7 +122,7 @@ def number(
 
 
 def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
-    """The value type of a factor."""
+    """The rules for an amount that is a factor above 1."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", text)
@@ -135,7 +135,7 @@ def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
 
 
 def _share(word: str, needs: Capability, of: str, example: str) -> Effect:
-    """The value type of a probability. Several probabilities combine as independent events."""
+    """The rules for an amount that is a probability; several combine as independent events."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)
@@ -181,7 +181,7 @@ class _Quality(msgspec.Struct, frozen=True):
 
     @classmethod
     def together(cls, qualities: Sequence[Self]) -> Self:
-        """The sum of delays, probabilities as of independent events, and the lowest rate."""
+        """Combine qualities: add delays, combine probabilities, and take the lowest rate."""
         each = {name: [getattr(each, name) for each in qualities] for name in cls.EFFECTS}
         return cls(**{name: cls.EFFECTS[name].together(values) for name, values in each.items()})
 
@@ -237,7 +237,7 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
     """
 
     slice_bytes: int = 0  # 0: no slicing
-    gap_ms: float = 0.0  # after each piece
+    gap_ms: float = 0.0  # the wait after each piece
     reset_after_ms: float | None = None
 
     EFFECTS: ClassVar = {

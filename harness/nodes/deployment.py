@@ -71,8 +71,8 @@ def check_nodes(nodes: Sequence[NodeSpec]) -> None:
             )
         if spec.stop_signal != _STOP_SIGNALS[0] and spec.entry is not None:
             raise UsageError(
-                f"node {spec.name!r} has a `stop_signal`, which is for foreign programs: one "
-                "written against `Env` is cancelled; leave it out"
+                f"node {spec.name!r} has a `stop_signal`, which is for foreign programs: a node "
+                "written against `Env` is cancelled instead; leave it out"
             )
         if spec.faulty_disk and spec.entry is not None:
             raise UsageError(
@@ -160,7 +160,7 @@ def _check_files(spec: NodeSpec) -> None:
 def _check_limits(spec: NodeSpec) -> None:
     if spec.user is not None and not _USER.fullmatch(spec.user):
         raise UsageError(
-            f"node {spec.name!r} has the user {spec.user!r}; it reads like 'postgres' or '999:999'"
+            f"node {spec.name!r} has the user {spec.user!r}; write it like 'postgres' or '999:999'"
         )
     if spec.memory_mib is not None and spec.memory_mib < _MEMORY_MIB_MIN:
         raise UsageError(
@@ -229,7 +229,7 @@ def refuse_in_simulation(nodes: Iterable[NodeSpec]) -> None:
 
 
 def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
-    """The node's declaration as this variant; raises `UsageError` for an undeclared one."""
+    """The node's declaration as the variant `name`; raises `UsageError` if none is declared."""
     if name == BASE:
         return spec
     if name not in spec.variants:
@@ -270,7 +270,7 @@ def words_of(spec: NodeSpec) -> list[str]:
 
 
 def start_layers(nodes: Iterable[NodeSpec]) -> list[list[str]]:
-    """Names in layers: nodes start after earlier layers. Raises `UsageError` for a circle."""
+    """Group nodes into layers, which start in order. Raises `UsageError` for a circle."""
     by_name = {spec.name: spec for spec in nodes}
     sorter = graphlib.TopologicalSorter(
         {name: [n for n in spec.after if n in by_name] for name, spec in by_name.items()}
@@ -296,10 +296,10 @@ async def start_in_order(
     start: Callable[[str], Awaitable[object]],
     wait_ready: Callable[[str], Awaitable[None]],
 ) -> None:
-    """Start all nodes, each once the nodes that it starts after are ready; returns when all are
-    ready.
+    """Start all nodes, and return when all are ready.
 
-    The first failure is raised once all other started tasks have ended.
+    A node starts once the nodes in its `after` are ready. The first failure is raised once all
+    other started tasks have ended.
     """
 
     async def start_one(name: str) -> None:
@@ -317,16 +317,16 @@ async def start_in_order(
 
 
 def start_bound_s(nodes: Mapping[str, NodeSpec], names: Iterable[str]) -> float:
-    """The longest total wait of `start_down`."""
+    """The longest total time, in seconds, that `start_down` waits for these nodes."""
     waits = (nodes[name].ready for name in names)
     return sum(ready.within_s for ready in waits if ready is not None)
 
 
 async def start_down(cluster: Cluster, names: Iterable[str]) -> None:
-    """Start the nodes that are down, each after the nodes that it starts after.
+    """Start those of the nodes that are down, each after the nodes in its `after`.
 
-    Only nodes that another node starts after are waited for. The wait for a node ends at its limit
-    without an error: checkers judge whether the node is ready.
+    Only nodes in another node's `after` are waited for. The wait for a node ends at its limit
+    without an error, because checkers judge whether the node is ready.
     """
     wanted = [cluster.nodes[name] for name in names]
     awaited = {name for spec in wanted for name in spec.after}

@@ -38,7 +38,7 @@ from harness.timeline import (
 )
 
 ROLLING_RESTART: Final = "rolling-restart"
-"""The operation of every system: each node in turn is stopped in order and started again."""
+"""An operation that every system has: each node in turn is stopped gracefully and started."""
 DRIFT_PPM_MAX: Final = 500_000
 FACTOR_MAX: Final = 100
 OFFSET_MS_MAX: Final = 86_400_000.0
@@ -70,19 +70,19 @@ class Kill(_Kind, frozen=True, tag="kill"):
 
     @property
     def word(self) -> str:
-        """`kill` or `power-cut`."""
+        """The kind in the history: `kill` or `power-cut`."""
         return POWER_CUT if self.power_cut else KILL
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities to kill and to start; a power cut also needs those for disks."""
+        """The capabilities to kill and to start; a power cut also needs capabilities for disks."""
         needs = _DOWN_AND_UP | {Capability.KILL}
         needs |= {Capability.LOSE_UNSYNCED} if self.power_cut else set()
         return needs | ({Capability.TORN_WRITE} if self.torn else set())
 
 
 class Restart(_Kind, frozen=True, tag="restart"):
-    """An administrator's restart: the process is stopped in order and started again later."""
+    """An administrator's restart: the process is stopped gracefully and started again later."""
 
     word: ClassVar[str] = RESTART
     requires: ClassVar[frozenset[Capability]] = _DOWN_AND_UP | {Capability.STOP}
@@ -96,8 +96,7 @@ class Pause(_Kind, frozen=True, tag="pause"):
 
 
 class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
-    """A node's wall clock jumps by `offset_ms`, and both its clocks run fast or slow by
-    `drift_ppm`.
+    """A node's wall clock jumps by `offset_ms`, and its clocks run fast or slow by `drift_ppm`.
 
     With `strobe_ms` the offset comes and goes at this interval: clocks that jump back and forth
     found more bugs than steadily wrong clocks (Jepsen's `nemesis/time.clj`). The node's
@@ -147,7 +146,7 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
 
     @property
     def may_end(self) -> bool:  # type: ignore[override]
-        """False for a disk that is only slow: that excuses no exit."""
+        """False for a disk that is only slow, because slowness excuses no exit."""
         return bool(self.quality.error or self.quality.full or self.quality.bitrot)
 
     @property
@@ -157,13 +156,13 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities for its quality; rot also needs a start of the node."""
+        """The capabilities for the disk's quality; rot also needs to kill and start the node."""
         needs = self.quality.requires
         return needs | _DOWN_AND_UP | {Capability.KILL} if self.damages else needs
 
 
 class Cut(_Kind, frozen=True, tag="cut"):
-    """The links drop all packets: nothing is refused. `one_way`: in one direction only."""
+    """The links drop all packets silently. `one_way`: in one direction only."""
 
     one_way: bool = False
     word: ClassVar[str] = CUT
@@ -174,7 +173,7 @@ class Cut(_Kind, frozen=True, tag="cut"):
 
 
 class Shape(_Kind, frozen=True, tag="shape"):
-    """The links degrade: delay, loss, low bandwidth."""
+    """The links degrade: they delay, lose, duplicate or reorder packets, or have low bandwidth."""
 
     quality: LinkQuality
     word: ClassVar[str] = SHAPE
@@ -203,8 +202,7 @@ class Reset(_Kind, frozen=True, tag="reset"):
 
 
 class Operate(_Kind, frozen=True, kw_only=True, tag="operation"):
-    """An administrator's work, which is not a fault: an operation of the system, or a rolling
-    restart.
+    """An administrator's operation, such as a rolling restart, which is not a fault.
 
     The nodes that the operation restarts run as `variant` from then on (`NodeSpec.variants`).
     """

@@ -1,4 +1,4 @@
-"""Schedules of faults: plans of nemeses, checked, with unique ids."""
+"""The faults of a case: the plans of its nemeses, checked and with unique ids."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from harness.support.interrupts import blaming
 
 FAULTS_MAX: Final = 100_000
 PLAN_TRIES: Final = 20
-"""The maximum number of plans of a nemesis that are tried to find a schedule that hides no other.
-"""
+"""How many plans of a nemesis are tried to find a plan that hides no other nemesis's faults."""
 
 
 def with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
-    """The case with its own faults, checked, or else with the plans of its nemeses."""
+    """Check the faults that a case has, or else fill in the faults that its nemeses plan."""
     if case.faults is not None:
         _check_faults(case.faults)
         for fault in case.faults:
@@ -49,8 +48,7 @@ def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
 def _plan_beside(
     others: Sequence[Sequence[Fault]], case: Case, name: str, nemesis: Nemesis
 ) -> Sequence[Fault]:
-    """A schedule that hides no other schedule and is not hidden by one, if found in `PLAN_TRIES`
-    tries.
+    """Plan a nemesis so that no plan hides another plan, if `PLAN_TRIES` tries suffice.
 
     If every fault of a nemesis begins during a fault of another nemesis, it may never hit a node: a
     kill of all nodes leaves no node to kill. Without other nemeses the first try is used.
@@ -75,7 +73,7 @@ def _plan_beside(
 
 
 def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> list[Fault]:
-    """The faults that a nemesis planned, under the nemesis's requested name (maybe PACKAGE:NAME).
+    """Check the faults that a nemesis planned, and name the nemesis in them as the case does.
 
     Raises `TargetError` for a plan that cannot be carried out.
     """
@@ -98,19 +96,19 @@ def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> l
     try:
         _check_faults(faults)
     except UsageError as error:
-        raise TargetError(f"{what} returned a schedule that cannot be: {error}") from error
+        raise TargetError(f"{what} returned an impossible schedule: {error}") from error
     return faults
 
 
 def _with_own_id(fault: Fault, others: Collection[str]) -> Fault:
-    """`fault`, with its nemesis in the id if another plan uses the id, by which heals name it."""
+    """The fault; its nemesis is put into its id if a fault of another plan has the same id."""
     if fault.id not in others:
         return fault
     return msgspec.structs.replace(fault, id=f"{fault.nemesis}/{fault.id}")
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
-    """Whether a fault of `plan` begins while no other plan's is active, or `plan` is empty."""
+    """Whether `plan` is empty, or one of its faults begins while no other plan's is active."""
     spans = [
         (fault.at_ns, fault.at_ns + fault.duration_ns)
         for other in plans
@@ -123,7 +121,7 @@ def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> 
 
 
 def _check_faults(faults: Sequence[Fault]) -> None:
-    """Refuse a handwritten or shrunk schedule that cannot be carried out as written."""
+    """Raise `UsageError` for handwritten or shrunk faults that cannot be carried out."""
     if len(faults) > FAULTS_MAX:
         raise UsageError(f"the case plans {len(faults)} faults; the limit is {FAULTS_MAX}")
     seen: dict[str, Fault] = {}

@@ -34,7 +34,7 @@ _Fits = Callable[[Target, Mapping[str, Any]], None]
 
 
 class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a case that defines the system and the nemeses."""
+    """A planned system: its case, target, settings, nodes, and the nemeses that may hit it."""
 
     case: Case
     target: Target
@@ -53,9 +53,7 @@ class Plan(TargetPlan, frozen=True, kw_only=True):
 def needed_options(
     workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The target's options that a workload with these options needs, except for options the user
-    set.
-    """
+    """The target's options that a workload needs, without options that the user set."""
     names = {option.name.replace("-", "_") for option in target.options}
     options = with_defaults("workload", workload.name, workload.options, given)
     of_target = with_defaults("target", target.name, target.options, given_target)
@@ -74,7 +72,7 @@ def flags_of(options: Mapping[str, Any]) -> str:
 
 
 def plan_target(case: Case, environment: Environment) -> TargetPlan:
-    """The system of a case, without a workload and without planned faults.
+    """Plan the system of a case, without a workload and without planned faults.
 
     Nodes are prepared for the nemeses of the case, which users inject by hand. Raises `UsageError`.
     """
@@ -155,8 +153,8 @@ def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
             "of the folder examples/"
         )
     return UsageError(
-        f"the target {target.name!r} cannot run the workload {workload.name!r}, which speaks "
-        f"{workload.vocabulary!r}; {fix}"
+        f"the target {target.name!r} cannot run the workload {workload.name!r}, whose vocabulary "
+        f"is {workload.vocabulary!r}; {fix}"
     )
 
 
@@ -182,7 +180,7 @@ def _with_fix(
 
 
 def _fitting_options(target: Target, fits: _Fits) -> Iterator[str]:
-    """The options with which `target` `fits`, or else options of other targets."""
+    """Yield options that make `target` fit, or else other targets with their fitting options."""
     fitting = list(_that_fit(target, fits))
     if fitting:
         yield from fitting
@@ -235,11 +233,11 @@ def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Perm
 
 
 def _refuse_lacking(case: Case, vocabulary: str, permits: Iterable[Permit]) -> None:
-    """Raise `UsageError` for a workload that the profile lacks."""
+    """Raise `UsageError` if the case's profile does not support the workload's vocabulary."""
     for permit in permits:
         if vocabulary in permit.lacks:
             raise UsageError(
-                f"the profile {case.profile!r} of the target {case.target!r} has nothing of the "
+                f"the profile {case.profile!r} of the target {case.target!r} does not support the "
                 f"workload {case.workload!r}: {permit.why}; use another profile or workload"
             )
 

@@ -1,5 +1,4 @@
-"""The random choices of a seed in a soak: its nemeses and their pace, its environment knobs and its
-load.
+"""The random choices of a seed in a soak: nemeses, their pace, environment knobs, and load.
 
 Composing every nemesis in every seed weakens runs: little is written while most nodes are down, and
 each fault hides the others. One or two nemeses per seed, in runs that differ in everything that the
@@ -31,13 +30,14 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
     (
         PACE,
         (
-            {"interval_s": 10.0, "duration_s": 5.0},  # time to recover, and to forget
+            {"interval_s": 10.0, "duration_s": 5.0},  # the system recovers between faults
             {"interval_s": 5.0, "duration_s": 2.5},
-            {"interval_s": 4.0, "duration_s": 1.0},  # healed before another node took over
+            {"interval_s": 4.0, "duration_s": 1.0},  # healed before another node takes over
         ),
     ),
     # With many clients, some are still free when another leader is elected, and stay with the old
-    # leader. These clients wait longer: a checker cannot order hundreds of unknown outcomes.
+    # leader. Operations of many clients get more time, because a checker cannot order hundreds of
+    # unknown outcomes.
     (
         "clients",
         (
@@ -57,17 +57,17 @@ DRAWABLE: Final = tuple(name for _, choices in DRAWN_TOGETHER for name in choice
 
 
 def expand_any(case: Case, environment: Environment | None) -> Case:
-    """The case with the nemeses that `any` means; a seed draws at most two of them.
+    """Replace the nemesis `any` of a case by all suitable nemeses; a seed draws at most two.
 
-    The nemeses are those in the target's `nemeses`, or all installed nemeses that suit all targets,
-    without nemeses that the environment cannot perform. Raises `UsageError` if none is left.
+    The target's `nemeses` are suitable, or else all installed nemeses that suit all targets, except
+    nemeses that the environment cannot perform. Raises `UsageError` if no nemesis is left.
     """
     if ANY not in case.nemeses:
         return case
     if len(case.nemeses) > 1:
         raise UsageError(
-            f"the nemeses are {', '.join(case.nemeses)}; `{ANY}` allows no others: leave it out "
-            "to draw from them, with --draw"
+            f"the nemeses are {', '.join(case.nemeses)}; `{ANY}` cannot be combined with others: "
+            "leave it out, and give --draw to draw from the others"
         )
     target: Target = load_plugin("targets", case.target)
     names = target.nemeses
@@ -98,7 +98,7 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
 
 
 def draw_case(case: Case, environment: Environment | None) -> Case:
-    """The case with the draws of its seed filled in."""
+    """Draw the random fields of a case from its seed."""
     if not case.draw:
         return case
     rng = stream(case.seed, "draw/nemeses")
@@ -128,7 +128,7 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
 
 
 def undrawn(case: Case) -> Case:
-    """The case before the draws of its seed."""
+    """Undo `draw_case`: return the case without its random choices."""
     if not case.drawn:
         return case
     asked = {**case.drawn, "nemeses": tuple(case.drawn["nemeses"])}

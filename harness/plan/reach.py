@@ -88,7 +88,7 @@ def refuse_unable(
 
 
 def _able(capability: Capability) -> list[str]:
-    """The installed environments that can perform the nemesis."""
+    """The installed environments that have the capability."""
     return [
         name
         for name, other in load_all("environments")
@@ -103,7 +103,7 @@ def refuse_nodes(
     target: Target,
     environment: Environment | None,
 ) -> None:
-    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names an unknown one.
+    """Raise `UsageError` for a nemesis that cannot hit these nodes, or that names an unknown node.
 
     Also raises if foreign programs cannot have the disks that they declare.
     """
@@ -117,13 +117,13 @@ def refuse_nodes(
     why = why_no_faulty_disks(environment) if hit else None
     if why is not None:
         raise UsageError(
-            f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
+            f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a faulty disk "
             f"for a foreign program is a FUSE file system, and {why}"
         )
 
 
 def refuse_clients(nemesis: Nemesis, concurrency: int) -> None:
-    """Raise `UsageError` for a client that does not exist."""
+    """Raise `UsageError` for a nemesis that names a client beyond the first `concurrency`."""
     needed = nemesis.clients_min
     if needed > concurrency:
         raise UsageError(
@@ -152,7 +152,7 @@ def refuse_by_hand(
     if bare:
         raise UsageError(
             f"the nemesis {nemesis.name!r} may change the clock of {', '.join(bare)}: a foreign "
-            f"program, which is started with libfaketime only where this is known before; {fix}"
+            f"program, which must be started with libfaketime for this; {fix}"
         )
 
 
@@ -163,7 +163,7 @@ def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) ->
 
 
 def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:
-    """The nodes to deploy: if no nemesis affects disks, all nodes use the disk of the machine."""
+    """The nodes to deploy; they have no faulty disk if no nemesis affects disks."""
     if any(needs_faulty_disk(nemesis) for nemesis in nemeses.values()):
         return tuple(nodes)
     return tuple(msgspec.structs.replace(node, faulty_disk=False) for node in nodes)
@@ -172,7 +172,8 @@ def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tupl
 def client_ends(nemeses: Mapping[str, Nemesis], concurrency: int) -> tuple[str, ...]:
     """The link ends that belong to the harness; one per client only if a nemesis needs it.
 
-    There is one end per concurrent client: each end is a port, and containers wait for it.
+    There are no more ends than concurrent clients, because each end is a port that containers wait
+    for.
     """
     per_client = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
     return (CLIENT, *(map(client_end, range(concurrency)) if per_client else ()))

@@ -24,11 +24,11 @@ else:
 
 
 class Plugin(ABC):
-    """An object that the harness finds by an entry point."""
+    """The base of all plug-ins: objects that the harness finds by entry points."""
 
     api_version: int
     name: str
-    doc: str  # one line
+    doc: str  # one line, which `harness list` shows
 
 
 def set_traits(plugin: type, allowed: type, traits: Mapping[str, object]) -> None:

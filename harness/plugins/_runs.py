@@ -34,7 +34,7 @@ class WorkloadTraits(TypedDict, total=False):
 
 
 class Workload(Plugin):
-    """Operations that clients ask for, in a vocabulary that targets implement."""
+    """A workload: the operations of clients, in a vocabulary that targets implement."""
 
     vocabulary: str
     options: tuple[Option, ...]
@@ -70,8 +70,9 @@ class Workload(Plugin):
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return the target options that these workload options require; the user can override
-        them.
+        """Return the target options that these workload options require.
+
+        The user can override the returned options.
         """
         del options, target_options
         return {}
@@ -100,7 +101,7 @@ class Nemesis(Plugin):
     suits_all: bool = True
     """False for a nemesis that `--nemesis any` draws only if the target names it."""
     clients_min: int = 0
-    """The lowest concurrency at which the clients that the nemesis hits exist."""
+    """The lowest number of concurrent clients that contains every client the nemesis names."""
 
     def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
         set_traits(cls, NemesisTraits, traits)
@@ -113,10 +114,10 @@ class Nemesis(Plugin):
 
     @abstractmethod
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Choose the fault and its targets now; must be pure. `harness.faults.ledger` breaks and
-        heals.
+        """Choose the fault and its targets at this moment; must be pure.
 
-        `scene.it` is the node of the event that `trigger_of(fault)` waited for.
+        `harness.faults.ledger` injects and heals the fault. `scene.it` is the node of the event
+        that `trigger_of(fault)` waited for.
         """
 
     def check_args(self, args: Mapping[str, Any]) -> None:
@@ -126,16 +127,14 @@ class Nemesis(Plugin):
         """Raise `UsageError` for nodes, groups or operations that this target does not have."""
 
     def needs_leader(self, fault: Fault) -> bool | str:
-        """Whether the fault waits at least 5 s for a leader; a text names the leader's group."""
+        """Whether the fault waits at least 5 s for a leader; a string is the leader's group."""
         del fault
         return True
 
     def may_hit(
         self, specs: Mapping[str, NodeSpec], capabilities: Collection[Capability]
     ) -> Sequence[str]:
-        """Return the nodes that the nemesis may hit with a fault that needs any of these
-        capabilities.
-        """
+        """Return the nodes that the nemesis may hit by a fault that needs any of `capabilities`."""
         del capabilities
         return list(specs)
 
@@ -152,9 +151,9 @@ class CheckerTraits(TypedDict, total=False):
 
 
 class Checker(Plugin):
-    """A pure function of a history.
+    """A checker, which judges a history and depends on nothing else.
 
-    If a larger budget could decide a result, the result has a true `limited` in its details.
+    If a larger budget could decide an unknown result, its details have `limited: True`.
     """
 
     version: str | None = None
@@ -188,8 +187,7 @@ class PreparedCheck(Protocol):
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge the history; with `draw`, the result of an invalid history contains its
-        counterexample.
+        """Judge the history; with `draw`, also return the counterexample of an invalid history.
 
         Entries of `details` that `harness check` shows: `configurations` (states of the search),
         `proof` (an object, the certificate of the verdict), and Elle's `anomalies` and `not` (the
@@ -267,13 +265,13 @@ class SoakExecutor(Plugin):
         """Run `job` (a `harness.soak.SeedJob` as JSON) for each of `seeds`, in any order.
 
         Calls `take` with each `harness.soak.SeedResult` as JSON as soon as it exists, and stops
-        when `take` returns false. If the job names a lake, each run is in the lake before this
-        call. Raises `UsageError` or `InfrastructureError`.
+        when `take` returns false. If the job names a lake, each run is in the lake before `take`
+        is called. Raises `UsageError` or `InfrastructureError`.
         """
 
 
 class SoakSink(Plugin):
-    """Keeps the runs of soaks in another place than folders of a store."""
+    """A place, other than the folders of a store, that keeps the runs of soaks, such as a lake."""
 
     @abstractmethod
     def open(self, uri: str, *, name: str, prefix: str) -> SunkRuns:
@@ -289,26 +287,26 @@ class SunkRuns(Protocol):
     uri: str
 
     def holds(self, run: str, digest: str, verdict: str) -> bool:
-        """Whether the sink has this run with this content."""
+        """Whether the sink has the run with this digest and verdict."""
         ...
 
     def results(self, code: str) -> Iterator[bytes]:
-        """The runs in the sink that this code made, as `harness.soak.SeedResult` in JSON.
+        """Yield the runs in the sink that the code version `code` made, as JSON of `SeedResult`.
 
         A run that the sink does not confirm is left out, and the soak makes it again.
         """
         ...
 
     def add(self, folder: Path) -> None:
-        """Take a finished run. Its folder is removed when the run is safe, now or at a later call.
+        """Add a finished run. Its folder is removed once the sink has stored the run.
 
-        Raises `InfrastructureError` if the run cannot be stored. The folders then stay, to be added
-        again.
+        The sink stores the run now or in a later call. Raises `InfrastructureError` if runs cannot
+        be stored. Their folders then stay, to be added again.
         """
         ...
 
     def flush(self) -> None:
-        """Make all added runs safe; raises like `add`, but only once."""
+        """Store all added runs. Raises like `add`; after a failure, later calls do nothing."""
         ...
 
     def look(self) -> None:
@@ -325,12 +323,13 @@ class SunkRuns(Protocol):
 
 
 class Diagnosis(Plugin):
-    """Looks for an optional dependency of the harness, such as Java."""
+    """A check for an optional dependency of the harness, such as Java."""
 
     @abstractmethod
     def look(self) -> tuple[bool, str]:
-        """Return whether the dependency is there, and its version or how to get it, for `harness
-        doctor`.
+        """Return whether the dependency is there, and its version or how to install it.
+
+        `harness doctor` shows both.
         """
 
 

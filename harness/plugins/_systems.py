@@ -33,9 +33,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRole(msgspec.Struct, frozen=True):
-    """The role that one node reports. `ready` is false for a leader that does not serve clients
-    yet.
-    """
+    """The role that a node reports; a leader that does not serve clients yet is not `ready`."""
 
     role: str  # "leader", "follower", ... in the target's words
     term: int = 0
@@ -56,11 +54,11 @@ class Roles(msgspec.Struct, frozen=True):
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """The state at the moment of a fault, and the number that determines its draws."""
+    """The state of the cluster at the moment of a fault; `draw` determines random choices."""
 
     specs: Mapping[str, NodeSpec]
     groups: Mapping[str, Roles]  # the first group counts if none is named
-    clients: Sequence[str] = (CLIENT,)  # the harness's ends of links (`Cluster.clients`)
+    clients: Sequence[str] = (CLIENT,)  # the link ends of the harness's clients (`Cluster.clients`)
     it: str = ""  # the node of the event that the fault waited for
     draw: int = 0
 
@@ -91,10 +89,10 @@ class Client(Protocol):
     """One client process. It never retries a mutation silently and classifies every outcome."""
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation within `timeout_s`; a mutation without an answer is `info`, such a read
-        `fail`.
+        """Do one operation within `timeout_s`.
 
-        Attempt times are `monotonic_ns` of the env's clock.
+        Without an answer, a mutation is `info` and a read is `fail`. The times of attempts are
+        `monotonic_ns` of the env's clock.
         """
         ...
 
@@ -140,12 +138,12 @@ class Target(Plugin):
     operations: tuple[str, ...] = ()
     """The operations of an administrator (`System.operations` and `System.restarting`)."""
     variant_of: Mapping[str, str] = MappingProxyType({})
-    """The variant as which an operation restarts nodes, by the operation's name."""
+    """The names of operations that restart nodes, with the variant that these nodes then run as."""
     larger: tuple[Mapping[str, Any], ...] = ()
     """Options that add roles or spare nodes; error messages suggest them for nemeses that need
     these."""
     tools: tuple[str, ...] = ()
-    """Commands that `harness up` prints for its cluster, whose name replaces `CLUSTER`."""
+    """Commands that `harness up` prints; in them, the cluster's name replaces `CLUSTER`."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
         set_traits(cls, TargetTraits, traits)
@@ -178,19 +176,20 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 Operation = Callable[[Sequence[str]], Coroutine[Any, Any, str | None]]
-"""An administrator's work on these nodes; returns its effect in words, or `None` if it failed.
+"""A function that does an administrator's work on the given nodes.
 
-Each call has its own time limit; the harness abandons it after a minute.
+It returns its effect in words, or `None` if it failed. It limits the time of each of its calls to
+the system; the harness abandons the whole operation after a minute.
 """
 
 
 Restart = Callable[[str, str], Coroutine[Any, Any, bool]]
-"""Stop a node gracefully and start it as a variant, which it keeps; returns whether that was done.
+"""A function that stops a node gracefully and starts it as a variant, which the node keeps.
 
-A node that is down is left alone.
+It returns whether it did so; it leaves a node alone that is down.
 """
 RestartingOperation = Callable[[Sequence[str], Restart], Coroutine[Any, Any, str | None]]
-"""An `Operation` that restarts nodes; the `operations` of the target list it, too."""
+"""An `Operation` that restarts nodes; `Target.operations` lists its name, too."""
 
 
 class Said(msgspec.Struct, frozen=True):

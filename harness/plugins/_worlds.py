@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A deployment for an environment."""
+    """The nodes to deploy, and all settings that an environment needs to deploy them."""
 
     run_id: str
     nodes: tuple[NodeSpec, ...]
     seed: int
     knobs: dict[str, Any]
-    folder: Path | None  # for node logs; with `None` there are no logs
+    folder: Path | None  # the folder for node logs; with `None` there are no logs
     link_proxy: str | None = None  # URL of a Toxiproxy server, instead of the harness's own proxy
     clients: int = 1  # the number of concurrent clients
     ends: tuple[str, ...] = (CLIENT,)  # the clients' link ends; see `Cluster.clients`
@@ -55,8 +55,9 @@ class Session:
     interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 
     def trace_digest(self) -> str | None:
-        """Return a digest of everything that happened so far, equal for equal runs; only in
-        simulation.
+        """Return a digest of everything that happened so far, or `None` outside the simulation.
+
+        Equal runs have equal digests.
         """
         return None
 
@@ -74,9 +75,9 @@ class Environment(Plugin):
     capabilities: Mapping[Capability, Fidelity]
 
     reaches_foreign: Mapping[Capability, Fidelity] | None = None
-    """The capabilities of `ENV_NODES_ONLY` that also work on foreign programs, and other
-    capabilities with lower fidelity than on nodes of `Env`. `None` if the environment runs no
-    foreign programs."""
+    """The fidelity of capabilities on foreign programs: for those capabilities of `ENV_NODES_ONLY`
+    that work there, and for others with a lower fidelity than on nodes of `Env`. `None` if the
+    environment runs no foreign programs."""
     restores_data: bool = False
     """Whether nodes of `Env` can start on the data in `DeploymentPlan.data`."""
 
@@ -92,19 +93,17 @@ class Environment(Plugin):
         """
 
     def unavailable(self) -> str | None:
-        """Return the reason why the environment cannot be used here, with the fix; `None` if it
-        can.
-        """
+        """Return why the environment cannot be used here, and the fix; `None` if it can be used."""
         return None
 
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """Create missing things that every deployment needs, such as an image; report `progress`.
+        """Create missing things that every deployment needs, such as an image.
 
-        Raises `InfrastructureError`.
+        Calls `progress` with notes for the user. Raises `InfrastructureError`.
         """
 
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
-        """Create missing things that these nodes need, such as their images, like `prepare`."""
+        """Create missing things that these nodes need, such as images; raises like `prepare`."""
 
     def why_no_faulty_disks(self) -> str | None:
         """Return why foreign programs cannot have a faulty disk here; `None` if they can."""
@@ -114,17 +113,18 @@ class Environment(Plugin):
         """Raise `UsageError` for knobs that have no meaning here; called before anything starts."""
         if knobs:
             raise UsageError(
-                f"the knobs {', '.join(sorted(knobs))} turn the simulation only; drop them from "
+                f"the knobs {', '.join(sorted(knobs))} are only for the simulation; drop them from "
                 f"the case, or use --env sim instead of --env {self.name}"
             )
 
     def draw_knobs(self, rng: random.Random) -> dict[str, Any] | None:
-        """Return the knobs for a seed that draws its own environment (`Case.draw`), if there are
-        knobs.
+        """Return the knobs for a seed that draws its own environment (`Case.draw`).
+
+        Returns `None` if the environment has no knobs.
         """
         del rng
         return None
 
     def clean(self) -> list[str]:
-        """Remove what dead runs left behind; returns one line for each thing removed."""
+        """Remove the leftovers of dead runs; returns one line per removed thing."""
         return []

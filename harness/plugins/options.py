@@ -23,7 +23,7 @@ class Option(msgspec.Struct, frozen=True):
     within: tuple[float, float] | None = None
 
     def checked(self, value: Any, owner: str) -> Any:
-        """`value` in the option's type; raises `UsageError`, which names the option's `owner`."""
+        """Convert `value` to the option's type; raises `UsageError`, which names the `owner`."""
         wanted = type(self.default)
         if wanted is float and type(value) is int:
             value = float(value)
@@ -34,7 +34,7 @@ class Option(msgspec.Struct, frozen=True):
             )
         if self.within is not None and isinstance(value, int | float):
             least, most = self.within
-            if not least <= value <= most:  # false for NaN, too
+            if not least <= value <= most:  # the comparison is false for NaN, too
                 raise UsageError(f"--{self.name} is {value}; it must be in {least} .. {most}")
         return value
 

@@ -20,7 +20,7 @@ from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 
 class RunCase(Fixture):
-    """The fixture `run_case`."""
+    """The fixture `run_case`, which runs and judges a whole case."""
 
     def __call__(
         self,
@@ -32,12 +32,12 @@ class RunCase(Fixture):
         check_time_limit: float = CHECK_TIME_LIMIT_S,
         **settings: object,
     ) -> JudgedRun:
-        """Run the case that `settings` (the flags of `harness run`, with underscores) or `case`
-        describe.
+        """Run the case that `case` or `settings` describe, and return the run with its verdict.
 
-        The workload's checkers or the named checkers judge the run. Fails the test unless the
-        verdict is `expect`; `unknown` passes only with `allow_unknown`. Raises `UsageError` for
-        impossible settings before anything starts.
+        `settings` are the flags of `harness run`, with underscores. The workload's checkers or the
+        named checkers judge the run. Fails the test unless the verdict is `expect`; `unknown`
+        passes only with `allow_unknown`. Raises `UsageError` for impossible settings before
+        anything starts.
         """
         __tracebackhide__ = True
         refuse_running_loop("run_case")

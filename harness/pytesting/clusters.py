@@ -38,7 +38,7 @@ class ClusterFactory(Fixture):
     """The fixture `cluster`; nothing is deployed before `Deployment.run`."""
 
     def __call__(self, **settings: object) -> Deployment:
-        """Choose the deployment: the flags of `harness run`, with underscores.
+        """Plan a deployment; `settings` are the flags of `harness run`, with underscores.
 
         `nemesis` injects nothing by itself: it names the nemeses that the coroutine may use, so
         that nodes are started with the support they need. Raises `UsageError` for impossible
@@ -71,7 +71,7 @@ class Deployment:
         __tracebackhide__ = True
         refuse_running_loop("cluster(...).run")
         if self._runs.live is not None:
-            raise UsageError("a cluster of this test runs already; one at a time")
+            raise UsageError("a cluster of this test runs already; run one cluster at a time")
         folder = self._runs.new_folder(self._plan.case)
         plan = DeploymentPlan(
             run_id=folder.path.name,

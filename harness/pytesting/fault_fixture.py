@@ -25,8 +25,7 @@ from harness.pytesting.runs import Fixture, RunsOfTest
 from harness.run.conductor import trigger_of
 
 LEASE_S: Final = 600.0
-"""The longest time of a block; after this and the grace period of leases its fault heals by itself.
-"""
+"""The longest time of a block, in seconds; afterwards the lease of its fault ends and heals it."""
 
 
 class NemesisFactory(Fixture):
@@ -65,11 +64,10 @@ class NemesisFactory(Fixture):
         )
         if Capability.SINGLE_CLIENTS in plugin.requires:
             raise UsageError(
-                f"nemesis({name!r}) tells clients apart, and the clients of a test's own coroutine "
-                "have all their links in common; aim at 'client', or give the words to a run as "
-                "--fault"
+                f"nemesis({name!r}) hits single clients, but the clients of a test's own coroutine "
+                "share their links; aim at 'client', or give the words to `harness run` as --fault"
             )
-        number = next(self._numbers)  # number of the draws: equal faults for equal blocks
+        number = next(self._numbers)  # so that each block draws the same fault again in a replay
         fault = Fault(
             id=live.ledger.new_id(),
             nemesis=name,
@@ -82,8 +80,9 @@ class NemesisFactory(Fixture):
         check_fault_args(fault, plugin)
         if trigger_of(plugin, fault) is not None:
             raise UsageError(
-                f"nemesis({name!r}) waits for an event of a node, but a block is broken from its "
-                "first line on: leave out 'when event ...', or give the words to a run as --fault"
+                f"nemesis({name!r}) waits for an event of a node, but the fault of a block begins "
+                "with the block: leave out 'when event ...', or give the words to `harness run` as "
+                "--fault"
             )
         live.nemeses[name] = plugin
         return Strike(live, fault, may_miss=may_miss)

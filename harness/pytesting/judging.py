@@ -22,7 +22,7 @@ from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 
 class HistoryOfTest(Fixture):
-    """The fixture `history`."""
+    """The fixture `history`: the history of a test's last run, and its judgement."""
 
     @property
     def ops(self) -> History:
@@ -41,11 +41,10 @@ class HistoryOfTest(Fixture):
         allow_unknown: bool = False,
         check_time_limit: float = CHECK_TIME_LIMIT_S,
     ) -> JudgedRun:
-        """Judge the last run by these checkers (`harness list` names them); fail the test if it is
-        not valid.
+        """Judge the last run by the named checkers; fail the test unless the verdict is `expect`.
 
-        Checkers must be named: a workload's checkers expect the phases of a whole run, which a
-        test's coroutine does not have.
+        `harness list checkers` has their names. A workload's checkers do not judge by default,
+        because they expect the phases of a whole run, which a test's coroutine does not have.
         """
         __tracebackhide__ = True
         if not checkers:

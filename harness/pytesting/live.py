@@ -44,7 +44,7 @@ class LiveCluster(OpenedTarget):
         environment: Environment,
         clocks: frozenset[str],
     ) -> None:
-        """See `Deployment.run`. `clocks`: the foreign programs that support clock faults."""
+        """Wrap a deployment; `clocks` are the foreign programs that support clock faults."""
         self.nemeses: dict[str, Nemesis] = {}
         super().__init__(plan, session, recorder, self.nemeses)
         self.environment = environment
@@ -62,7 +62,7 @@ class LiveCluster(OpenedTarget):
     ) -> Completion:
         """Do and record one operation in the workload's vocabulary; never raises for its outcome.
 
-        A `process` does one operation at a time; the default of `timeout_s` is the case's.
+        A `process` does one operation at a time. By default `timeout_s` is the case's time limit.
         """
         if process in self._busy:
             raise UsageError(
@@ -88,7 +88,7 @@ class LiveCluster(OpenedTarget):
     async def traffic(self) -> AsyncIterator[None]:
         """Run the workload in the background; the end of the block waits for open operations."""
         if self._in_traffic:
-            raise UsageError("traffic() is already running; one block at a time")
+            raise UsageError("traffic() is already running; run one such block at a time")
         self._in_traffic = True
         case = self.plan.case
         if self._traffic_processes is None:
@@ -118,7 +118,7 @@ class LiveCluster(OpenedTarget):
     # --- looking and waiting -------------------------------------------------------------------
 
     async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
-        """The node that leads and serves; raises `TargetError` if there is none in time."""
+        """Wait for a leader that serves, and return its node; raises `TargetError` if none does."""
         deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
         while True:
             roles = await self.roles()
@@ -137,7 +137,7 @@ class LiveCluster(OpenedTarget):
 
     async def wait_converged(self, bound_s: float = 90.0) -> None:
         """Wait until the target has settled; raises `TargetError` with the reason."""
-        await self._wait(self.system.converged, bound_s, "at rest")
+        await self._wait(self.system.converged, bound_s, "converged")
 
     async def _wait(
         self, looking: Callable[[], Coroutine[Any, Any, Convergence]], bound_s: float, what: str

@@ -1,4 +1,4 @@
-"""Cases from keyword arguments of tests: the flags of `harness run`.
+"""Cases from the keyword arguments of tests, which are the flags of `harness run`.
 
 A keyword argument overrides the command line of pytest, which overrides the marker, which overrides
 the defaults of the case. A name that is not a field of a case is an option of the target or the
@@ -36,7 +36,7 @@ _LISTS: Final = {"bug", "nemesis"}  # one name, names with commas between, or a 
 def settings_of_markers(
     markers: Sequence[tuple[tuple[object, ...], dict[str, object]]],
 ) -> dict[str, object]:
-    """All markers of a test as one; the nearest marker comes first in `markers` and wins."""
+    """Merge the markers of a test; the nearest marker comes first in `markers` and wins."""
     settings: dict[str, object] = {}
     for positional, named in reversed(markers):
         if positional:
@@ -49,7 +49,7 @@ def settings_of_markers(
 
 
 def case_from_settings(settings: Mapping[str, object]) -> Case:
-    """The case that `settings` describe; raises `UsageError` for settings that it does not know.
+    """The case that `settings` describe; raises `UsageError` for unknown settings.
 
     Ranges and names of plug-ins are checked when the case is planned.
     """
@@ -82,7 +82,7 @@ def case_from_settings(settings: Mapping[str, object]) -> Case:
 
 
 def stored_case(source: Case | Path | str, settings: Mapping[str, object]) -> Case:
-    """A whole case; raises `UsageError` for any other argument next to it."""
+    """Load a whole case; raises `UsageError` if a test gives other settings, too."""
     if settings:
         raise UsageError(
             f"`case` decides the whole case; drop {', '.join(sorted(settings))}, or edit the case"

@@ -38,7 +38,7 @@ _numbers = itertools.count(1)
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one test, as plain data."""
 
-    test: str  # in the form that pytest accepts in the folder where it was started
+    test: str  # the id that pytest accepts in the folder where it was started
     name: str
     seed: int
     seed_given: bool
@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None
     store: str
     keep_all: bool
-    worker: str | None  # of pytest-xdist
+    worker: str | None  # the name of the pytest-xdist worker
     start_folder: str
 
 
@@ -83,7 +83,7 @@ class LastRun(NamedTuple):
 
 
 class Fixture:
-    """A fixture of a test: all fixtures share its runs, and do nothing before they are called."""
+    """The base of fixtures: all fixtures of a test share its runs, and do nothing before a call."""
 
     def __init__(self, runs: RunsOfTest) -> None:
         self._runs = runs
@@ -110,7 +110,7 @@ class RunsOfTest:
         self._results: dict[str, CheckResult] = {}  # results of the last run, by checker
 
     def merged_settings(self, given: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-        """The environment's name and all other settings, by precedence."""
+        """Merge markers, pytest's options and `given`; returns the environment and the settings."""
         marked = settings_of_markers(self._markers)
         options = {"env": self.settings.env, "profile": self.settings.profile}
         wanted = {**marked, **{name: value for name, value in options.items() if value}, **given}
@@ -125,7 +125,7 @@ class RunsOfTest:
         return env, wanted
 
     def new_folder(self, case: Case) -> RunFolder:
-        """A folder for a run of `case`; until this run is over, there is no last run."""
+        """Create the folder for a run of `case`; until this run is over, there is no last run."""
         self.last = None
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.settings.name).strip("-._")
         name = name[:NAME_CHARACTERS_MAX].rstrip("-._") or "test"
@@ -181,7 +181,7 @@ class RunsOfTest:
         return shlex.join(words)
 
     def tidy(self, *, failed: bool) -> None:
-        """Remove the runs of a passed test, unless it was cut short; undeletable files stay."""
+        """Remove the runs of a passed test, unless one was interrupted; undeletable files stay."""
         if failed or self.interrupted or self.settings.keep_all:
             return
         for folder in self.folders:

@@ -89,7 +89,7 @@ CALLS = [
     ("check", "PATH", ""),
     ("check-determinism --runs 1", "--runs", ""),
     ("image destroy", "build", ""),
-    ("up --env sim", "no cluster stays in", ""),
+    ("up --env sim", "a cluster cannot stay", ""),
     ("up --env process --name No", "small letters", ""),
     ("up --env process --masters 2", "1, 3, 5 or 7", ""),
     ("up --env process --fault 'kill node:m9'", "no node 'm9'", ""),

@@ -81,7 +81,7 @@ def test_what_may_be_declared():
         ({"setup": (("init",), ())}, "empty command in `setup`"),
         ({"image": "i", "dockerfile": "d"}, "declare one of them"),
         ({"user": "a b"}, "'a b'"),
-        ({"user": "--privileged"}, "reads like 'postgres'"),
+        ({"user": "--privileged"}, "write it like 'postgres'"),
         ({"memory_mib": 1}, "at least 16"),
         ({"cpus": 0.0}, "cpus 0.0"),
         ({"cpus": float("inf")}, "cpus inf"),

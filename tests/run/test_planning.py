@@ -71,7 +71,7 @@ def fault(**fields):
         ({"profile": "lax"}, "no profile 'lax'"),
         ({"bugs": ("KUDU-0",)}, "no bug 'KUDU-0'"),
         ({"workload": "register"}, "cannot run the workload 'register'"),
-        ({"workload": "follower-reads", "profile": "modern"}, "has nothing of the workload"),
+        ({"workload": "follower-reads", "profile": "modern"}, "does not support the workload"),
         ({"workload_options": {"nmes": 3}}, "no option 'nmes'"),
         ({"workload_options": {"names": "x"}}, "it takes a number"),
         ({"workload_options": {"names": 0}}, "--names is 0"),

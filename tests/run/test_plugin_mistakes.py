@@ -140,8 +140,8 @@ def faults(**fields):
     [
         (lambda *_args, **_sizes: None, "plan() raised TypeError"),
         (lambda *_args, **_sizes: [7], "plan() returned 7, which is not a Fault"),
-        (lambda *_args, **_sizes: 2 * faults()(), "plan() returned a schedule that cannot be"),
-        (faults(at_ns=-1), "plan() returned a schedule that cannot be"),
+        (lambda *_args, **_sizes: 2 * faults()(), "plan() returned an impossible schedule"),
+        (faults(at_ns=-1), "plan() returned an impossible schedule"),
         (faults(at_ns=1.5), "its times must be whole numbers"),
         (faults(nemesis="pause-leader"), "a fault of another nemesis, 'pause-leader'"),
         (faults(args={"x": object()}), "which is not plain JSON"),

@@ -1,4 +1,4 @@
-"""An invalid history as one HTML file: no server, no network, nothing to install.
+"""Draw an invalid history as one HTML file, which needs no server and no network.
 
 The picture is a canvas that draws only the visible part, so scrolling stays smooth with 10,000
 operations. The page contains its data as JSON, escaped so that no text can end the script element,
@@ -36,7 +36,7 @@ def render_page(
     path: str,
     model: str,
 ) -> str:
-    """The HTML page; `results` are the invalid results."""
+    """Return the HTML page about an invalid history; `results` are its invalid results only."""
     explanation = [line for result in results for line in result.explanation]
     if len(explanation) > SENTENCES_MAX:
         rest = len(explanation) - SENTENCES_MAX
@@ -76,7 +76,7 @@ def render_page(
 def _rows(
     history: History, counterexample: Counterexample
 ) -> tuple[list[list[Any]], list[str], bool]:
-    """The operations to show, the names of the lanes, and whether the page omits operations."""
+    """Return the operations to show, the names of their lanes, and whether some are omitted."""
     pairs = list(history.pairs)
     cut = len(pairs) > OPS_SHOWN_MAX
     if cut:
@@ -99,7 +99,7 @@ def _rows(
 
 
 def _nearest(pairs: list[Pair], counterexample: Counterexample) -> list[Pair]:
-    """The pairs to show: the contradiction itself and operations around it."""
+    """The `OPS_SHOWN_MAX` pairs to show: the contradiction's own pairs and the nearest others."""
     always = {*counterexample.core[: OPS_SHOWN_MAX // 2]}
     middle = counterexample.failing
     if middle is None:

@@ -14,7 +14,7 @@ from harness.support.atomic_file import replacing
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the history to a file or stdout."""
+    """Write a run's history to a file or to stdout."""
     parser = Parser(
         prog="harness export",
         description="Write a run's history as Jepsen EDN, one op per line.",
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
             with replacing(parsed.output) as file:
                 write_edn(history, file)
     except BrokenPipeError:
-        raise  # the reader stopped early: `main` handles this error
+        raise  # the reader of stdout stopped early: `harness.cli.main` handles this error
     except OSError as error:
         where = parsed.output or "to stdout"
         raise InfrastructureError(f"cannot write {where}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""The search for the histories that `harness check` judges, in the paths of the command line."""
+"""Find the histories that `harness check` judges in the paths of its command line."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _OF_JEPSEN: Final = frozenset(
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One history: a run's folder, or a file."""
+    """One history to judge: a run's folder, or a file."""
 
     path: Path
     is_run: bool
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A history that got no verdict; `exit_code` is that of a usage error or of a crash."""
+    """A history without a verdict; `exit_code` is `EXIT_USAGE` or `EXIT_CRASH`."""
 
     reason: str
     exit_code: int
 
 
 class LeftAside(msgspec.Struct, frozen=True):
-    """Files in folders that are not histories: their number, and the first of them."""
+    """The number of files that the search skipped as no histories, and the first skipped path."""
 
     files: int = 0
     first: Path | None = None
@@ -67,14 +67,14 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
         if len(tasks) + len(failures) == before:
             raise UsageError(
                 f"{str(path)!r} is not a run folder (it holds no case.json), and there is no "
-                f"history in it; a history has ops and the suffix {', '.join(sorted(SUFFIXES))}, "
-                "or is named itself"
+                "history in it; histories in folders have ops and a suffix of "
+                f"{', '.join(sorted(SUFFIXES))}; name a file to check it with any suffix"
             )
     return tasks, aside, failures
 
 
 def _search(path: Path) -> Iterator[Task | Path | Failed]:
-    """The histories at `path` or below it, sorted; an unreadable path is one failure."""
+    """Yield the histories at `path` or below it in order, skipped files, and unreadable paths."""
     try:
         if path.is_dir():
             yield from _walk(path)
@@ -89,7 +89,7 @@ def _search(path: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
-    """The tasks below `folder`, and the skipped files.
+    """Yield the histories below `folder`, the skipped files, and the unreadable paths.
 
     Hidden names are skipped: a store uses them for other data, such as the journal of a soak and
     the results of reports.
@@ -112,10 +112,10 @@ def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _jepsen_history(names: AbstractSet[str]) -> str | None:
-    """The file to judge, if `names` look like the content of a test's folder in Jepsen's store.
+    """Name of the file to judge, if `names` are the files of a test's folder in Jepsen's store.
 
-    The other files contain the same history, parts of it, Jepsen's results, pictures, and node
-    logs.
+    The folder's other files contain the same history, parts of it, Jepsen's results, pictures,
+    and node logs.
     """
     for name in ("history.edn", "history.txt", "jepsen.log"):
         if name in names:

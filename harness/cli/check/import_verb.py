@@ -1,11 +1,10 @@
-"""`harness import FILE`: store a history that another tool recorded as a run, which `check` can
-judge.
+"""`harness import FILE`: turn another tool's history into a run that `harness check` can judge.
 
 Values stay as they are. The run records the model that the user gives or that the operations
-suggest, so `harness check` returns the same verdict for the run and for the file. A history over
-independent keys is recorded as such, so that a report judges each key by itself. If `harness
-export` wrote the file from a run of the harness, the checkers of the run's workload judge it
-instead. A history that its model or checkers cannot read is refused.
+suggest, so `harness check` returns the same verdict for the run and for the file. The run also
+records whether its keys are independent, so that a report judges each key by itself. If `harness
+export` wrote the file from a run of the harness, the checkers of that run's workload judge the
+history instead. A history that its model or checkers cannot read is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ TRIAL_S: Final = 0.1
 
 
 def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
-    """The record of a run that happened elsewhere and that is not judged yet."""
+    """The record of an imported run, whose verdict is unknown until `harness check` judges it."""
     return RunRecord(
         run=folder.run_id,
         environment=IMPORTED,
@@ -53,7 +52,7 @@ def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read the whole file, then seal the history in a new run folder, which appears at once."""
+    """Import one file: read all of it, then publish a complete run folder with its history."""
     parser = Parser(
         prog="harness import",
         description="Turn a history that others recorded into a run that `harness check` and "
@@ -61,22 +60,26 @@ def main(arguments: Sequence[str]) -> int:
         "Without --model, --elle and --workload its format and operations suggest the model.",
     )
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="a history.edn, or what check reads"
+        "file", type=Path, metavar="FILE", help="a history in any format that check reads"
     )
     judges = parser.add_mutually_exclusive_group()
-    judges.add_argument("--model", metavar="M", help="the model that judges it")
-    judges.add_argument("--elle", metavar="KIND", help="list-append, rw-register, closed-predicate")
+    judges.add_argument("--model", metavar="M", help="the model that judges the history")
+    judges.add_argument(
+        "--elle",
+        metavar="KIND",
+        help="the kind of Elle's check: list-append, rw-register or closed-predicate",
+    )
     judges.add_argument(
         "--workload",
         metavar="NAME",
-        help="it is an export of a run with this workload, whose checkers judge it (default of "
-        "exports: register)",
+        help="the file is an export of a run with this workload, and the workload's checkers judge "
+        "it (default for exports: register)",
     )
     parser.add_argument(
         "--independent",
         action=BooleanOptionalAction,
-        help="values are [key value] of jepsen.independent, and a report judges each key by "
-        "itself, or they are not (default: as their shape shows)",
+        help="whether values are [key value] pairs of jepsen.independent, and a report judges each "
+        "key by itself (default: the shape of the values decides)",
     )
     parser.add_argument("--name", default="imported", metavar="NAME", help="(default: imported)")
     add_store(parser)
@@ -97,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     if not history:
         raise HistoryError(
             f"{str(file)!r} holds no operation; a history has operations: name the file "
-            "that they are in"
+            "with the operations"
         )
     if history.reused:
         raise HistoryError(
@@ -119,7 +122,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _case_of_export(history: History, workload: str) -> Case:
-    """The case of a history that the harness exported; raises the checkers' errors about values."""
+    """The case of a history that the harness exported.
+
+    Raises `HistoryError` if a checker of the workload cannot read the values.
+    """
     case = Case(seed=0, target=IMPORTED, workload=workload, faults=())
     for checker in checkers_of(case):
         try:
@@ -135,21 +141,24 @@ def _case_of_export(history: History, workload: str) -> Case:
 def _case(
     file: Path, history: History, model: str | None, independent: bool | None, format_: str
 ) -> Case:
-    """The case that names the judging model; raises the model's errors about the values."""
+    """The case of a foreign history, which names the model that judges the history.
+
+    Raises `HistoryError` if the model cannot read the values.
+    """
     keys = 0
     try:
         name = model or model_for(format_, history, independent)
         judge = load_model(name)
         if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
-            # Some models have pairs as plain values; pairs are an error only if the user asked for
-            # keys.
+            # Some models use pairs as plain values. So a failed judgement by key counts only if the
+            # user chose `--independent`.
             with contextlib.nullcontext() if independent else contextlib.suppress(HistoryError):
                 keys = _understood_by_key(history, judge)
         if not keys:
             judge.prepare(history, ModelSettings(independent=independent))
             return imported_case(name, independent=independent)
     except HistoryError:
-        raise  # the message names the op
+        raise  # the message already names the op
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
     why = "" if independent else "; if its values are no [key value] tuples, say --no-independent"
@@ -158,7 +167,7 @@ def _case(
 
 
 def _understood_by_key(history: History, judge: HistoryModel) -> int:
-    """The number of keys; raises `HistoryError` if a key cannot be judged by itself."""
+    """The number of independent keys; raises `HistoryError` if one cannot be judged by itself."""
     for pair in history.pairs:
         if pair.invoke.value is None:
             raise HistoryError(
@@ -176,7 +185,7 @@ def _understood_by_key(history: History, judge: HistoryModel) -> int:
 
 
 def _stored(file: Path, history: History, case: Case, store: Path, name: str) -> Path:
-    """Store the run and return its folder; on failure, remove every created folder."""
+    """Store an imported history as a run; on failure, remove every created folder."""
     check_place(store, name)
     missing = [each for each in (store / name, store, *store.parents) if not each.exists()]
     folder = RunFolder(store, name, new_run_id(0), staged=True)
@@ -198,4 +207,4 @@ def _stored(file: Path, history: History, case: Case, store: Path, name: str) ->
 def _require_readable(path: Path, digest: str) -> None:
     """Read a sealed history again; raises `HistoryError` if it differs from the original."""
     if digest_of(ops_of_table(path, read_sealed(path)[0])) != digest:
-        raise HistoryError("the history reads otherwise once it is stored")
+        raise HistoryError("the stored history differs from the history in the file")

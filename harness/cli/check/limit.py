@@ -1,9 +1,9 @@
 """The options `--check-time-limit`, `--max-steps` and `--memory`, shared by all verbs that judge.
 
-The time limit is passed to each checker. The other two options only limit searches, including those
-in child processes of the verb. They are therefore environment variables, which
-`checkers.linearizability` reads. A verb whose checks have their own budgets (`report`) does not
-have these two options.
+The time limit is passed to each checker. The other two options limit searches for linearizations,
+also in child processes of the verb. The verb therefore sets environment variables, which
+`checkers.linearizability` reads. The verb `report` gives each check its own budget and does not
+have the options for searches.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ FLAG: Final = "--check-time-limit"
 MAX_STEPS_VARIABLE: Final = "HARNESS_CHECK_MAX_STEPS"
 MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 SECONDS_MAX: Final = 1e9
-"""Some thirty years: arithmetic with a limit must neither overflow nor meet an infinity."""
+"""The longest time limit, about thirty years: longer ones could overflow in arithmetic."""
 WHOLE_MAX: Final = 10**15
 _HELP: Final = (
-    "each checker may take this long, in seconds; it is the checker that looks at the clock: "
-    "Ctrl-C ends one that never does"
+    "time limit of each checker, in seconds; checkers watch the clock themselves, so end a checker "
+    "that does not with Ctrl-C"
 )
 
 
 def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
-    """Add the options, with `searches` also their limits; `text` is the first option's help."""
+    """Add the time limit with the help text `text`, and with `searches` the limits of searches."""
     parser.add_argument(
         FLAG,
         type=_seconds,
@@ -57,7 +57,7 @@ def _add_search_limits(parser: Parser) -> None:
             "--memory",
             MEMORY_VARIABLE,
             "MIB",
-            "a search for a linearization may make the process grow by this much (default: 2048)",
+            "a search for a linearization may use this much more memory (default: 2048)",
         ),
     ):
         parser.add_argument(
@@ -71,7 +71,7 @@ def _add_search_limits(parser: Parser) -> None:
 
 
 class _Exported(argparse.Action):
-    """Put the value into the environment variable `const`."""
+    """An argparse action that puts the option's value into the environment variable `const`."""
 
     def __call__(
         self,
@@ -86,7 +86,7 @@ class _Exported(argparse.Action):
 
 
 def _whole(flag: str) -> Callable[[str], int]:
-    """The argparse type of a whole number; `flag` is the name of the option."""
+    """The argparse type of a whole number; errors name the option `flag`."""
 
     def number_of(text: str) -> int:
         number = int(text) if text.isdecimal() else 0
@@ -98,9 +98,9 @@ def _whole(flag: str) -> Callable[[str], int]:
 
 
 def _seconds(text: str) -> float:
-    """Parse the limit; argparse shows the `ValueError` of an invalid number to the user."""
+    """Parse the time limit; argparse shows the `ValueError` of an invalid number to the user."""
     seconds = float(text)
-    if not 0 < seconds <= SECONDS_MAX:  # false for NaN, too
+    if not 0 < seconds <= SECONDS_MAX:  # the comparison is false for NaN, too
         raise UsageError(
             f"{FLAG} is {seconds}; it must be positive and at most {SECONDS_MAX:g} seconds"
         )

@@ -1,4 +1,4 @@
-"""One history of `harness check`, which is read, judged and drawn here.
+"""Read, judge and draw one history for `harness check`.
 
 If a history cannot be read or its check crashes, only this history loses its verdict (`Failed` has
 the reason).
@@ -40,7 +40,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the command; without a `model`, each history suggests its own."""
+    """The options of `harness check`; without a `model`, each history suggests its own model."""
 
     model: str | None = None
     settings: ModelSettings = ModelSettings()
@@ -49,7 +49,7 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A history that was read and understood. At least one of `run` and `check` is set."""
+    """A history that was read: `check` judges it with a model, else the checkers of its `run`."""
 
     history: History
     model: str
@@ -111,7 +111,7 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
 
 
 def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
-    """The error with line and column, if it names an op and the format has lines."""
+    """Add line and column to an error, if it names an op and the file's format has lines."""
     match = _OP.match(str(error))
     if match is None:
         text = str(error)
@@ -126,12 +126,12 @@ def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
 
 
 def judge_task(task: Task, request: CheckRequest) -> Outcome | Failed:
-    """Judge one history; if it is invalid and a folder for pages is given, draw it."""
+    """Judge one history; if it is invalid, write the page about it, unless it has no folder."""
     try:
         return _judge_task(task, request)
     except UsageError as error:
         return Failed(str(error), EXIT_USAGE)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the others still want their verdict
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - other histories are still judged
         trace = "" if isinstance(error, HarnessError) else f"\n{traceback.format_exc(limit=-3)}"
         return Failed(f"{task.path}: {type(error).__name__}: {error}{trace}", EXIT_CRASH)
 
@@ -226,7 +226,7 @@ def _report(
 
 
 def _recorded_verdict(run: StoredRun) -> str | None:
-    """The verdict stored with the run; an import has none, although its record contains one."""
+    """The verdict stored with the run; `None` for an imported run, which was never judged."""
     if run.record is None or run.case.target == IMPORTED:
         return None
     return run.record.verdict.value
@@ -262,7 +262,11 @@ def _draw(
     invalid: list[CheckResult],
     counterexample: Counterexample | None,
 ) -> tuple[str | None, str | None]:
-    """Write the page; returns its path or a warning. A failed write does not change the verdict."""
+    """Write the page about an invalid history into `--html`'s folder, or else into the run's.
+
+    Returns the page's path and a warning, either of which may be `None`. A history that is no run
+    gets no page without `--html`. A failed write does not change the verdict.
+    """
     if request.html is not None:
         place = request.html / page_name(task.path)
     elif task.is_run:
@@ -278,7 +282,7 @@ def _draw(
         place.write_text(text, encoding="utf-8")
     except OSError as error:
         return None, f"the picture cannot be written to {place}: {error.strerror}"
-    except Exception as error:  # noqa: BLE001 - a drawing of a model of any kind
+    except Exception as error:  # noqa: BLE001 - models of other packages draw, too
         return None, f"the picture of {task.path} cannot be drawn: {error!r}"
     return str(place), None
 

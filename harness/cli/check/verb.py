@@ -42,8 +42,8 @@ FAILURES_SHOWN_MAX: Final = 20
 EPILOG: Final = """histories:
   a run's folder        judged by the checkers of its workload, unless a model is named
   a file                Jepsen's EDN, logs and JSON, Porcupine's logs, the tables of registers
-                        and catalogs, a sealed history.parquet; told by its content
-  a test of Jepsen's    its history.edn, or else its history.txt or jepsen.log
+                        and catalogs, a sealed history.parquet; the content decides
+  a Jepsen test folder  its history.edn, or else its history.txt or jepsen.log
   any other folder      every run and every history below it, by suffix and content, but nothing
                         whose name begins with a dot
 
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     if aside.files:
         what = counted(aside.files, "file")
         note(
-            f"harness: left {what} aside that {'is' if aside.files == 1 else 'are'} no history, "
-            f"{'' if aside.files == 1 else 'such as '}{str(aside.first)!r}"
+            f"harness: skipped {what} without a history"
+            f"{': ' if aside.files == 1 else '; the first is '}{str(aside.first)!r}"
         )
     verdicts = []
     for outcome in _outcomes(tasks, request, jobs=min(parsed.jobs, len(tasks))):
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
     for failure in failures[:FAILURES_SHOWN_MAX]:
         note(f"harness: {failure.reason}")
     if len(failures) > FAILURES_SHOWN_MAX:
-        note(f"harness: and {len(failures) - FAILURES_SHOWN_MAX} more have no verdict")
+        note(f"harness: {len(failures) - FAILURES_SHOWN_MAX} more histories have no verdict")
     if len(verdicts) > 1 and not parsed.json:
         say("", _all_in_all(verdicts, failures))
     return _exit_code(verdicts, failures)
@@ -108,7 +108,7 @@ def _headline(verdict: Verdict, about: str) -> Text:
 
 
 def _exit_code(verdicts: list[Verdict], failures: list[Failed]) -> int:
-    """The exit code: a proven violation first, then a missing verdict, then an unknown one."""
+    """The exit code: 1 if a history is invalid, else a failure's code, else the worst verdict's."""
     if failures and Verdict.INVALID not in verdicts:
         return max(failure.exit_code for failure in failures)
     return EXIT_CODES[worst(verdicts)]
@@ -132,7 +132,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="C",
-        help="with --elle: what must hold; can be given more than once "
+        help="with --elle: a consistency model that must hold; repeatable "
         "(default: strict-serializable)",
     )
     parser.add_argument(
@@ -151,14 +151,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--independent",
         action=argparse.BooleanOptionalAction,
-        help="values are [key value] of jepsen.independent, each key an object of its own, or are "
-        "not (default: as their shape shows)",
+        help="whether values are [key value] pairs of jepsen.independent, and each key is an "
+        "object of its own (default: the shape of the values decides)",
     )
     parser.add_argument(
         "--initial",
         metavar="VALUE",
-        help="what registers, or the keys of kv-string, hold at first, in EDN or JSON; a map says "
-        "it for each key (default: registers 0 or nil, whichever explains more)",
+        help="initial value of registers or of the keys of kv-string, in EDN or JSON; a map has "
+        "one value per key (default: for registers 0 or nil, whichever explains more)",
     )
     parser.add_argument(
         "--jobs",
@@ -175,7 +175,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "next to their results, other histories none)",
     )
     add_check_limit(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line and history")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per history")
     add_verbose(parser)
     return parser.parse_args(list(arguments))
 
@@ -214,7 +214,7 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
 
 
 def _value(text: str) -> object:
-    """The value of `text` as JSON or else as EDN; raises `UsageError`."""
+    """Parse the value of `--initial` as JSON, or else as EDN; raises `UsageError`."""
     with contextlib.suppress(ValueError):
         value = json.loads(text, parse_constant=_no_number)  # as EDN, `null` would be a symbol
         return text_of(value) if isinstance(value, str) else value
@@ -233,7 +233,7 @@ def _no_number(name: str) -> object:
 
 
 def _require_comparable(text: str, value: object) -> None:
-    """Raise `UsageError` for symbols (the shell took the quotes) and NaN, which equals nothing."""
+    """Raise `UsageError` for NaN, and for a symbol, whose quotes the shell may have removed."""
     values = [value]
     if isinstance(value, dict):
         values += [*value, *value.values()]
@@ -294,7 +294,7 @@ def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Ou
         try:
             return pool.submit(judge_task, task, request).result()
         except BrokenProcessPool:
-            reason = f"{task.path}: the process that judged it died, perhaps for want of memory"
+            reason = f"{task.path}: the process that judged it died; it may have run out of memory"
             return Failed(reason, EXIT_CRASH)
 
 

@@ -22,7 +22,7 @@ REPORTERS_NONE: Final = "none"
 
 
 def chosen_reporters(text: str) -> list[str]:
-    """The names in `--reporters`; raises `UsageError` for a reporter that is not installed."""
+    """The reporters that `--reporters` selects; raises `UsageError` for an unknown reporter."""
     installed = plugin_names("reporters")
     if text == REPORTERS_DEFAULT:
         return [name for name in installed if _made_by_default(name)]
@@ -37,7 +37,7 @@ def chosen_reporters(text: str) -> list[str]:
 
 
 def _made_by_default(name: str) -> bool:
-    """Whether to run the reporter by default; one that does not load is tried, for a note."""
+    """Whether a reporter runs by default; so does a broken reporter, whose failure makes a note."""
     try:
         reporter: Reporter = load_plugin("reporters", name)
     except UsageError:
@@ -46,7 +46,7 @@ def _made_by_default(name: str) -> bool:
 
 
 def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """The path of each artefact that was made; notes on stderr name the failed ones."""
+    """Run the reporters `names`, with notes about failures; returns the path of each artefact."""
     made: dict[str, str] = {}
     for name in names:
         try:

@@ -37,7 +37,11 @@ PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     "--time-limit": ("time_limit_s", float, "length of the chaos phase"),
     "--rate": ("rate", float, "operations per second, over all clients"),
     "--concurrency": ("concurrency", int, "number of concurrent clients"),
-    "--draw": ("draw", int, "each seed draws 1 to N of the nemeses; 0: all, or 2 of `any`"),
+    "--draw": (
+        "draw",
+        int,
+        "each seed draws 1 to N nemeses; 0: uses all, or draws 1 or 2 of `any`",
+    ),
     "--interval": ("interval_s", float, "time between the faults of a nemesis"),
     "--duration": ("duration_s", float, "approximate length of a fault"),
     "--op-timeout": ("op_timeout_s", float, "time limit of one operation"),
@@ -48,7 +52,7 @@ PLAIN: Final[dict[str, tuple[str, type, str]]] = {
 def parse_case_options(
     parser: Parser, arguments: Sequence[str], *, nemesis: str = "none"
 ) -> argparse.Namespace:
-    """Parse `arguments` with `parser`, the case options and those of the chosen plug-ins.
+    """Parse `arguments` with `parser`, the case options and the options of the chosen plug-ins.
 
     `nemesis` is the default if neither `--nemesis` nor a case is given.
     """
@@ -86,7 +90,7 @@ def _owners_of(flag: str, target: str, workload: str) -> str | None:
 
 
 def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse `arguments` with `parser` and the options of a system, without those of a run."""
+    """Parse `arguments` with `parser` and the options of a system deployed without a run."""
     group = parser.add_argument_group("the system")
     group.add_argument("--target", metavar="NAME", help=f"(default: {_DEFAULTS.target})")
     for flag in ("--profile", "--damage"):
@@ -98,8 +102,8 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
         "--fault",
         metavar="WORDS",
         action="append",
-        help="what `harness break` may do later, where foreign programs must be started for it: to "
-        "their clocks and disks (repeatable; a nemesis, or a fault in words)",
+        help="a nemesis or a fault in words that `harness break` may inject later; prepares "
+        "foreign programs for faults of their clocks and disks (repeatable)",
     )
     chosen, _ = _silent_copy().parse_known_args(list(arguments))
     name = chosen.target or DEFAULT_TARGET
@@ -113,7 +117,7 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
 def target_case_from(
     parsed: argparse.Namespace, seed: int | None, *, before: Case | None = None
 ) -> Case:
-    """The case of a deployed system, from `parse_target_options`.
+    """The case of a system to deploy, from the result of `parse_target_options`.
 
     Omitted options come from the case `before`. Raises `UsageError` if `before` has another target,
     whose options differ.
@@ -124,8 +128,8 @@ def target_case_from(
         before = Case(seed=int.from_bytes(os.urandom(4), "big"), target=target, **usual)
     elif before.target != target:
         raise UsageError(
-            f"the data that are kept are of the target {before.target!r}, not {target!r}; give "
-            f"--target {before.target} to go on from them, or --fresh to start without"
+            f"the kept data belong to the target {before.target!r}, not {target!r}; give "
+            f"--target {before.target} to start from them, or --fresh to start without data"
         )
     chosen = {
         "profile": parsed.profile,
@@ -173,7 +177,7 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group.add_argument(
         "--nemesis",
         metavar="A,B",
-        help="what breaks, comma-separated; `harness list nemeses` describes them; `any`: drawn "
+        help="nemeses, comma-separated; `harness list nemeses` describes them; `any`: drawn "
         f"from the seed (default: {nemesis})",
     )
     group.add_argument(
@@ -186,7 +190,8 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group.add_argument(
         "--checkers",
         metavar="default,+A",
-        help="checkers to add to those of the workload and target (default: default)",
+        help="`default`, the checkers of workload and target, and +NAME for each checker to add "
+        "(default: default)",
     )
     group.add_argument(
         "--bug",
@@ -304,12 +309,12 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
-    name = _target_of(parsed)  # it may be PACKAGE:NAME, which the plug-in itself does not know
+    name = _target_of(parsed)  # perhaps PACKAGE:NAME, which is not the plug-in's own `name`
     target = load_plugin("targets", name)
     fields["target"] = name
     fields.setdefault("workload", _usual_workload(name))
     workload = load_plugin("workloads", fields["workload"])
-    if workload.vocabulary in target.vocabularies:  # otherwise refused later
+    if workload.vocabulary in target.vocabularies:  # `plan_case` refuses other workloads
         needed = needed_options(workload, target, options["workload"], options["target"])
         options["target"] |= needed
         _note_needs(workload.name, needed, None if parsed.target else name)
@@ -348,18 +353,21 @@ def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _checkers(text: str) -> tuple[str, ...]:
-    """The names after `default`, which is required, so that a verdict always means the same."""
+    """The checkers to add, from `default,+NAME...`; `default` is required, so none is dropped."""
     default, *added = (name.strip() for name in text.split(","))
     if default != DEFAULT or not all(len(name) > 1 and name[0] == "+" for name in added):
         raise UsageError(
-            f"--checkers is {text!r}; write `default` and behind it +NAME for each one to add, "
-            "e.g. default,+mine; `harness list` names them"
+            f"--checkers is {text!r}; write `default` and then +NAME for each checker to add, "
+            "e.g. default,+mine; `harness list checkers` names them"
         )
     return tuple(dict.fromkeys(name[1:] for name in added))
 
 
 def parse_pair(text: str, flag: str) -> tuple[str, Any]:
-    """Name and value of `NAME=VALUE`; the value is JSON or else a text. Raises `UsageError`."""
+    """Split `NAME=VALUE` of the option `flag`; the value is JSON or else text.
+
+    Raises `UsageError`.
+    """
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise UsageError(f"{flag} is {text!r}; write it as NAME=VALUE")

@@ -33,7 +33,7 @@ RUNS_MAX: Final = 64
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the case several times; 0 if all runs are equal, else 1 and the first difference."""
+    """Run a case several times; returns 0 for equal runs, else 1 after printing a difference."""
     parsed = _parse(arguments)
     if not 2 <= parsed.runs <= RUNS_MAX:
         raise UsageError(f"--runs is {parsed.runs}; it must be in 2 .. {RUNS_MAX}")
@@ -65,9 +65,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Run one case in fresh interpreters under different hash seeds and compare.",
     )
     parser.add_argument(
-        "--runs", type=int, default=4, metavar="N", help="interpreters (default: %(default)s)"
+        "--runs", type=int, default=4, metavar="N", help="number of runs (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="(default: a random one)")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of the case (default: a random one)"
+    )
     return parse_case_options(parser, arguments)
 
 

@@ -11,10 +11,10 @@ AUTO = "auto"
 
 
 def choose_environment(name: str) -> Environment:
-    """The environment called `name`, checked to be usable now.
+    """Load the environment called `name`, and check that it can be used now.
 
-    Builds a missing node image. For `auto`, a note on stderr names the chosen environment and the
-    reason. Raises `UsageError` with the fix if the environment cannot be used.
+    Builds a missing node image. For the name `auto`, a note on stderr names the chosen environment
+    and the reason. Raises `UsageError` with the fix if the environment cannot be used.
     """
     if name != AUTO:
         if name not in plugin_names("environments"):

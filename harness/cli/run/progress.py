@@ -1,6 +1,7 @@
 """Progress of a run: one redrawn line on a terminal, plain lines when piped.
 
-It is called with each recorded op, so it needs no thread or timer, and also works in virtual time.
+The run calls `Progress` with each recorded op, so the display needs no thread or timer and also
+works in virtual time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ PIPE_INTERVAL_S: Final = 5.0
 
 
 class Progress:
-    """Counts ops and shows the counts. Call it with each op; `finish` ends the line."""
+    """The progress display of one run: call it with each op, and `finish` to end its line."""
 
     def __init__(self, stream: TextIO | None = None, *, simulated: bool = False) -> None:
         """Write to `stream` (default: stderr). In a simulated run, ops carry virtual time."""

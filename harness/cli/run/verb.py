@@ -117,16 +117,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--link-proxy",
         metavar="URL|PATH",
-        help="the Toxiproxy to use instead of our own: of --env process the URL of a server, of "
-        "--env docker the server's program",
+        help="use a real Toxiproxy instead of the harness's own proxy: with --env process the URL "
+        "of its server, with --env docker the path of the server's program",
     )
     add_check_limit(parser)
     parser.add_argument(
         "--reporters",
         default=REPORTERS_DEFAULT,
         metavar="LIST",
-        help="which reports to write: default (all but those much larger than the run), all, none, "
-        "or names from `harness list` (default: %(default)s)",
+        help="reporters to run: default (all except those with output much larger than the run), "
+        "all, none, or names from `harness list reporters` (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the case and exit")
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
@@ -148,7 +148,7 @@ def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
 
 
 def default_name(case: Case) -> str:
-    """The default name of a run's series."""
+    """The default folder name for runs of a case: its workload and its faults."""
     faults = [re.split(r" (?:every|at|for) ", name)[0] for name in case.nemeses]
     return re.sub(r"[^\w.-]+", "-", "-".join([case.workload, *faults]))[:100]
 
@@ -182,7 +182,7 @@ def _report(
 def _text(
     report: dict[str, Any], judgement: Judgement, outcome: Outcome, *, full: bool
 ) -> list[RenderableType]:
-    """The result as text; the last line has the verdict and the next step."""
+    """The output of `harness run` as text; the last line has the verdict and the page's path."""
     parts = [*described(judgement, full=full), ""]
     if outcome.interrupted:
         parts.append("the run was interrupted: only what happened until then was checked")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXPLANATION_LINES_MAX: Final = 6
 EXPLANATION_LINES_LATER: Final = 2
-"""The limit for the second failed checker and later ones, unless the full text is requested."""
+"""The most explanation lines of every failed checker after the first, unless in full."""
 LINE_CHARACTERS_MAX: Final = 400
 LINE_CHARACTERS_BRIEF: Final = 200
 REASON_CHARACTERS_BRIEF: Final = 120
@@ -41,14 +41,14 @@ _WORDS: Final = {
 
 
 def describe(judgement: Judgement, *, certificate: bool = True) -> list[str]:
-    """Plain lines: the verdict of each checker, the reason, and on request what the run did."""
+    """A judgement in full as plain lines, with `certificate` also what the run did."""
     return plain(described(judgement, full=True, certificate=certificate))
 
 
 def described(
     judgement: Judgement, *, full: bool = False, certificate: bool = True
 ) -> list[RenderableType]:
-    """The verdict of each checker, the reason, and what the run did, in full or abridged."""
+    """A judgement for a terminal: each checker's verdict and reason, and what the run did."""
     most = LINE_CHARACTERS_MAX if full else LINE_CHARACTERS_BRIEF
     reason_most = LINE_CHARACTERS_MAX if full else REASON_CHARACTERS_BRIEF
     rows = [
@@ -73,7 +73,7 @@ def described(
 
 
 def verdict_line(verdict: Verdict, numbers: str = "", more: str = "") -> Text:
-    """The verdict in its colour, its subject, and the next step."""
+    """The last line of the output: a verdict in its colour, the run in `numbers`, and `more`."""
     words = verdict.value
     about = f"{numbers}: {_WORDS[verdict]}" if numbers else _WORDS[verdict]
     return joined(styled(f"{words.upper()}  {about}", HEADLINE_STYLES[words]), more)
@@ -102,13 +102,13 @@ def _in_colour(verdict: str) -> Text:
 
 
 def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
-    """The result that describes the run's activity; `None` if no checker counts it."""
+    """The first result with a certificate, which counts what the run did, or else `None`."""
     has = (each for each in results if isinstance(each.details.get("certificate"), Mapping))
     return next(has, None)
 
 
 def _numbers(found: object) -> dict[str, int]:
-    """The counts by name; validated, since the checker may belong to another package."""
+    """The integers in a mapping by name; another package's checker may give any object."""
     if not isinstance(found, Mapping):
         return {}
     return {str(name): number for name, number in found.items() if isinstance(number, int)}
@@ -126,7 +126,7 @@ def _faults(result: CheckResult) -> int:
 
 
 def _in_few_lines(result: CheckResult) -> list[str]:
-    """The main entries of the certificate, and entries with unusual values."""
+    """One line with the main counts of the certificate, and one line about unusual counts."""
     certificate = result.details["certificate"]
     kinds = _numbers(certificate.get("operations"))
     outcomes = {"ok": "succeeded", "fail": "refused or failed", "info": "unknown"}
@@ -161,7 +161,7 @@ def _in_few_lines(result: CheckResult) -> list[str]:
 
 
 def _cut(text: str, most: int) -> str:
-    """One line, which may quote whole tables; it is cut between words if possible."""
+    """Cut `text`, which may quote whole tables, after `most` characters or at a space before."""
     if len(text) <= most:
         return text
     end = text.rfind(" ", most // 2, most)
@@ -169,7 +169,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _certificate(certificate: Mapping[str, Any]) -> list[str]:
-    """One line per entry; for a list one line per item, up to a limit."""
+    """The lines of a certificate: one per entry, and one per item of a list up to a limit."""
     lines = []
     for name, value in certificate.items():
         label = name.replace("_", " ")

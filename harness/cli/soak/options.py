@@ -112,7 +112,7 @@ def _check_executor(parsed: argparse.Namespace) -> None:
 
 
 def _check_lake(parsed: argparse.Namespace) -> None:
-    """Refuse a lake in the store's folder: it would lie among the runs that move there."""
+    """Raise `UsageError` if the folder of the lake is in the store's folder, or contains it."""
     if parsed.lake is None:
         return
     parts = urlsplit(parsed.lake) if "://" in parsed.lake else None
@@ -122,13 +122,13 @@ def _check_lake(parsed: argparse.Namespace) -> None:
     lake, store = folder.resolve(), parsed.store.resolve()
     if lake == store or store in lake.parents or lake in store.parents:
         raise UsageError(
-            f"--lake is {parsed.lake!r} and --store {str(parsed.store)!r}, one within the other; "
-            "keep them apart"
+            f"--lake is {parsed.lake!r} and --store is {str(parsed.store)!r}, one within the "
+            "other; keep them apart"
         )
 
 
 def _find_summary(parsed: argparse.Namespace) -> None:
-    """The file of `--github-summary`; by default the file that GitHub names."""
+    """Use the file that GitHub's environment variable names if `--github-summary` has no FILE."""
     if parsed.github_summary == "":
         summary = os.environ.get(GITHUB_SUMMARY)
         if not summary:
@@ -140,7 +140,7 @@ def _find_summary(parsed: argparse.Namespace) -> None:
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
-    """Refuse folders instead of files, and one file for two outputs."""
+    """Raise `UsageError` if an output file is a folder, or if two outputs share a file."""
     taken: dict[Path, str] = {}
     for flag, path in _files_asked_for(parsed):
         if path.is_dir():
@@ -150,15 +150,15 @@ def _check_files(parsed: argparse.Namespace) -> None:
         other = taken.setdefault(path.resolve(), flag)
         if other != flag:
             raise UsageError(
-                f"{other} and {flag} are both {str(path)!r}, and only one would be left; name "
-                "two files"
+                f"{other} and {flag} are both {str(path)!r}, so one would overwrite the other; "
+                "name two files"
             )
 
 
 def check_writable(parsed: argparse.Namespace) -> None:
     """Raise `UsageError` for files that cannot be written: at the start, not after hours of work.
 
-    A full disk is no reason to refuse: there may be room by then.
+    A full disk is no error: the disk may have room when the soak ends.
     """
     for flag, path in _files_asked_for(parsed):
         try:
@@ -178,7 +178,7 @@ def _try_writing(path: Path) -> None:
         os.fstat(number)
         return
     if not path.exists():
-        path = path.resolve()  # the target of a link; the link itself stays
+        path = path.resolve()  # test the target of a link, and keep the link itself
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_fifo():
         return  # opening a pipe would wait for its reader
@@ -207,8 +207,8 @@ def parse_seeds(text: str) -> tuple[int, int]:
         raise UsageError(f"--seeds is {text!r}; a seed is at most {SEED_MAX}")
     if last - first >= SEEDS_MAX:
         raise UsageError(
-            f"--seeds is {text!r}, which are {last - first + 1}; at most {SEEDS_MAX} go into one "
-            "soak: run the range in parts"
+            f"--seeds is {text!r}, which are {last - first + 1}; a soak has at most {SEEDS_MAX} "
+            "seeds: run the range in parts"
         )
     return first, last
 
@@ -256,14 +256,14 @@ def _add_keeping(parser: Parser) -> None:
         "--keep",
         default=KEEP_ALL,
         metavar="WHICH",
-        help=f"which runs stay in the store: {KEEP_ALL}, or {KEEP_FAILING} ones, whole (default: "
+        help=f"which runs stay in the store: {KEEP_ALL}, or only {KEEP_FAILING} ones (default: "
         "%(default)s; in real environments all stay)",
     )
     parser.add_argument(
         "--lake",
         metavar="URI",
-        help="append the runs to the lake in this folder or at s3://BUCKET/PREFIX (made where "
-        "there is none); nothing but the journal stays in the store",
+        help="append the runs to the lake in this folder or at s3://BUCKET/PREFIX, which is "
+        "created if it is missing; only the soak's journal stays in the store",
     )
 
 
@@ -273,21 +273,21 @@ def _add_outputs(parser: Parser) -> None:
         "--reporters",
         default="default",
         metavar="LIST",
-        help="what to make of failing runs, as in `harness run` (default: %(default)s)",
+        help="reporters to run on failing runs, as in `harness run` (default: %(default)s)",
     )
     group.add_argument(
         "--artefacts",
         type=int,
         default=ARTEFACTS_DEFAULT,
         metavar="N",
-        help="make it of the first N failing runs (default: %(default)s)",
+        help="run the reporters on the first N failing runs (default: %(default)s)",
     )
     group.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
     group.add_argument(
         "--junit-group",
         choices=(BY_SEED, BY_SIGNATURE),
         default=BY_SEED,
-        help="what one test case of the JUnit file is (default: %(default)s)",
+        help="make one test case of the JUnit file per seed or signature (default: %(default)s)",
     )
     group.add_argument(
         "--summary-json", type=Path, metavar="FILE", help="write what --json prints to a file"

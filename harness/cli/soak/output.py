@@ -59,11 +59,11 @@ class Replays:
         self._kept += [word for word in replay_words() if word not in self._kept]
         if (
             parsed.nemesis is None and not parsed.fault
-        ):  # the defaults of a soak and of a run differ
+        ):  # soaks and runs have different default nemeses
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:
-        """A shell command, from the case's flags and the seed, or from the case's file."""
+        """The shell command that replays one seed, from the soak's flags or a case file."""
         if self._by_file:
             file, fetched = campaign.case_file(result), ""
             if file.is_relative_to(Path.cwd()):
@@ -76,7 +76,7 @@ class Replays:
 
 
 class SinkArtefacts:
-    """Artefacts of the first failing runs of a soak whose runs go into a lake."""
+    """Makes artefacts of a soak's first failing runs before the runs move into a lake."""
 
     def __init__(self, campaign: Campaign, parsed: argparse.Namespace) -> None:
         self._campaign = campaign
@@ -95,7 +95,7 @@ class SinkArtefacts:
 
 @dataclass(kw_only=True)
 class SoakOutput:
-    """All outputs of one soak; the caller passes its duration and how it ended."""
+    """All outputs of one finished soak: text, JSON, files and artefacts."""
 
     campaign: Campaign
     parsed: argparse.Namespace
@@ -103,7 +103,7 @@ class SoakOutput:
     wall_s: float
     exit_code: int
     interrupted: bool
-    # Checked before any reporter loads its dependencies.
+    # Measured before a reporter loads its dependencies, which are not the soak's own memory.
     memory_bytes: int = field(default_factory=memory_bytes_max)
 
     def _replay(self, result: SeedResult) -> str:
@@ -217,7 +217,7 @@ class SoakOutput:
         head = [*self._head(), *self._gone(groups)]
         text = step_summary(title, head, tally, groups, self._replay, self._known)
         try:
-            with Path(name).open("a", encoding="utf-8") as file:  # the CI step's other parts append
+            with Path(name).open("a", encoding="utf-8") as file:  # the CI job appends, too
                 file.write(text)
         except OSError as error:
             raise InfrastructureError(
@@ -285,7 +285,7 @@ class SoakOutput:
         return entry
 
     def _chosen(self) -> list[SeedResult]:
-        """All results, up to the limit of one object; failing results come first."""
+        """The results for the JSON object: at most `RESULTS_MAX`, failing results first."""
         tally = self.campaign.tally
         if tally.seeds <= RESULTS_MAX:
             return list(self.campaign.results())

@@ -32,7 +32,7 @@ def duration_text(seconds: float) -> str:
 
 
 class SoakProgress:
-    """Shows results as they arrive. `finish` ends the line; a closed stream is not an error."""
+    """The progress display of a soak. `finish` ends its line; a closed stream is not an error."""
 
     def __init__(
         self, tally: Tally, total: int, stream: TextIO | None = None, *, may_stop: bool = False
@@ -49,11 +49,11 @@ class SoakProgress:
         self._begin_s = time.monotonic()
         self._before = tally.seeds
         self._failures_shown = 0
-        self._running: dict[int, float] = {}  # start time by seed
-        self._run: Progress | None = None  # in a real environment
+        self._running: dict[int, float] = {}  # seed -> start time
+        self._run: Progress | None = None  # the display of a run in a real environment
 
     def watched(self, jobs: Iterator[SeedJob]) -> Iterator[SeedJob]:
-        """Pass the jobs on; a job counts as running once a worker has taken it."""
+        """Yield the jobs to the workers; a job counts as running once a worker has taken it."""
         if self._status.terminal:
             self._status.show("")
         for job in jobs:
@@ -93,7 +93,7 @@ class SoakProgress:
             self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def line(self, elapsed_s: float) -> str:
-        """The progress at `elapsed_s` after the start of this session."""
+        """The progress as one line of text, `elapsed_s` after the start of this session."""
         failures = ", ".join(
             f"{count} {name}"
             for name, count in self._tally.verdicts.items()

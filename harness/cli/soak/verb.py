@@ -62,7 +62,7 @@ def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
-    if planned.drawn:  # this draw may suit the workload, but later seeds may draw unsuitable values
+    if planned.drawn:  # the case must be valid without this seed's draw, for later seeds
         plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
         case=case,
@@ -147,7 +147,7 @@ def _on_spark(
 ) -> None:
     """Run pending seeds on Spark. Results arrive in waves; progress is shown between waves."""
     job = campaign.job(campaign.spec.first)
-    if campaign.sink is not None:  # the runs are in the store before their results arrive
+    if campaign.sink is not None:  # executors must run the reporters before they store a run
         names = tuple(parsed.reporter_names)
         job = msgspec.structs.replace(job, reporters=names, artefacts=parsed.artefacts)
 

@@ -23,7 +23,8 @@ EPILOG = """examples:
   harness break partition-halves
   harness break 'do step-down on leader'
 
-docs/faults.md has the words; `harness list` the nemeses, and what works where"""
+docs/faults.md describes faults in words, `harness list nemeses` the nemeses, and `harness list
+faults` what works where"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -33,7 +34,12 @@ def main(arguments: Sequence[str]) -> int:
         description="Inject one fault into a cluster that `harness up` started.",
         epilog=EPILOG,
     )
-    parser.add_argument("what", nargs="+", metavar="[NAME] FAULT", help="in words, or a nemesis")
+    parser.add_argument(
+        "what",
+        nargs="+",
+        metavar="[NAME] FAULT",
+        help="the cluster if there are several, and a fault in words or a nemesis",
+    )
     parser.add_argument(
         "--for",
         dest="for_s",

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
         description="End a cluster that `harness up` started, and remove its processes or "
         "containers, networks, volumes, rules, mounts, ports, data and logs.",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="(default: the only one there is)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="cluster (default: the only one)")
     parser.add_argument(
         "--keep-data",
         action="store_true",

@@ -17,16 +17,16 @@ from harness.up.records import find_place, is_fault_id
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Undo the fault, and print its effect."""
+    """Undo one fault or all faults of a cluster, and print their effects."""
     parser = Parser(
         prog="harness heal",
-        description="Undo a fault that `harness break` injected, and say what it did meanwhile.",
+        description="Undo a fault that `harness break` injected, and show its effect.",
     )
     parser.add_argument(
         "what",
         nargs="*",
         metavar="[NAME] [ID]",
-        help="a cluster, and a fault that is on (default: the only ones there are)",
+        help="a cluster, and the id of an active fault (default: the only cluster and fault)",
     )
     parser.add_argument(
         "--all",

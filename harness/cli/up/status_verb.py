@@ -16,13 +16,13 @@ from harness.up.records import find_place, places
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show one cluster; if there are several and none is named, show one line each."""
+    """Show one cluster in detail, or several clusters in one line each if no name is given."""
     parser = Parser(
         prog="harness status",
         description="Show the nodes of a cluster that `harness up` started, who leads, and which "
-        "faults are on; or which clusters there are.",
+        "faults are active. Without NAME, several clusters are only listed.",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="(default: the only one there is)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="cluster (default: the only one)")
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(list(arguments))
     clusters = list(places())

@@ -1,4 +1,4 @@
-"""Running clusters as text."""
+"""The output of `harness up`, `status`, `break` and `heal` as text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _ports(standing: Standing) -> Table:
 
 
 def standing_text(standing: Standing) -> list[RenderableType]:
-    """The address of a cluster, and the commands for using it."""
+    """Text about a running cluster: the addresses of its nodes, and the commands for using it."""
     name = standing.name
     data = [_with_node(node) for node in standing.nodes if node.data]
     return [
@@ -73,7 +73,7 @@ def _left(broken: Broken) -> str:
 
 
 def broken_text(name: str, broken: Broken) -> list[str]:
-    """The targets of a fault, and the time of its end."""
+    """Lines about a fault that was just injected: its note, and when it ends."""
     lines = [f"{broken.id}: {broken.note}"]
     if broken.healed is not None:
         return [*lines, healed_text(broken.healed)]
@@ -85,7 +85,7 @@ def broken_text(name: str, broken: Broken) -> list[str]:
 
 
 def healed_text(healed: Healed) -> str:
-    """The effect of a fault, in one line."""
+    """One line about a fault that is over: its targets and its effect."""
     if healed.count is None:
         did = "how much it did cannot be measured here"
     elif healed.unit == "ms":
@@ -96,7 +96,7 @@ def healed_text(healed: Healed) -> str:
 
 
 def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str]:
-    """One line per cluster."""
+    """One line about each running cluster."""
     lines = []
     for name, life, standing in rows:
         if life is Life.UNKNOWN:
@@ -109,7 +109,7 @@ def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str
 
 
 def status_text(standing: Standing, report: StatusReport) -> list[RenderableType]:
-    """The state of every node, the leaders, and active faults."""
+    """Text about one cluster: the state of its nodes, its leaders, and active faults."""
     groups = list(report.leaders)
     rows = []
     declared = {node.name: node.role for node in standing.nodes}

@@ -36,8 +36,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if parsed.env == SIMULATION:
         raise UsageError(
-            "--env sim: a simulation is over with the command that runs it, so no cluster stays in "
-            "one; use --env process or --env docker"
+            "--env sim: a simulation ends with the command that runs it, so a cluster cannot stay; "
+            "use --env process or --env docker"
         )
     name = parsed.name or parsed.target or DEFAULT_TARGET
     check_name(name)
@@ -67,11 +67,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--env",
         metavar="ENV",
-        help="process, docker, or auto: docker if it works here, else process (default: auto, or "
-        "where the kept data are from)",
+        help="process, docker, or auto: docker if it works here, else process (default: the "
+        "environment of the kept data, or auto)",
     )
     parser.add_argument(
-        "--name", metavar="NAME", help="what the cluster is called (default: its target's name)"
+        "--name", metavar="NAME", help="name of the cluster (default: its target's name)"
     )
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of everything drawn (default: a random one)"

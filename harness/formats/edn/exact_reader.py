@@ -56,7 +56,7 @@ class UnfinishedError(StoppedError):
 
 
 class MistakeError(StoppedError):
-    """The text is not EDN."""
+    """The text is not valid EDN at this position."""
 
 
 class ExactReader:
@@ -155,7 +155,7 @@ class ExactReader:
         if following == "{":
             self.position += 2
             return {SET_MARK: self._items("}", depth, start)}
-        if following == "#":  # ##Inf, ##-Inf, ##NaN: Clojure's
+        if following == "#":  # ##Inf, ##-Inf and ##NaN, which only Clojure has
             token = _TOKEN.match(self.text, start)
             assert token is not None, "it begins with '#'"
             if token.end() == len(self.text) and not self.final:
@@ -214,7 +214,7 @@ class ExactReader:
             self.position = start + 2 if token is None else token.end()
         else:
             match = _TOKEN.match(self.text, start)
-            assert match is not None, "every other beginning is dispatched on before"
+            assert match is not None, "`_form` handles every other first character"
             self.position = match.end()
         if self.position == len(self.text) and not self.final:
             raise UnfinishedError("the file ends", start)

@@ -51,7 +51,7 @@ class Piece:
     closer: str  # the closing bracket of the collection that contains the forms, if any
 
     def error(self, number: int, what: str) -> HistoryError:
-        """The error for `what` is wrong with form `number` of this piece."""
+        """The error that says `what` about form `number` of this piece, with its position."""
         return located(self.source, *self.position(number), what)
 
     def position(self, number: int) -> tuple[int, int]:
@@ -73,11 +73,11 @@ def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
 
 
 def _cut(buffer: bytes, span: int) -> int:
-    """The number of the first `span` bytes that probably are complete forms; 0 if none are found.
+    """The length of the part of the first `span` bytes that probably ends after a form, or 0.
 
     Forms look alike: if the first form begins with `{:index`, later forms probably do, too. So the
     best place to cut is before such a beginning that follows a closed map and the same blanks.
-    Otherwise it is the last end of a line, or of a map in a line, that should end a form.
+    The second best place is after the last map that ends a line or precedes another map.
     """
     first = _FIRST_WORD.match(buffer, 0, FIRST_BYTES_MAX)
     if first is not None:
@@ -92,7 +92,7 @@ def _cut(buffer: bytes, span: int) -> int:
 
 
 def _closed(buffer: bytes) -> int:
-    """The end of the last complete form of brackets, 0 for none: slower than `_cut`, but exact."""
+    """The end of the last complete form in brackets, or 0; slower than `_cut`, but exact."""
     depth = end = 0
     for match in _STRUCTURE.finditer(buffer):
         sign = match[0]
@@ -184,7 +184,7 @@ class _Stream:
         self._buffer = self._buffer[len(text[:position].encode()) :]
 
     def _quick_piece(self) -> Piece | None:
-        """The length up to the last place where a form probably ends, or certainly ends."""
+        """The next piece, if it is plain, up to a probable or certain end of a form."""
         cut = _cut(self._buffer, self._span)
         if cut and (piece := self._quickly(cut)) is not None:
             self._span = min(2 * self._span, BLOCK_BYTES)
@@ -196,9 +196,9 @@ class _Stream:
         return None
 
     def _whole(self) -> int:
-        """The length of the complete forms in the buffer; reads on until there is one.
+        """The length of the complete forms in the buffer; fills the buffer until it has a form.
 
-        Returns 0 for anything but forms of brackets, which the exact reader must read.
+        Returns 0 for forms without brackets, which only the exact reader can delimit.
         """
         while not (whole := _closed(self._buffer[: self._span]) or _closed(self._buffer)):
             if self._ended:
@@ -235,7 +235,7 @@ class _Stream:
         return piece
 
     def _exact_piece(self) -> Piece | None:
-        """The forms in the span, or one form; reads on if the buffer contains no complete form."""
+        """The next piece, read exactly; `None` if no form is left or the buffer had to grow."""
         text = self._text()
         reader = ExactReader(text, final=self._ended)
         forms: list[Any] = []
@@ -293,16 +293,16 @@ class _Stream:
         self._fill(2 * len(self._buffer))
 
     def _error(self, stop: StoppedError) -> HistoryError:
-        """The error with the position in the file where the reader of the buffer stopped."""
+        """The error of a reader that stopped in the buffer, with the position in the file."""
         place = _moved(self._text(), stop.position, self._line, self._column)
         return located(self._source, *place, stop.what)
 
 
 def stream_pieces(path: Path, *, unwrap: bool = True) -> Iterator[Piece]:
-    """The forms of a file, some at a time.
+    """Yield the forms of a file in pieces.
 
-    With `unwrap`, a file that begins with `[` or `(` is one collection of forms. Raises
-    `HistoryError` with the position of a mistake.
+    With `unwrap`, a file that begins with `[` or `(` is one collection, whose elements are yielded.
+    Raises `HistoryError` with the position of a mistake.
     """
     try:
         with path.open("rb") as file:
@@ -312,7 +312,7 @@ def stream_pieces(path: Path, *, unwrap: bool = True) -> Iterator[Piece]:
 
 
 def parse_forms(text: str, source: str = "EDN") -> Iterator[Any]:
-    """The forms of `text` as plain data; raises `HistoryError` with line and column."""
+    """Yield the forms of `text` as plain data; raises `HistoryError` with line and column."""
     reader = ExactReader(text, final=True)
     try:
         while (form := reader.next_form()) is not None:

@@ -35,7 +35,7 @@ _TYPES: Final = {name: kind for kind in OpType for name in (kind.value, f":{kind
 
 
 class EdnOps:
-    """The ops of a file, one at a time; every use of it reads the file again.
+    """The ops of a file in EDN; every iteration and every `position` reads the file again.
 
     Raises `HistoryError` with line and column for text that is not EDN, forms that are not ops, and
     ops that no clients could produce.
@@ -74,7 +74,7 @@ def load_edn(path: Path | str) -> History:
 
 
 def _settled(value: Any) -> Any:
-    """A client's value; refuses NaN, which equals nothing, so that no check can handle it."""
+    """Settle a client's value; raises `HistoryError` for NaN, which no check can compare."""
     value = settled(value)
     if _NAN in msgspec.json.encode(value):
         raise HistoryError(
@@ -87,7 +87,7 @@ def _settled(value: Any) -> Any:
 def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) -> Op:
     """The op that `form` describes; `position` is its number in the file (from 0).
 
-    Its fields are keywords. `value_of` makes the value of a client's op.
+    The keys of `form` are keywords. `value_of` converts the value of a client's op.
     """
     if not isinstance(form, dict):
         raise HistoryError(
@@ -119,7 +119,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
             value = loose(value)
     except HistoryError as error:
         raise HistoryError(f"op {position} is malformed: {error}") from error
-    # Text that looks like a malformed number must not count as a fault injector, which is left out.
+    # A malformed number must not count as the name of a nemesis, whose ops are not judged.
     if type(process) is not int and (
         not isinstance(process, str) or process.lstrip("+-")[:1].isdigit()
     ):
@@ -145,7 +145,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
 
 
 def _text(value: Any) -> str | None:
-    """A value that is only displayed, as a string."""
+    """Convert a value that is only displayed to a string."""
     value = loose(value)
     if value is None or isinstance(value, str):
         return value
@@ -163,7 +163,7 @@ def _incomplete(form: dict[str, Any], position: int) -> HistoryError:
 
 
 def _whole(name: str, value: Any, default: int) -> int:
-    """An index or a time; no verdict depends on times, so fractions of times are cut off."""
+    """Check an index or a time; a time loses its fraction, since no verdict depends on times."""
     if value is None or (name == "index" and value == -1):
         return default
     if name == "time" and isinstance(value, float) and math.isfinite(value):
@@ -174,7 +174,7 @@ def _whole(name: str, value: Any, default: int) -> int:
 
 
 def write_edn(history: History, file: TextIO) -> None:
-    """Write one op map per line."""
+    """Write a history as EDN, one op map per line."""
     for op in history:
         fields = [
             f":index {op.index}",
@@ -217,6 +217,6 @@ class JepsenEdn(EdnOps):
 
 
 class KvLog(EdnOps):
-    """A kv log of Porcupine."""
+    """Porcupine's log of a key-value store, in EDN."""
 
     format = "porcupine-kv"

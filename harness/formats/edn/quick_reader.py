@@ -74,9 +74,9 @@ _MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 30))]
 _NO_MARKS: Final = bytes(set(range(256)) - {mark[0] for mark in _MARKS})
 _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
 _REMEMBERED_MAX: Final = 10_000
-_REMEMBERED_BYTES_MAX: Final = 64  # of one token
+_REMEMBERED_BYTES_MAX: Final = 64  # the length of a cached token
 _ROW_BYTES_MAX: Final = 24  # longer texts contain numbers that rarely recur
-# Tokens that only JSON has; comments; characters; unclosed strings.
+# Signs of text that is not plain: tokens of JSON, comments, characters, unclosed strings.
 _STRANGE: Final = (b":", b"null", b";", b"\\", b'"')
 _TIDY: Final = ((b"[ ", b"["), (b" ]", b"]"), (b"{ ", b"{"), (b" }", b"}"))
 _decode: Final = msgspec.json.Decoder().decode
@@ -119,7 +119,7 @@ class QuickReader:
         self._ways = [_objects, self._rows.forms]
 
     def forms(self, data: bytes) -> list[Any]:
-        """The forms of `data`; raises `QuickRefusedError`."""
+        """The forms of `data`; raises `QuickRefusedError` if the data are not plain enough."""
         if b"\0" in data:
             raise QuickRefusedError
         if not data.isascii():
@@ -196,7 +196,7 @@ def _single_blanks(rest: bytes) -> bytes:
 
 
 def _tidied(rest: bytes) -> bytes:
-    """The text without blanks next to brackets."""
+    """Remove the blanks next to brackets."""
     for before, after in _TIDY:
         rest = rest.replace(before, after)
     return rest
@@ -213,12 +213,12 @@ def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise QuickRefusedError from error
     if _encode(values).count(b'":') != text.count(b'":'):
-        raise QuickRefusedError  # a key occurs twice
+        raise QuickRefusedError  # a map has a key twice
     return values
 
 
 def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
-    """The forms, if all maps have commas between their pairs, and there are no other commas."""
+    """The forms of a text whose only commas are between the pairs of maps."""
     rest = rest.replace(b"{\0 ", b"{\0:").replace(b",\0 ", b",\0:")
     pieces = _NUMBER_KEY.split(rest)
     pieces[1::2] = [_OTHER_KEY_IN_JSON + key + b'":' for key in pieces[1::2]]
@@ -236,7 +236,7 @@ class _Rows(dict[bytes, bytes]):
         return value
 
     def forms(self, parts: list[bytes], rest: bytes) -> list[Any]:
-        """The forms, if commas mean nothing."""
+        """The forms of a text in which commas mean nothing."""
         if b"," in rest:
             rest = _tidied(_single_blanks(rest.replace(b",", b" ")))
         if rest.translate(None, _NO_MARKS):
@@ -258,7 +258,7 @@ class _Rows(dict[bytes, bytes]):
 
 
 def _row(text: bytes) -> bytes:
-    """A map or a set that contains words and marks."""
+    """The JSON of a map or set that contains only words and marks."""
     if text.startswith(b"#"):
         return _SET_OPENS + b"[" + text[2:-1] + b"]" + _SET_CLOSES
     if text == b"{}":
