@@ -16,7 +16,7 @@ _PLAIN: Final = frozenset({int, str, type(None)})
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A value together with its type."""
+    """A value together with its type; two are equal only if both values and types are equal."""
 
     kind: type
     value: Hashable
@@ -31,7 +31,7 @@ def is_scalar(value: object) -> bool:
 
 
 def exact(value: object) -> Hashable:
-    """The value or a substitute for it, which never equals a value of another type.
+    """Return `value`, or a hashable substitute that never equals a value of another type.
 
     `value` is plain JSON, in which other EDN types have special forms (`harness.vocabularies.edn`);
     lists become tuples.
