@@ -26,9 +26,8 @@ async def do_operation(
 ) -> str | None:
     """Carry out the operation; returns its effect, or `None` if it was refused or took too long."""
     if asyncio.current_task() is None:
-        # In simulation a trap may run outside of any task. The first wait moves it into a task, and
-        # a
-        # time limit can only be set there.
+        # In simulation a trap may run outside of any task. Its first wait moves it into a task, and
+        # only inside a task can it set a time limit.
         await asyncio.sleep(0)
     try:
         async with asyncio.timeout(OPERATION_BOUND_S):

@@ -1,6 +1,6 @@
 """One soak from its first seed to its last, even if it is killed and resumed many times.
 
-`Campaign` has the finished seeds (the journal), the pending ones, and the totals. A seed is
+`Campaign` has the finished seeds (the journal), the pending seeds, and the totals. A seed is
 finished when the journal has its result and, if its run is to be kept, the store has exactly this
 run. The next soak retries crashed seeds, which have no verdict. The campaign does not depend on the
 processes that run seeds: local workers, Spark's, or one run after the other in a real environment.
@@ -92,7 +92,7 @@ class Campaign:
         self.id: SoakId = soak_id(spec.case, environment=spec.environment, label=spec.label)
         self.notes: list[str] = []
         self.tally = Tally()
-        self._looked = True  # whether the sink has looked up all runs that it has
+        self._looked = True  # whether the sink knows all its runs (`SunkRuns.look`)
         self.stopped: str | None = None
         """the reason why the soak must stop although seeds are left"""
         self._folder = spec.folder / SOAK_FOLDER
@@ -172,13 +172,15 @@ class Campaign:
                 self.tally.take(result)
 
     def _sinks(self, result: SeedResult) -> bool:
-        """Whether the sink has the run or takes it now: a killed soak may have left it."""
+        """Whether the sink has the run of `result`. A run that a killed soak left in the store
+        moves to the sink now.
+        """
         folder = result.folder(self.spec.store, self.spec.name)
         if self.sink is None or folder is None:
             return False
         if self.sink.holds(folder.name, result.digest or "", result.verdict):
             if self._record_in(folder) in {None, _Kept(result.digest or "", result.verdict)}:
-                shutil.rmtree(folder, ignore_errors=True)  # or the remains of a killed move
+                shutil.rmtree(folder, ignore_errors=True)  # a copy, or left by a killed move
             return True
         if self._is_kept(result):
             self.sink.add(folder)
@@ -251,7 +253,7 @@ class Campaign:
                     self._keep_case(result.seed)
                 self._journal.append(result)
                 if not lost:
-                    with contextlib.suppress(OSError):  # of an earlier crash; reports count these
+                    with contextlib.suppress(OSError):  # reports would count an old crash
                         self._case_beside(result.seed).unlink(missing_ok=True)
             except InfrastructureError:
                 if proven:
@@ -279,14 +281,16 @@ class Campaign:
             latest.unlink(missing_ok=True)
 
     def place_of(self, result: SeedResult) -> str:
-        """The folder of the run's files; empty if only its rows are kept."""
+        """Return the folder with the files of the run; empty if only the run's rows are kept."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or self.sink is None or folder.is_dir():
             return "" if folder is None else str(folder)
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """The case file of a result; that of a crash, which leaves no run, is with the journal."""
+        """Return the case file of a result. A crash leaves no run, so its case file is next to the
+        journal.
+        """
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:
             return folder / "case.json"

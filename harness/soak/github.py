@@ -78,7 +78,7 @@ def _headline(tally: Tally, groups: Sequence[FailureGroup], known: KnownFailures
 
 
 def _marked(known: KnownFailures) -> tuple[str, ...]:
-    """The column of marks; without entries there is none."""
+    """Return the heading of the column `new or known`, which exists only with known failures."""
     return ("new or known",) if known else ()
 
 

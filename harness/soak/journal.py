@@ -132,7 +132,7 @@ class Journal:
             self._write(line)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._file.truncate(self._end)  # else the next line would continue it
+                self._file.truncate(self._end)  # else the next line would follow a torn line
             raise self._refusal(error) from error
         if self._first <= result.seed <= self._last:
             self._offsets[result.seed - self._first] = offset

@@ -43,7 +43,7 @@ so even the number of kept bytes varies)."""
 
 
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The job of a worker. `store` is `None` if nothing is kept."""
+    """The job of a worker: one seed to run. `store` is `None` if no run is kept."""
 
     case: Case
     store: str | None
@@ -54,7 +54,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None  # the digest of the code that must run the job; `None` accepts any code
     lake: str | None = None  # the final place of the soak's runs; workers on this machine ignore it
     reporters: tuple[str, ...] = ()  # artefacts that a remote executor makes of failing runs
-    artefacts: int = 0  # for this number of runs, since the driver sees no folder
+    artefacts: int = 0  # the number of failing runs of which an executor makes artefacts
 
     @property
     def run(self) -> str:
@@ -106,7 +106,8 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FailureGroup(msgspec.Struct, kw_only=True):
-    """Failing seeds with the same signature; `first` is the lowest seed, `seeds` the lowest few.
+    """Failing seeds with one signature. `first` is the result of the lowest seed; `seeds` has the
+    lowest seeds.
 
     `shapes` counts the seeds by the operations through which they failed.
     """
@@ -127,7 +128,7 @@ class FailureGroup(msgspec.Struct, kw_only=True):
 
     @property
     def shapes_text(self) -> str:
-        """The most frequent shapes with their numbers of seeds."""
+        """The most frequent shapes in `shapes`, each with its number of seeds."""
         return shapes_text(self.shapes)
 
     def take(self, result: SeedResult) -> None:
@@ -211,7 +212,9 @@ class Tally(msgspec.Struct):
 
 
 def exit_code_of(verdicts: Iterable[str]) -> int:
-    """One exit code for many runs: invalid, then crash, then unknown, also without runs."""
+    """Return one exit code for many runs: of the worst verdict (invalid, then crash, then unknown);
+    for no runs, that of unknown.
+    """
     distinct = set(verdicts)
     if Verdict.INVALID.value in distinct:
         return EXIT_INVALID
@@ -234,8 +237,8 @@ def shortened(text: str) -> str:
 def memory_bytes_max() -> int:
     """The largest resident size of this process so far.
 
-    Linux reports it for the current program (`VmHWM`); on Linux `getrusage` also counts the memory
-    that the parent used before the `exec`.
+    Linux reports this size for the current program as `VmHWM`; on Linux `getrusage` also counts the
+    memory that the parent used before the `exec`.
     """
     try:
         for line in Path("/proc/self/status").read_bytes().splitlines():
