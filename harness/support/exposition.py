@@ -22,7 +22,7 @@ class Family(NamedTuple):
 
 
 def exposed(families: Iterable[Family]) -> str:
-    """The text of these families."""
+    """Return these families in Prometheus's text format."""
     lines: list[str] = []
     for name, kind, what, samples in families:
         lines += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]

@@ -32,7 +32,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _named(header: str | None) -> str:
-    """The host without brackets and port; empty if there is none."""
+    """Return the host in a `Host` header, without brackets and port; empty if it names no host."""
     match = None if header is None else _HOST.fullmatch(header.strip())
     if match is None:
         return ""
@@ -61,7 +61,9 @@ def names_neighbour(header: str | None) -> bool:
 async def dial(
     host: str, port: int, *, limit: int = 65536
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """`asyncio.open_connection`; raises `ConnectionRefusedError` for a socket joined to itself."""
+    """Connect like `asyncio.open_connection`; also raise `ConnectionRefusedError` if the socket
+    connected to itself.
+    """
     reader, writer = await asyncio.open_connection(host, port, limit=limit)
     if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
         writer.transport.abort()

@@ -2,8 +2,8 @@
 
 `python -m harness.up.holder FOLDER` reads the order in this folder, deploys, waits until the system
 serves, records the cluster, and answers at its socket until a command ends it. Its standard input
-comes from the command that started it: if stdin closes without a line, the user gave up in the
-meantime, and the holder undoes everything.
+comes from the command that started it. If stdin closes without a line, the user gave up during the
+start, and the holder undoes everything.
 
 The holder controls the deployment like a run: if the holder is killed, the warden undoes the
 deployment, and `harness clean` removes the rest.
@@ -98,7 +98,7 @@ class _Holder:
         """Wait until the folder is gone: then no command can reach the holder any more."""
         while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event
             await asyncio.sleep(LOOK_S)
-        _log.warning("%s is gone, and so the cluster goes as well", self._place.folder)
+        _log.warning("the folder %s is gone, so the cluster ends", self._place.folder)
 
     async def _answer(self, cluster: StandingCluster, question: Question) -> Any:
         match question:

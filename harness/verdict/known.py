@@ -1,6 +1,6 @@
 """Known failures: signatures of failures that a ticket tracks.
 
-The tables `[[known]]` of a TOML file list them:
+The tables `[[known]]` of a TOML file list the known failures:
 
     [[known]]
     signature = "linearizable-catalog · stale-read"
@@ -43,7 +43,7 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnownFailures(msgspec.Struct, frozen=True):
-    """All entries; false without any."""
+    """All known failures of a file; false in a condition if the file has none."""
 
     entries: tuple[KnownFailure, ...] = ()
 

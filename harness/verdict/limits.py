@@ -68,7 +68,9 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_limit(mib: int) -> Iterator[None]:
-    """Let the process grow by `mib` beyond its present size; can only lower the limit."""
+    """Let the process grow by at most `mib` beyond its present size while the block runs; a lower
+    limit that exists already stays.
+    """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -4,8 +4,8 @@ A signature is (checker, rule, fault): `catalog-invariants · acknowledged · ki
 one rule under one or two kinds of faults, but through any operations. So a result has one part
 more, the shape, and lists of failures count the shapes of each signature.
 
-* The **rule** is the broken rule. Checkers name it in `details["rule"]`; otherwise it is derived
-  from the rest of the result, and finally from the words of its reason.
+* The **rule** is the broken rule. Checkers name it in `details["rule"]`. For other checkers it is
+  derived from the rest of the result, and finally from the words of its reason.
 * The **fault** is the kind of the fault that began last of those active at the last operation
   involved; if none was active, the kind of the last fault before.
 * The **shape** is the kinds of the operations involved.
@@ -55,7 +55,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def sign(results: Iterable[CheckResult], history: History) -> tuple[CheckResult, ...]:
-    """The results; each result that is not valid gets its signature in its details."""
+    """Return the results; each result that is not valid gets its signature in its details."""
     return tuple(_signed(result, history) for result in results)
 
 
@@ -82,7 +82,9 @@ def failure_of(results: Sequence[CheckResult]) -> Failure | None:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The signature, and the shape, which is empty if the failure concerns no operation."""
+    """Split a signature with a shape into signature and shape; the shape is empty if the failure
+    concerns no operation.
+    """
     parts = text.split(SEPARATOR)
     return SEPARATOR.join(parts[:PARTS]), SEPARATOR.join(parts[PARTS:])
 
@@ -109,7 +111,9 @@ def signature(result: CheckResult, history: History) -> str:
 
 
 def begun_until(result: CheckResult, history: History) -> int | None:
-    """The number of operations up to the last operation involved; `None` if there is none."""
+    """Return the number of operations that were invoked up to the last operation that `result`
+    involves; `None` if it involves no operation.
+    """
     ops = _involved(history, result.operations)
     if not ops:
         return None
@@ -176,9 +180,10 @@ def _kinds(op: Op) -> Sequence[str]:
 
 
 def _fault(history: History, ops: Sequence[Op]) -> str:
-    """The kind of the fault that hit the last of `ops`; empty if there was none before it.
+    """Return the kind of the fault that was active at the last of `ops`, or else of the last fault
+    before; empty if no fault had begun.
 
-    Without ops, the end of the run counts.
+    Without ops, the fault at the end of the run counts.
     """
     if not len(history):
         return ""

@@ -68,7 +68,7 @@ def _impostors(history: History) -> Iterator[_Excuse]:
 def temper(
     history: History, result: CheckResult, check: Callable[[History], CheckResult]
 ) -> CheckResult:
-    """`result`, but unknown if it blames the target for possible effects of others.
+    """Return `result`, changed to `unknown` if an unsafe change or an impostor explains it.
 
     `check` judges a history in the same way as `history` was judged.
     """
