@@ -1,8 +1,8 @@
 """A run as explicit data: everything that decides what happens, in one JSON document.
 
 The seed generates the fault schedule and determines latencies, timeouts and the workload's choices.
-The case contains the schedule itself, so a replay is `run(case)`, and shrinking edits the case.
-Nothing here depends on the environment: a case found in simulation runs in Docker.
+The case contains the schedule itself, so a replay is `run(case)`, and shrinking edits the case. No
+part of a case depends on the environment: a case found in simulation runs in Docker.
 """
 
 from __future__ import annotations
@@ -211,6 +211,8 @@ def replay_command(case_file: Path | str, environment: str | None) -> str:
 
 
 def stream(seed: int, label: str) -> random.Random:
-    """An independent random stream for `label` (stable across processes and hash seeds)."""
+    """Return the random stream for `label` in the run of this seed. Streams of different labels are
+    independent; equal seeds and labels give equal streams in every process.
+    """
     digest = hashlib.blake2b(f"{seed}/{label}".encode(), digest_size=16).digest()
     return random.Random(int.from_bytes(digest, "big"))

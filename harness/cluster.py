@@ -209,7 +209,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound_ports(self) -> tuple[int, ...]:
-        """All ports the node listens on: the declared ones and the port of its pages."""
+        """All ports that the node listens on: the declared ports and the port of its pages."""
         return self.ports if self.pages is None else (*self.ports, self.pages)
 
 
@@ -258,8 +258,8 @@ Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
 """The callback that `Deployed.trap` runs at each event of the chosen kind."""
 
 LinkState = Mapping[str, LinkQuality | StreamQuality | None]
-"""The requested state of one link: the effect of each active fault on it, by the fault's id. `None`
-cuts the link; without effects the link works normally."""
+"""The requested state of one link: fault id -> the effect of this fault on the link. The effect
+`None` cuts the link; with an empty mapping the link works normally."""
 
 
 def known_node(nodes: Mapping[str, T], name: str) -> T:
@@ -273,7 +273,7 @@ def check_links(links: Iterable[Link], nodes: Mapping[str, object], clients: Seq
     """Raise `UsageError` for links that do not join two of these nodes, or a node and a client."""
     for link in links:
         if link.source == link.destination:
-            raise UsageError(f"{link} has both ends at one node; a link joins two")
+            raise UsageError(f"{link} has both ends at one node; a link joins two nodes")
         for end in (link.source, link.destination):
             if end not in clients:
                 known_node(nodes, end)

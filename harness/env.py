@@ -54,7 +54,7 @@ class Address(NamedTuple):
 
 
 class Clock(Protocol):
-    """Time as this node sees it; faults change `wall_ns` by skew, steps and drift."""
+    """The clocks of a node; faults change `wall_ns` by skew, steps and drift."""
 
     def monotonic_ns(self) -> int:
         """Return ns since an arbitrary start: the `time()` of the running loop as an integer."""
@@ -103,7 +103,7 @@ class Conn(Protocol):
 
 
 class Listener(Protocol):
-    """A listening port."""
+    """A port on which a node accepts connections."""
 
     def close(self) -> None:
         """Stop accepting connections; open connections stay."""
@@ -111,7 +111,7 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    """Connections of frames between named nodes."""
+    """The network of a node: connections to named nodes, which carry frames of bytes."""
 
     def resolve(self, address: Address) -> Address:
         """Return the current address for the name of a node. `Cluster.alias` may have redirected
@@ -122,7 +122,9 @@ class Network(Protocol):
         ...
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
-        """Accept connections on `port`; each one runs `on_connect` in a task of the node."""
+        """Accept connections on `port`; run `on_connect` for each connection, in a task of the
+        node.
+        """
         ...
 
     async def connect(self, address: Address) -> Conn:
@@ -135,7 +137,7 @@ class Network(Protocol):
 
 
 class File(Protocol):
-    """An append-only file."""
+    """An append-only file on the disk of a node."""
 
     async def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes from `offset`, or fewer at the end of the file."""
@@ -148,7 +150,7 @@ class File(Protocol):
         ...
 
     async def sync(self) -> None:
-        """Make everything appended so far durable. The caller must treat an `OSError` as fatal."""
+        """Make all data appended so far durable. The caller must treat an `OSError` as fatal."""
         ...
 
     async def truncate(self, size: int) -> None:
@@ -208,7 +210,7 @@ class PageRequest(NamedTuple):
 
 
 class PageResponse(NamedTuple):
-    """A complete page."""
+    """The answer to a `PageRequest`: a complete page."""
 
     status: int
     content_type: str
@@ -245,7 +247,7 @@ class Env(Protocol):
 
     @property
     def disk(self) -> Disk:
-        """The node's disk; survives kills and restarts."""
+        """The node's disk, which survives kills and restarts of the node."""
         ...
 
     @property

@@ -26,7 +26,7 @@ class Exact:
 
 
 def is_scalar(value: object) -> bool:
-    """Whether `value` is not a collection; nil is a scalar, too."""
+    """Whether `value` is a scalar, that is, any value except a collection; nil is a scalar, too."""
     return not isinstance(value, (list, tuple, Mapping))
 
 

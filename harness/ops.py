@@ -18,12 +18,12 @@ checker is a pure function of a history and a stored run can be checked again:
 | "harness" | live        | `{"ok": bool, "took_s": x, "bound_s": y, "missing": [f]}`    |
 | "harness" | converged   | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}` |
 | "harness" | interrupted | `{"phase": name}`: the user cut the workload short           |
-| "harness" | unread      | final reads that were given up, and why                     |
+| "harness" | unread      | `{"count": n, "of": n, "bound_s": x}`: reads given up       |
 | "harness" | clock       | `{"wall_ns": n}`: the wall clock, which stamps logs of programs |
 | "harness" | log         | a message of a generator, or of a client that did not close |
-| "harness" | memory      | `{"bytes": {node: n or null}}`: what nodes hold at the end   |
+| "harness" | memory      | `{"bytes": {node: n or null}}`: memory of nodes at the end   |
 | "harness" | snapshot    | the target's own dump of every node's state                 |
-| "harness" | usage       | what each node uses now, as `{quantity: {node: n or null}}`   |
+| "harness" | usage       | resource use of nodes now: `{quantity: {node: n or null}}`    |
 | "harness" | unsafe-change  | an administrator overruled votes (`harness.verdict.unsafe_change`) |
 | "harness" | divergence  | two replicas that announced different values for one index  |
 | "harness" | checkpoints | `{"told": n, "compared": n, ...}`: announcements, comparisons |

@@ -125,7 +125,7 @@ class PlugInPoint(NamedTuple):
     """The location of a plug-in: an entry point, or one object in the module of an entry point."""
 
     value: str
-    """`module:OBJECT`, or a module."""
+    """The place of the plug-in in Python's modules: `module:OBJECT`, or only `module`."""
     dist: importlib.metadata.Distribution | None
 
     @property
@@ -165,7 +165,7 @@ def _search_path() -> tuple[tuple[str, int, int], ...]:
     return tuple(places)
 
 
-@functools.lru_cache(maxsize=64)  # reading takes milliseconds, and a run asks thirty times
+@functools.lru_cache(maxsize=64)  # reading takes milliseconds, and a run reads thirty times
 def _read_entry_points(
     group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
 ) -> _Points:
@@ -342,7 +342,7 @@ def verb_module_name(name: str) -> str:
 
 
 def load_verb(name: str) -> Verb:
-    """Import the module of a package's verb; raises `UsageError` like `load_plugin`."""
+    """Import the module of a package's verb; raises `UsageError` for an unknown or broken verb."""
     point = _find(VERBS, name)
     try:
         verb = _load(point)

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 FACTS_MAX: Final = 10_000
-"""The maximum length of every list here: faults, terms, states of nodes."""
+"""The maximum number of phases, faults, leaders or node states that this module reads."""
 NODES_MAX: Final = 1_000
 CUT: Final = "cut"
 KILL: Final = "kill"
@@ -90,7 +90,7 @@ _NAMES: Final = (
 
 
 ALL_CLIENTS: Final = "client"
-"""All clients, as link ends (`harness.cluster.CLIENT`)."""
+"""The link end that means all clients (`harness.cluster.CLIENT`)."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -212,14 +212,16 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def phases_of(history: History) -> list[tuple[int, str]]:
-    """The start and name of each phase."""
+    """Return the start, in ns of the run, and the name of each phase of the run."""
     return [
         (op.time, _field(op.value, "phase")) for op in islice(history.facts("phase"), FACTS_MAX)
     ]
 
 
 def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]:
-    """The first `most` faults, in the order of their injection; later faults are ignored."""
+    """Return the first `most` faults in `ops`, in the order of their injection; ignore later
+    faults.
+    """
     begun: list[Op] = []
     healed: dict[int, Op] = {}
     still_open: dict[str, deque[int]] = {}
@@ -257,7 +259,7 @@ def kind_of(inject: Op) -> str:
 
 
 def reigns_of(history: History) -> list[Reign]:
-    """The times in which nodes led, in the order of the ops."""
+    """Return the times in which nodes led, one per op `leader`, in the order of these ops."""
     facts = [
         op
         for op in islice(history.facts("leader"), FACTS_MAX)
@@ -330,7 +332,8 @@ class _Answers:
             times.sort()
 
     def last(self, node: str, term: int, after: int, before: int | None) -> int | None:
-        """The last answer of `node` in `term` later than `after`.
+        """Return the time of the last answer of `node` in `term`; `None` if it is not after
+        `after`.
 
         An answer without a term counts only before `before`, when the node led again.
         """
@@ -421,7 +424,9 @@ class _Life:
         self._proofs.setdefault((node, kind), []).append((time_ns, proof))
 
     def after(self, node: str, kind: str, time_ns: int) -> tuple[int | None, str]:
-        """The first proof that `node` is no longer `kind`, and its time."""
+        """Return the time and the text of the first proof after `time_ns` that `node` is no longer
+        `kind` (down or paused).
+        """
         proofs = [proof for proof in self._proofs.get((node, kind), ()) if proof[0] > time_ns][:1]
         proofs += [proof for proof in self._all if proof[0] > time_ns][:1]
         answers = self._answers.get(node, [])

@@ -10,7 +10,7 @@ Other whole numbers in the event, with or without an index, show the progress of
 a version of its schema. The first time at which the group reached each number is kept, to check
 answers such as "all replicas have version 5".
 
-The leaders of each group and term are compared in the same way: there must be only one.
+The leaders of a group are compared, too: a group must have at most one leader per term.
 
 Only differences enter the history, so the store of a run hardly grows. Only equal indices are
 compared: a node that is behind, or half recovered, is not wrong.

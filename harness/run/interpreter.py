@@ -66,7 +66,7 @@ _WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait into no wait
 
 @dataclass(eq=False, slots=True)
 class _Flight:
-    """One operation in progress on the thread of bit `index`."""
+    """One operation in progress on the client thread with the number `index`."""
 
     index: int
     process: int
@@ -136,7 +136,7 @@ class _Driver:
         return self.stop is not None and self.stop.is_set()
 
     def _advance(self) -> int:
-        """Set the context's time to now; it never goes back."""
+        """Set the time of the context to now, but never back; return this time."""
         now_ns = max(self.ctx.time_ns, self.recorder.now_ns())
         if now_ns != self.ctx.time_ns:
             self.ctx = self.ctx.at(now_ns)
@@ -170,7 +170,7 @@ class _Driver:
         self.wake.clear()
 
     async def _land(self) -> None:
-        """Wait until all operations in progress have ended, which the guard of each ensures."""
+        """Wait until all operations in progress have ended; their guards limit the wait."""
         while self.flights or (self.naps and not self._stopped()):
             await self._wait(None)
             self._raise_failure()
@@ -365,7 +365,7 @@ def _unanswered(flight: _Flight, kind: OpType, error: str) -> Completion:
 
 
 def nonsense(completion: object) -> str | None:
-    """The reason why a completion is invalid; `None` if it is valid."""
+    """Return the reason why a client's completion is malformed; `None` if it is well-formed."""
     if (
         isinstance(completion, Completion)
         and isinstance(completion.type, OpType)

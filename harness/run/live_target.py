@@ -159,7 +159,9 @@ async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
 async def _look_at_groups(
     looking: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]], target: str
 ) -> Mapping[str, Roles]:
-    """The replica groups, as reported by the plug-in of `target`; raises `TargetError`."""
+    """Return the replica groups that the plug-in of `target` reports; raises `TargetError` if the
+    report is malformed.
+    """
     groups = await look(looking, target)
     if not isinstance(groups, Mapping):
         raise TargetError(

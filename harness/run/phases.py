@@ -341,7 +341,7 @@ class _Run(OpenedTarget):
             await self._measure()
 
     async def _measure(self, *, at_rest: bool = False) -> None:
-        """Record the resource use of each node, if measurable; at rest also the op `memory`."""
+        """Record the measurable resource use of each node; with `at_rest`, also the op `memory`."""
         usages: dict[str, Usage] = {}
         for name in self.cluster.nodes:
             try:

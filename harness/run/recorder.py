@@ -234,7 +234,7 @@ class EventScribe:
             self._recorder.fact("checkpoints", summary)
 
     def _lead(self, node: str, term: int) -> None:
-        """Record each node once per term; without terms (0), each change of leader.
+        """Record `node` as the leader, once per term; without terms (term 0), record each change.
 
         A node that is down does not lead, even if the roles say so; after its restart it is
         recorded again.

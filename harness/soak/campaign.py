@@ -56,7 +56,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
                     f"--label is {self.label!r}; use at most {LABEL_CHARACTERS_MAX} characters"
                 )
         if self.keep not in {KEEP_ALL, KEEP_FAILING}:
-            raise UsageError(f"--keep is {self.keep!r}; it is {KEEP_ALL} or {KEEP_FAILING}")
+            raise UsageError(f"--keep is {self.keep!r}; it must be {KEEP_ALL} or {KEEP_FAILING}")
 
     @property
     def seeds(self) -> int:
@@ -84,8 +84,8 @@ class Campaign:
     def __init__(self, spec: SoakSpec, *, fresh: bool, sink: OpenSink | None = None) -> None:
         """Take the lock and read the journal; `fresh` discards the journal.
 
-        With a `sink`, opened for the soak's name and the prefix of its runs, the runs move from the
-        store to the sink.
+        `sink` opens a sink for the soak's name and the prefix of its runs; the runs then move from
+        the store to the sink.
         """
         check_place(spec.store, spec.name)
         self.spec = spec
@@ -253,7 +253,7 @@ class Campaign:
                     self._keep_case(result.seed)
                 self._journal.append(result)
                 if not lost:
-                    with contextlib.suppress(OSError):  # reports would count an old crash
+                    with contextlib.suppress(OSError):  # reports count case files as crashes
                         self._case_beside(result.seed).unlink(missing_ok=True)
             except InfrastructureError:
                 if proven:
@@ -269,7 +269,7 @@ class Campaign:
         return not self.enough
 
     def flush(self) -> None:
-        """Make the sink store the waiting runs; raises `InfrastructureError`."""
+        """Make the sink store all added runs; raises `InfrastructureError` if the sink fails."""
         if self.sink is None:
             return
         self.sink.flush()

@@ -110,7 +110,9 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def _package_digest(package: str) -> str:
-    """A digest of the names and contents of all files; a process never reloads its code."""
+    """Return a digest of the names and contents of all files of a package. The digest is cached,
+    since a process never reloads its code.
+    """
     total = hashlib.sha256()
     for name, path in package_files(package):
         if not any(name.startswith(f"{prefix}/") for prefix in NOT_OF_WORKERS):

@@ -62,7 +62,7 @@ class JunitCases:
     known_failures: KnownFailures = NONE_KNOWN
 
     def by_seed(self, results: Iterable[SeedResult]) -> Iterator[JunitCase]:
-        """One test case per seed, whose name does not depend on the result."""
+        """Yield one test case per seed; its name does not depend on the seed's result."""
         for result in results:
             name, properties = f"seed {result.seed}", {"seed": str(result.seed)}
             properties["run"] = self.folder(result)

@@ -29,7 +29,7 @@ def lat_bucket(latency_ns: int) -> int:
 
 
 def lat_buckets(latencies_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """`lat_bucket` for a whole column, with integers only."""
+    """Return the `lat_bucket` of each latency in a column, computed with integers only."""
     import numpy as np
 
     values = np.maximum(np.asarray(latencies_ns, np.int64), 0)

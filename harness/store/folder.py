@@ -222,7 +222,9 @@ def _locked(folder: Path) -> int:
 
 
 def load_run(path: Path | str) -> StoredRun:
-    """Read a run's folder, sealed or incomplete; raises `HistoryError` or `UsageError`."""
+    """Read a run's folder, sealed or incomplete; raises `UsageError` if it is not the folder of a
+    run, and `HistoryError` if its history is damaged.
+    """
     try:
         return _load_run(Path(path))
     except OSError as error:

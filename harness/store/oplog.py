@@ -92,8 +92,8 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
             if following is not None:
                 raise HistoryError(
                     f"{str(path)!r} is damaged at byte {offset}: op record {len(ops)} claims to "
-                    f"go beyond the end of the file, but another begins at byte {following}; "
-                    "restore the file from a copy"
+                    "go beyond the end of the file, but another record begins at byte "
+                    f"{following}; restore the file from a copy"
                 )
             return ops, (
                 f"{path} ends in a torn record at byte {offset}: "

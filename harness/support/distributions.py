@@ -27,7 +27,7 @@ _COMPILED: Final = frozenset({".pyc", ".pyo"})
 
 
 def plugin_distributions() -> list[Distribution]:
-    """Every distribution with plug-ins, and the harness itself, by name."""
+    """Return every distribution with plug-ins, including the harness itself, sorted by name."""
     by_name: dict[str, Distribution] = {}
     for group in importlib.metadata.entry_points().groups:
         for point in importlib.metadata.entry_points(group=group):

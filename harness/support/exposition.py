@@ -13,7 +13,7 @@ Sample = tuple[Mapping[str, str], float]
 
 
 class Family(NamedTuple):
-    """All series of one name. A `counter` never decreases while its process lives."""
+    """One metric with all its series. A `counter` never decreases while its process lives."""
 
     name: str
     kind: str  # "counter", "gauge"

@@ -162,7 +162,9 @@ class HttpServer:
     async def _read_request(
         self, connection: h11.Connection, reader: asyncio.StreamReader
     ) -> Request | None:
-        """The next request; `None` if the client hung up. Raises `h11.RemoteProtocolError`."""
+        """Return the next request, or `None` if the client hung up; raises
+        `h11.RemoteProtocolError` for an invalid request.
+        """
         import h11
 
         head, body = None, b""

@@ -30,7 +30,9 @@ _SEPARATOR: Final = re.compile(r"[-_.]")  # names of packages and modules differ
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module by its dotted name; raises `ImportError`."""
+    """Import a module by its dotted name, even if a package of the user hides the harness's
+    package; raises `ImportError`.
+    """
     top = name.partition(".")[0]
     if top in _OWN:
         _add_place(top)

@@ -120,7 +120,8 @@ class StandingCluster(OpenedTarget):
     # --- break -------------------------------------------------------------------------------
 
     async def break_by_hand(self, text: str, for_s: float | None) -> Broken:
-        """Inject a fault now; returns the nodes that were hit.
+        """Inject the fault that `text` describes now, for `for_s` or until `heal`; return the fault
+        with the nodes that it hit.
 
         Raises `UsageError` for a fault that is impossible or not allowed, and `TargetError` for a
         fault that misses.
@@ -160,7 +161,7 @@ class StandingCluster(OpenedTarget):
             return broken
         end_ns = None if for_s is None else self.recorder.now_ns() + int(for_s * NS_PER_S)
         active = self._active[fault.id] = _Active(broken, end_ns)
-        if isinstance(injection.what, Reset):  # there is nothing to undo
+        if isinstance(injection.what, Reset):  # a reset has nothing to undo
             return msgspec.structs.replace(broken, left_s=None, healed=await self._heal_one(active))
         if for_s is not None:
             self.env.spawn(self._heal_after(fault.id, for_s), name=f"heal-{fault.id}")
@@ -308,7 +309,9 @@ class StandingCluster(OpenedTarget):
     # --- administer --------------------------------------------------------------------------
 
     async def use_tool(self, arguments: Sequence[str]) -> Said:
-        """The output of the target's own tool; raises `UsageError` if the target has no tool."""
+        """Run the target's own tool and return its output; raises `UsageError` if the target has no
+        tool.
+        """
         return await self.system.tool(arguments)
 
     # --- look --------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class _Holder:
         self._down = asyncio.Event()
 
     def hold(self) -> bool:
-        """Deploy and serve; returns whether a command ended the cluster."""
+        """Deploy the cluster and answer commands; return whether a command ended the cluster."""
         plan = self._plan
         deployment = DeploymentPlan(
             run_id=self._order.run_id,
@@ -95,7 +95,9 @@ class _Holder:
             await asyncio.gather(starting, *over, return_exceptions=True)
 
     async def _wait_lost(self) -> None:
-        """Wait until the folder is gone: then no command can reach the holder any more."""
+        """Wait until the cluster's folder is removed: then no command can reach the holder any
+        more.
+        """
         while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event
             await asyncio.sleep(LOOK_S)
         _log.warning("the folder %s is gone, so the cluster ends", self._place.folder)

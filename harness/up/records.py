@@ -153,7 +153,7 @@ class Place:
     # --- files -------------------------------------------------------------------------------
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file of the folder atomically; raises `InfrastructureError`."""
+        """Write a file of the folder atomically; raises `InfrastructureError` if that fails."""
         path = self.folder / name
         scratch = self.folder / f"{name}.new"
         try:

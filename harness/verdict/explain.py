@@ -72,7 +72,7 @@ _QUOTED: Final = re.compile(r"'([^']{1,200})'|\b(?:table|tablet) (\S{1,200})")
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The facts of a run for its sentences, computed once for all results."""
+    """The facts of a run that the sentences of all its results use."""
 
     history: History
     faults: Sequence[Fault]
@@ -306,7 +306,9 @@ class _TableNames:
                 names.append(name)
 
     def put_into(self, text: str) -> str:
-        """The text with `table 't3' (id 0e7fb6…)` for `table 0e7fb6...`, if the name is known."""
+        """Return `text` with `table 't3' (id 0e7fb6…)` in place of `table 0e7fb6...`, if the name
+        of the table is known.
+        """
         return _TABLE_ID.sub(self._named, text) if self._names else text
 
     def _named(self, found: re.Match[str]) -> str:

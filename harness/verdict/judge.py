@@ -123,10 +123,11 @@ def judge(
 def judge_one(
     checker: Checker, history: History, case: Case, limits: Limits, *, whole: bool = True
 ) -> CheckResult:
-    """Judge `history` with one checker: within limits, weakened by excuses, signed and explained.
+    """Judge `history` with one checker within limits; return the result, signed and explained.
 
-    `whole` is false for the history of one key, which may have nothing to judge. Raises only
-    `UserInterrupt`.
+    Events that the target is not responsible for (`temper`) may change an invalid result to
+    `unknown`. `whole` is false for the history of one key, which may have nothing to judge. Raises
+    only `UserInterrupt`.
     """
     name = checker.name
 

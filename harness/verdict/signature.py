@@ -1,13 +1,13 @@
 """Signatures of failed runs: a short text that is equal for equal failures of many seeds.
 
 A signature is (checker, rule, fault): `catalog-invariants · acknowledged · kill`. One defect breaks
-one rule under one or two kinds of faults, but through any operations. So a result has one part
-more, the shape, and lists of failures count the shapes of each signature.
+one rule under one or two kinds of faults, but through any operations. So the text in a result has a
+fourth part, the shape, and lists of failures count the shapes of each signature.
 
 * The **rule** is the broken rule. Checkers name it in `details["rule"]`. For other checkers it is
   derived from the rest of the result, and finally from the words of its reason.
-* The **fault** is the kind of the fault that began last of those active at the last operation
-  involved; if none was active, the kind of the last fault before.
+* The **fault** is a kind of fault. If faults were active at the last operation involved, it is the
+  kind of the fault that began last; if no fault was active, the kind of the last fault before.
 * The **shape** is the kinds of the operations involved.
 
 The operations involved are the first two that the checker names. A checker names the worst finding
@@ -123,7 +123,7 @@ def begun_until(result: CheckResult, history: History) -> int | None:
 
 def _joined(*parts: str) -> str:
     text = SEPARATOR.join(part for part in parts if part)
-    return text.encode("utf-8", "backslashreplace").decode()  # in the form that files have
+    return text.encode("utf-8", "backslashreplace").decode()  # as a UTF-8 file stores it
 
 
 # --- which rule ----------------------------------------------------------------------------------
@@ -158,7 +158,9 @@ def rule_of_words(reason: str) -> str:
 
 
 def _involved(history: History, indices: Sequence[int]) -> list[Op]:
-    """The first ops with these indices, of clients (invoked or completed) or the harness."""
+    """Return the invocations of the first operations of clients with these indices; if the indices
+    name no operation of a client, return the first ops of the harness with these indices.
+    """
     wanted = frozenset(indices)
     by_index = {op.index: op for op in history if op.index in wanted}
     for pair in history.pairs if wanted else ():
@@ -169,7 +171,7 @@ def _involved(history: History, indices: Sequence[int]) -> list[Op]:
 
 
 def _kinds(op: Op) -> Sequence[str]:
-    """The kinds of operations that an op concerns: its own, or the kinds in a harness op."""
+    """Return the kind of a client's op, or the kinds that an op of the harness names as missing."""
     if op.is_client:
         return [op.f]
     missing: Any = op.value.get("missing") if isinstance(op.value, dict) else None

@@ -54,7 +54,9 @@ def _forced(op: Op) -> _Excuse:
 
 
 def _impostors(history: History) -> Iterator[_Excuse]:
-    """One excuse per impostor, from its node's last exit: a running node keeps its port."""
+    """Yield one excuse per impostor. The excuse begins at the last exit of the impostor's node,
+    since a running node keeps its port.
+    """
     ended: dict[object, int] = {}
     for op in history.of_process(HARNESS):
         value = op.value if isinstance(op.value, dict) else {}

@@ -40,7 +40,9 @@ class Call(msgspec.Struct, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A phrase for a definite answer: `and was refused: exists`; empty if it adds nothing."""
+        """A phrase for a definite answer, such as `and was refused: exists`; empty for a plain
+        "ok".
+        """
         del call
         result = answer.get("result", "ok")
         return "" if result == "ok" else f"and was refused: {result}"

@@ -57,7 +57,7 @@ class LookCall(Call, frozen=True):
 
 
 class ListCall(Call, frozen=True):
-    """A list of all tables."""
+    """A read that lists all tables."""
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
@@ -83,7 +83,7 @@ class Create(_Change, frozen=True):
 
 
 class Alter(_Change, frozen=True):
-    """Apply several steps atomically: ["add", c], ["drop", c], ["rename", old, new]."""
+    """Alter a table by atomic `steps`: ["add", column], ["drop", column], ["rename", old, new]."""
 
     f: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"

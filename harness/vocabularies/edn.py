@@ -34,13 +34,13 @@ from harness.errors import HistoryError, shown
 SET: Final = "#{}"
 """The only key of a JSON object that represents a set."""
 SET_MARK: Final = "\x1e"
-"""The placeholder for `SET` in values that `settled` has not converted yet."""
+"""The placeholder for `SET` in values as read from a file, before `settled` converts them."""
 OTHER_KEY: Final = "\x1f"
-"""The prefix of a key that is no string, keyword or other atom, in values that `settled` has not
-converted yet."""
+"""The prefix of a key that is no string, keyword or other atom, in values as read from a file,
+before `settled` converts them."""
 STRING_KEY: Final = "\x1d"
-"""The prefix of a string key that itself begins with one of these prefixes, in values that
-`settled` has not converted yet."""
+"""The prefix of a string key that itself begins with `OTHER_KEY` or `STRING_KEY`, in values as read
+from a file, before `settled` converts them."""
 _VERBS: Final = {
     f":{name}": name
     for name in ("append", "r", "w", "read", "write", "rp", "insert", "delete", "update")
@@ -72,7 +72,9 @@ def members(value: Any) -> list[Any] | None:
 
 
 def number_of(token: str) -> Any:
-    """The number that `token` denotes in EDN, or `None`; `ValueError` if it is out of range."""
+    """Return the number that `token` denotes in EDN, or `None` if it denotes no number; raises
+    `ValueError` if the number is out of range.
+    """
     if _INTEGER.fullmatch(token):
         return int(token.rstrip("N"))
     if (ratio := _RATIO.fullmatch(token)) is not None:

@@ -56,7 +56,7 @@ class Create(_OfTable, frozen=True):
 
 
 class Alter(_OfTable, frozen=True):
-    """Replace the table with this name."""
+    """Alter a table, which replaces the whole table with this name."""
 
     f: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"
@@ -67,7 +67,7 @@ class Alter(_OfTable, frozen=True):
 
 
 class Rename(_OfTable, frozen=True):
-    """Replace the table and change its name, and perhaps its database."""
+    """Rename a table, which replaces the whole table and may change its database, too."""
 
     f: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"
@@ -91,7 +91,7 @@ class Drop(_OfTable, frozen=True):
 
 
 class Get(_OfTable, frozen=True):
-    """Read a table: the answer has `nonce`, that of the table's last change, and `directory`, which
+    """Read a table: the answer has the `nonce` of the table's last change, and `directory`, which
     is "gone" if the table's files are missing.
     """
 

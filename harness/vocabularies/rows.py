@@ -68,7 +68,7 @@ class Write(Call, frozen=True):
             raise ValueError("it has no rows; give it at least one")
 
     def asked(self) -> Any:
-        """The value in the form that histories have: rows are lists."""
+        """Return the value of the invocation as histories have it, with rows as lists."""
         return {**super().asked(), "rows": [list(row) for row in self.rows]}
 
 
