@@ -300,7 +300,7 @@ def load_plugin(group: str, name: str) -> Any:
     spoken = {"nemeses": NEMESIS_API_VERSION, "targets": TARGET_API_VERSION}.get(group, API_VERSION)
     if version != spoken:
         raise UsageError(
-            f"the plug-in {name!r} of {group} has api_version {version}; this harness speaks "
+            f"the plug-in {name!r} of {group} has api_version {version}; this harness needs "
             f"{spoken}, see `docs/plugins.md`"
         )
     base = GROUPS[group].__name__

@@ -65,7 +65,7 @@ class OpenedTarget:
             self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
             if not isinstance(self.system, System):
                 raise TypeError(
-                    f"it returned {shown(self.system)}, which is not a harness.plugins.System; "
+                    f"open() returned {shown(self.system)}, which is no harness.plugins.System; "
                     f"write `class {type(self.system).__name__}(System)`, see `docs/plugins.md`"
                 )
         self.conductor = FaultConductor(

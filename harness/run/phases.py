@@ -268,7 +268,7 @@ class _Run(OpenedTarget):
         with blaming(what):
             names = self.system.core(stream(self.case.seed, "core"))
             if isinstance(names, str):
-                raise TypeError(f"{shown(names)} is one text; give a list of names")
+                raise TypeError(f"{shown(names)} is one text; core() must return a list of names")
             core = list(names)
         nodes = self.cluster.nodes
         unknown = [name for name in core if not isinstance(name, str) or name not in nodes]

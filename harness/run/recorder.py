@@ -76,7 +76,7 @@ class Recorder:
             raise self._failure
         if self._count >= OPS_MAX and self._last is None:
             raise InfrastructureError(
-                f"the run recorded {OPS_MAX} ops, the limit; lower --rate or --time-limit"
+                f"the run recorded {OPS_MAX} ops, which is the limit; lower --rate or --time-limit"
             )
         op = Op(
             index=self._count,

@@ -245,7 +245,9 @@ class Campaign:
                 self.tally.take(result)
             return False
         if not self.spec.first <= result.seed <= self.spec.last:
-            raise InfrastructureError(f"a result of seed {result.seed} was not requested")
+            raise InfrastructureError(
+                f"an executor returned a result of seed {result.seed}, which is not in the soak"
+            )
         if result.seed not in self._journal:
             try:
                 lost = result.run is None and (proven or result.verdict == CRASH)

@@ -133,8 +133,8 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
         raise HistoryError(f"{str(path)!r} has an invalid footer: {error}") from error
     if footer.schema != SCHEMA:
         raise HistoryError(
-            f"{str(path)!r} is of schema {footer.schema}; this version reads 1 and {SCHEMA}: "
-            "read it with the version that wrote it"
+            f"{str(path)!r} is of schema {footer.schema}; this version of harness reads schemas 1 "
+            f"and {SCHEMA}; read the file with the version that wrote it"
         )
     if footer.order != BY_INDEX:
         raise HistoryError(
@@ -143,7 +143,7 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
         )
     if footer.n_ops != rows:
         raise HistoryError(
-            f"{str(path)!r} has an invalid footer: it names {counted(footer.n_ops, 'op')}, the "
-            f"file holds {rows}"
+            f"{str(path)!r} has an invalid footer: the footer counts "
+            f"{counted(footer.n_ops, 'op')}, but the file holds {rows}"
         )
     return footer

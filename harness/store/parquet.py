@@ -202,7 +202,7 @@ def _number(op: Op) -> int:
         if op.process not in _ACTORS:
             raise HistoryError(
                 f"op {op.index}: the process {op.process!r} is unknown; "
-                f"valid are numbers and {', '.join(_ACTORS)}"
+                f"a process is a number or one of {', '.join(_ACTORS)}"
             )
         return _ACTORS[op.process]
     if op.process < 0:
@@ -219,8 +219,8 @@ def read_parquet(path: Path) -> History:
         raise HistoryError(f"{str(path)!r}: {error}") from error
     if footer.digest and footer.digest != history.digest():
         raise HistoryError(
-            f"{str(path)!r} was altered: its digest is {history.digest()}, "
-            f"sealed as {footer.digest}"
+            f"{str(path)!r} was altered: the digest of its ops is {history.digest()}, but "
+            f"it was sealed with the digest {footer.digest}"
         )
     return history
 
@@ -263,7 +263,7 @@ def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
     except _BAD_ROW as error:
         raise HistoryError(f"{str(path)!r} holds a row that is not an op: {error!r}") from error
     except pa.ArrowException as error:
-        raise HistoryError(f"{str(path)!r} holds columns of other types: {error}") from error
+        raise HistoryError(f"{str(path)!r} holds a column of a wrong type: {error}") from error
 
 
 def _typed(path: Path, table: pa.Table) -> pa.Table:
@@ -283,7 +283,7 @@ def _attempts(table: pa.Table) -> Iterator[tuple[Attempt, ...]]:
     for chunk in table.column("attempts").chunks:
         offsets, structs = chunk.offsets.to_pylist(), chunk.values
         if any(structs.field(name).null_count for name in _ATTEMPT):
-            raise ValueError("an attempt lacks a part")
+            raise ValueError("an attempt lacks one of its fields")
         made = [
             Attempt(*fields)
             for fields in zip(*(structs.field(name).to_pylist() for name in _ATTEMPT), strict=True)

@@ -132,7 +132,7 @@ class StandingCluster(OpenedTarget):
             )
         self._refuse_while_saving()
         if len(self._active) >= ACTIVE_MAX:
-            raise UsageError(f"{ACTIVE_MAX} faults are on, the limit; heal some of them first")
+            raise UsageError(f"{ACTIVE_MAX} faults are active, the limit; heal some of them first")
         nemesis = self._checked(text)
         fault_id = self.ledger.new_id()
         lasts_s = WITHOUT_END_S if for_s is None else for_s
@@ -187,8 +187,8 @@ class StandingCluster(OpenedTarget):
             sentence = nemesis.sentences[0]
             if sentence.trigger is not None or sentence.schedule != Schedule():
                 raise UsageError(
-                    f"{text!r} has a time; a fault by hand is injected now: leave out `when`, "
-                    "`every`, `at` and `for`, and give --for 30s to have it end by itself"
+                    f"{text!r} has a time, but `harness break` injects a fault now: leave out "
+                    "`when`, `every`, `at` and `for`; with --for 30s the fault ends by itself"
                 )
         return nemesis
 
@@ -296,7 +296,7 @@ class StandingCluster(OpenedTarget):
             await start_down(self.cluster, self.cluster.nodes)
             raise InfrastructureError(
                 f"data could not be copied to {folder}: {why_not_copied(error)}; the cluster goes "
-                "on. Make room there, or take it down without --keep-data"
+                "on. Make room there, or end the cluster without --keep-data"
             ) from error
 
     def _refuse_while_saving(self) -> None:

@@ -117,7 +117,9 @@ async def _reply(
     try:
         question = msgspec.json.decode(await reader.readline(), type=Question)
     except (ValueError, msgspec.DecodeError) as error:
-        return _Answer(failure=Failure.of(UsageError(f"this is no question: {error}")))
+        return _Answer(
+            failure=Failure.of(UsageError(f"the holder received an invalid question: {error}"))
+        )
     try:
         return _Answer(value=await answer(question))
     except HarnessError as error:
@@ -140,7 +142,7 @@ def ask(folder: Path, question: Question, *, timeout_s: float = ANSWER_TIMEOUT_S
                 piece = link.recv(65536)
                 if not piece or len(data) > _ANSWER_BYTES_MAX:
                     raise InfrastructureError(
-                        f"the holder of {folder.name!r} broke off; see {folder / 'holder.log'}"
+                        f"the holder of {folder.name!r} gave no answer; see {folder / 'holder.log'}"
                     )
                 data += piece
     except TimeoutError as error:

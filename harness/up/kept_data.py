@@ -80,7 +80,7 @@ def find_kept(name: str) -> tuple[Path, Kept] | None:
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
             f"{folder} cannot be read as kept data: {error}; remove it, or give --fresh to start "
-            "without it"
+            "without the data"
         ) from error
 
 
@@ -115,8 +115,8 @@ def refuse_other_nodes(
         why = f"data of {', '.join(lacking)} are missing"
     if why:
         raise UsageError(
-            f"the cluster cannot go on from the data in {folder}: {why}; {fix}give --fresh to "
-            "start without them"
+            f"the cluster cannot continue from the data in {folder}: {why}; {fix}give --fresh to "
+            "start without the data"
         )
 
 

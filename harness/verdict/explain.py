@@ -82,9 +82,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """Compute the facts of `history`. Leaders without a term that never answered a client, such
-        as databases, are left out.
-        """
+        """Compute the facts of `history`, without leaders that have no term and no clients."""
         faults = faults_of(history)
         served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
@@ -100,9 +98,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return next(seen, None)
 
     def sentence(self, result: CheckResult) -> str | None:
-        """Return the sentence for a result; `None` for a result that passes, and for a run without
-        leaders and faults.
-        """
+        """Return the sentence for a failed result; `None` without facts about leaders or faults."""
         if result.verdict.holds or not (self.reigns or self.faults):
             return None
         wanted = set(result.operations[:OPERATIONS_MAX])
@@ -195,9 +191,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return f"At {_s(op.time)} {_joined(parts)}"
 
     def _ours(self, start: int, end: int) -> Iterator[str]:
-        """Yield a phrase per disturbance by the harness, its host or its engine, for which the
-        target is not to blame.
-        """
+        """Yield phrases about disturbances by the harness, its host or engine, not the target."""
         gaps = (op for op in self.history.facts("heartbeat-gap") if _meets(op, start, end))
         if (gap := next(gaps, None)) is not None:
             begin_s, end_s = gap.value["from_s"], gap.value["to_s"]
@@ -214,9 +208,7 @@ class Timeline(msgspec.Struct, frozen=True):
                 break
 
     def _stuck(self, op: Op) -> Iterator[str]:
-        """Yield a phrase about the last change of the stuck table, if the pending points in `op`
-        name the table or its id.
-        """
+        """Yield a phrase about the last change of the table named in the pending points of `op`."""
         pending = op.value.get("pending") if isinstance(op.value, Mapping) else None
         words = [str(text) for text in pending[:STUCK_MAX]] if isinstance(pending, list) else []
         names = {a or b for text in words for a, b in _QUOTED.findall(text)}
@@ -237,9 +229,7 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- faults ------------------------------------------------------------------------------
 
     def _faults(self, start: int, end: int, node: str | None) -> list[str]:
-        """Return phrases for the faults active from `start` to `end`; faults that hit `node` come
-        first.
-        """
+        """Return phrases for the faults active from `start` to `end`, faults on `node` first."""
         on = [fault for fault in self.faults if fault.is_on(start, end)]
         on.sort(key=lambda fault: node not in fault.targets)
         if on:
@@ -254,9 +244,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return the results. Invalid and unknown results get a sentence about their circumstances, and
-    names of tables next to the ids of the tables.
-    """
+    """Return the results; failed results get a sentence, and table names next to table ids."""
     judged = tuple(results)
     if all(result.verdict.holds for result in judged):
         return judged
@@ -306,9 +294,7 @@ class _TableNames:
                 names.append(name)
 
     def put_into(self, text: str) -> str:
-        """Return `text` with `table 't3' (id 0e7fb6…)` in place of `table 0e7fb6...`, if the name
-        of the table is known.
-        """
+        """Return `text` with `table 't3' (id 0e7fb6…)` for `table 0e7fb6...` if t3 is known."""
         return _TABLE_ID.sub(self._named, text) if self._names else text
 
     def _named(self, found: re.Match[str]) -> str:
@@ -389,9 +375,7 @@ def _s(time_ns: int) -> str:
 
 
 def counterexample_of(results: Sequence[CheckResult]) -> Counterexample:
-    """Return the data of a picture for results whose checkers drew no picture: the partial orders
-    of a failed search, or else the operations in the results.
-    """
+    """Return data for a picture: partial orders of a failed search, or the results' operations."""
     for result in results:
         failure = result.details.get("failure")
         if isinstance(failure, Mapping):

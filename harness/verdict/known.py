@@ -89,7 +89,7 @@ def read_known(path: Path) -> KnownFailures:
         raise UsageError(f"{path} cannot be read: {error}; name a TOML file") from error
     for key in values:
         if key != KEY:
-            raise UsageError(f"{path} has the key {key!r}; it may only have [[{KEY}]] tables")
+            raise UsageError(f"{path} has the key {key!r}; the file may only have [[{KEY}]] tables")
     return known_in(values, path)
 
 
@@ -99,8 +99,8 @@ def known_in(values: dict[str, Any], path: Path) -> KnownFailures:
         entries = msgspec.convert(values.get(KEY, []), type=tuple[KnownFailure, ...])
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path}: a [[{KEY}]] table is wrong: {error}; it has the texts signature and ticket, "
-            "and may have the text note and fails = false"
+            f"{path}: a [[{KEY}]] table is wrong: {error}; the table must have the texts signature "
+            "and ticket, and may have the text note and fails = false"
         ) from error
     for entry in entries:
         if not (entry.signature.strip() and entry.ticket.strip()):

@@ -70,7 +70,7 @@ class Vocabulary(Generic[C]):
         kind = self.by_name.get(f)
         if kind is None:
             raise UsageError(
-                f"the operation {f!r} is not in the vocabulary {self.name!r}: "
+                f"the operation {f!r} is not in the vocabulary {self.name!r}, which has "
                 f"{', '.join(sorted(self.by_name))}"
             )
         try:

@@ -217,7 +217,7 @@ def _ordered(items: list[Any]) -> list[Any]:
     if len(by_text) < len(items):
         texts = [_encode(item) for item in items]
         twice = next(item for item in items if texts.count(_encode(item)) > 1)
-        raise HistoryError(f"a set with the element {shown(twice)} twice")
+        raise HistoryError(f"a set contains the element {shown(twice)} twice")
     return [by_text[text] for text in sorted(by_text)]
 
 

@@ -65,7 +65,7 @@ class Write(Call, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.rows:
-            raise ValueError("it has no rows; give it at least one")
+            raise ValueError("the write has no rows; give at least one row")
 
     def asked(self) -> Any:
         """Return the value of the invocation as histories have it, with rows as lists."""
