@@ -213,7 +213,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.ports if self.pages is None else (*self.ports, self.pages)
 
 
-DRIFT_PPM_MAX: Final = 9_000_000  # from ten times as fast to a tenth of the speed
+DRIFT_PPM_MAX: Final = 9_000_000  # clocks may run ten times as fast, or at a tenth
 DRIFT_PPM_MIN: Final = -900_000
 _OFFSET_NS_MAX: Final = 10**18
 """The maximum offset of a wall clock, 31 years: the time stays after 1970 and fits into 64 bits."""
@@ -226,7 +226,7 @@ class Bite(msgspec.Struct, frozen=True):
     """
 
     count: int | None
-    unit: str  # "frames", "packets", "bytes", "processes", "requests", "ms"
+    unit: str  # the unit of `count`, such as "frames", "packets", "processes" or "ms"
     undone: bool = False
 
 

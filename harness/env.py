@@ -201,7 +201,7 @@ class Disk(Protocol):
 
 
 class PageRequest(NamedTuple):
-    """A GET of one of a node's pages: the decoded path, and the last value of each query field."""
+    """A GET request for a page of a node: the decoded path, and the last value per query field."""
 
     path: str
     query: Mapping[str, str]

@@ -419,7 +419,8 @@ class Verdict(enum.StrEnum):
         return self in {Verdict.VALID, Verdict.PERMITTED}
 
 
-_RANK: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}  # in order of dominance
+# The members of `Verdict` are in the order of dominance.
+_RANK: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -163,7 +163,7 @@ class FaultConductor:
     async def _operate(
         self, fault: Fault, what: Operate, nodes: tuple[str, ...], scene: Scene
     ) -> Injection:
-        """Carry out an operation, from its op `inject` to its op `heal`; there is no undo."""
+        """Carry out an administrator's operation, and record its ops `inject` and `heal`."""
         begun = Injection(targets=nodes, note=f"{what.name} on {', '.join(nodes)}")
         leader = scene.roles().leader
         data = {"kind": what.word, "leader": leader, "what": msgspec.to_builtins(what)}

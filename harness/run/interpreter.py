@@ -71,7 +71,7 @@ class _Flight:
     index: int
     process: int
     draft: Draft
-    client: Client | None = None  # set while the task uses the client
+    client: Client | None = None  # the client while the task uses it
     task: asyncio.Task[None] | None = None
     guard: asyncio.TimerHandle | None = None
     ended: bool = False
@@ -90,7 +90,7 @@ class _Driver:
     stop: asyncio.Event | None
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     clients: dict[int, Client] = field(default_factory=dict)  # idle clients, by thread
-    flights: dict[int, _Flight] = field(default_factory=dict)  # by thread, oldest first
+    flights: dict[int, _Flight] = field(default_factory=dict)  # operations in progress, by thread
     naps: dict[int, asyncio.TimerHandle] = field(default_factory=dict)  # sleeping threads
     landed: deque[tuple[int, Op]] = field(default_factory=deque)
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # running tasks, by number

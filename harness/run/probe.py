@@ -136,7 +136,7 @@ class Probed(msgspec.Struct, frozen=True):
     kinds: list[str]
     missing: list[str]
     asked: list[str]
-    asked_late: list[str]  # the subset asked by operations that began after the bound
+    asked_late: list[str]  # nodes that operations asked which began after the bound
     breach: str | None = None
     """The client's breach of its contract, if no other operation failed after the bound."""
 

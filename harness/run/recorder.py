@@ -48,7 +48,7 @@ class Recorder:
         self._ops: deque[Op] = deque(maxlen=last)
         self._count = 0
         self._listeners: list[Callable[[Op], None]] = []
-        self._failure: Exception | None = None  # reason for a missing op; the run cannot be judged
+        self._failure: Exception | None = None  # the reason why an op is missing, so no judging
 
     def listen(self, listener: Callable[[Op], None]) -> None:
         self._listeners.append(listener)

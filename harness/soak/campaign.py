@@ -138,7 +138,7 @@ class Campaign:
             shutil.rmtree(part, ignore_errors=True)
 
     def _go_on(self, *, fresh: bool) -> None:
-        """Count seeds that are finished here or in the sink; forget seeds that must run again."""
+        """Count seeds that the journal or the sink has; forget seeds that must run again."""
         again = gone = 0
         for result in self._journal.results():
             if result.verdict == CRASH:
@@ -180,7 +180,7 @@ class Campaign:
             return False
         if self.sink.holds(folder.name, result.digest or "", result.verdict):
             if self._record_in(folder) in {None, _Kept(result.digest or "", result.verdict)}:
-                shutil.rmtree(folder, ignore_errors=True)  # a copy, or left by a killed move
+                shutil.rmtree(folder, ignore_errors=True)  # the sink has the run already
             return True
         if self._is_kept(result):
             self.sink.add(folder)
@@ -238,7 +238,7 @@ class Campaign:
 
         The first result of a seed counts: an executor may run a seed twice.
         """
-        proven = result.verdict == Verdict.INVALID.value  # even if no run is kept
+        proven = result.verdict == Verdict.INVALID.value  # a failure counts even without a kept run
         if result.stop is not None:
             self.stopped = result.stop
             if proven:

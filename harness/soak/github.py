@@ -32,7 +32,7 @@ def step_summary(
     *,
     bytes_max: int = SUMMARY_BYTES_MAX,
 ) -> str:
-    """Return the step summary within the size limit: a headline, a table of signatures, `lines`."""
+    """Return the step summary within the size limit: headline, table of signatures, and `lines`."""
     parts = [f"<h3>{_inline(_headline(tally, groups, known))}</h3>\n", f"<p>{_inline(title)}</p>\n"]
     after = [f"<p>{_inline(line)}</p>\n" for line in lines]
     size = sum(len(part.encode()) for part in [*parts, *after])

@@ -81,14 +81,14 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str  # one of VERDICTS
     reason: str
     checker: str | None = None
-    signature: str = ""  # of the worst finding: equal failures have equal signatures
-    checkers: tuple[CheckerVerdict, ...] = ()  # all checkers, if the run was not valid
+    signature: str = ""  # signature of the worst finding, equal for equal failures
+    checkers: tuple[CheckerVerdict, ...] = ()  # of all checkers, if the run was not valid
     digest: str | None = None
     ops: int = 0
     ok: int = 0
     leader_changes: int = 0
     simulated_s: float = 0.0
-    run: str | None = None  # the folder below store/name, if the run was kept
+    run: str | None = None  # the run's folder below store/name, if the run was kept
     stop: str | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
@@ -173,7 +173,7 @@ class Tally(msgspec.Struct):
     valid_kept: int = 0
     valid_bytes: int = 0
     failing_bytes: int = 0
-    permitted: dict[str, list[int]] = msgspec.field(default_factory=dict)  # -> [seeds, times]
+    permitted: dict[str, list[int]] = msgspec.field(default_factory=dict)  # permit -> [seeds, uses]
 
     def take(self, result: SeedResult) -> None:
         self.verdicts[result.verdict] += 1

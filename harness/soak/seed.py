@@ -122,7 +122,7 @@ def _said(found: CheckResult) -> CheckerVerdict:
 
 
 def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
-    """The result of a seed without a verdict."""
+    """Return the result of a seed that has no verdict, since its run crashed for `reason`."""
     return SeedResult(
         seed=job.case.seed,
         verdict=CRASH,

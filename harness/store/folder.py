@@ -32,11 +32,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     run: str
     environment: str
-    started: str  # ISO 8601, UTC
+    started: str  # the time of the start in ISO 8601, UTC
     wall_s: float
     verdict: Verdict
     digest: str
-    ops: int  # client operations; earlier releases counted the lines of the history
+    ops: int  # number of client operations; earlier releases counted lines of the history
     versions: dict[str, str]
     warnings: tuple[str, ...] = ()
     label: str | None = None  # distinguishes runs in reports, such as a version under test
@@ -114,7 +114,7 @@ class RunFolder:
         self.path = parent / (f".{run_id}.{os.getpid()}{STAGED_SUFFIX}" if staged else run_id)
         try:
             if staged:
-                shutil.rmtree(self.path, ignore_errors=True)  # left by a dead process with this PID
+                shutil.rmtree(self.path, ignore_errors=True)  # a dead process with this PID left it
             self.path.mkdir(parents=True)
             self._unlock = None if staged else weakref.finalize(self, os.close, _locked(self.path))
             if not staged:
@@ -206,7 +206,7 @@ def is_being_written(folder: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
+    except OSError:  # the file system supports no locks
         return False
     finally:
         os.close(descriptor)
@@ -245,7 +245,7 @@ def _load_run(path: Path) -> StoredRun:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path / 'run.json')!r} is not valid: {error}") from error
     if (path / "history.parquet").is_file():
-        history = read_parquet(path / "history.parquet")  # also checks the footer's digest
+        history = read_parquet(path / "history.parquet")  # this checks the footer's digest, too
         if record is None:
             return StoredRun(path, case, history, None, "the run was sealed but not finished")
         other = _another(path / "history.parquet", record)

@@ -312,6 +312,6 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.Chunked
     encoded = [b"" if value is None else str.encode(value) for value in values]
     ends = list(itertools.accumulate(map(len, encoded), initial=0))
     if ends[-1] > _TEXT_BYTES_MAX:
-        return pa.array(values, kind)  # too long for one piece
+        return pa.array(values, kind)  # the text is too long for one chunk
     text = [pa.py_buffer(array.array("i", ends)), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(kind, len(values), [valid, *text])

@@ -49,7 +49,7 @@ class Busy(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A job that will have no answer."""
+    """The outcome of a job that will have no answer, with the reason."""
 
     reason: str
     wall_s: float
@@ -57,7 +57,7 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerPool(Generic[Job, Answer]):
-    """The limits for one kind of job; `run` runs jobs.
+    """A pool of worker processes with limits for one kind of job; `run` does the jobs.
 
     A worker may be silent for `timeout_s` during a job. A job is lost if `deaths_max` workers died
     of it, or if one worker hung (unless `retry_hung`). A worker is replaced after `jobs_max` jobs,
@@ -174,7 +174,7 @@ def _end(workers: Iterable[_Worker]) -> None:
     """Kill workers at once; they are idle, or their answers are no longer needed."""
     ended = list(workers)
     for worker in ended:
-        worker.process.kill()  # before the first wait, which a second Ctrl-C may interrupt
+        worker.process.kill()  # kill all before waiting: a second Ctrl-C may end the wait
     for worker in ended:
         worker.close()
 

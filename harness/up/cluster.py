@@ -157,7 +157,7 @@ class StandingCluster(OpenedTarget):
             note=injection.note or f"hit {', '.join(injection.targets)}",
             left_s=for_s,
         )
-        if injection.what is None:  # an operation, which is already finished
+        if injection.what is None:  # the fault is an operation, which is finished
             return broken
         end_ns = None if for_s is None else self.recorder.now_ns() + int(for_s * NS_PER_S)
         active = self._active[fault.id] = _Active(broken, end_ns)
@@ -258,7 +258,7 @@ class StandingCluster(OpenedTarget):
         return healed
 
     async def save_data(self, folder: Path, record: Callable[[], None]) -> None:
-        """Stop all nodes gracefully, copy the data of each into `folder`, and call `record` when
+        """Stop all nodes gracefully, copy the data of each node to `folder`, and call `record` when
         all copies exist. The cluster is about to end, so later requests to inject, heal or save are
         refused.
 

@@ -87,7 +87,7 @@ class _Holder:
             async with open_door(self._place.folder, answer):
                 self._place.write_standing(self._standing(session))
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.sleep(0)  # answer the command that ended the cluster
+                await asyncio.sleep(0)  # let `answer` reply to the command `down`
             return self._down.is_set()
         finally:
             for task in (starting, *over):

@@ -114,7 +114,7 @@ def _give_up(holder: subprocess.Popen[bytes]) -> None:
         except KeyboardInterrupt:
             continue  # the holder is already ending
         except subprocess.TimeoutExpired:
-            holder.kill()  # and its warden undoes the rest
+            holder.kill()  # the warden of a killed holder undoes the rest
 
 
 def question(place: Place, asked: Question) -> Any:
@@ -155,11 +155,11 @@ def take_down(
     if order is not None:
         environment: Environment = load_plugin("environments", order.environment)
         try:
-            lines += environment.clean()  # empty if the holder could clean up
+            lines += environment.clean()  # no notes if the holder could clean up
         except CleaningError as error:
             if any(order.run_id in failure for failure in error.failures):
                 raise
-            lines += [*error.removed, *error.failures]  # of other clusters
+            lines += [*error.removed, *error.failures]  # these failures concern other clusters
     kept = keep(place)
     if kept is not None:
         lines.append(f"kept: {kept}/{DATA}/NODE, {kept}/logs/NODE.log")

@@ -59,8 +59,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     role: str
-    addresses: dict[str, str]  # `m1:7051` -> `127.0.0.1:40123`
-    pages: str = ""  # the URL of its pages for people
+    addresses: dict[str, str]  # such as `m1:7051` -> `127.0.0.1:40123`
+    pages: str = ""  # the URL of the node's web pages
     data: str = ""
 
 
@@ -143,7 +143,7 @@ class Place:
 
     @property
     def saved(self) -> bool:
-        """Whether all data to keep are in the folder: the cluster has ended, or is about to."""
+        """Whether the folder has all data to keep: the cluster has ended, or is about to end."""
         return (self.folder / KEPT).exists()
 
     def remove(self) -> None:

@@ -252,7 +252,7 @@ def _unstorable(result: CheckResult) -> str | None:
 
 
 def _is_well_formed(result: CheckResult) -> bool:
-    """Whether each field has its declared type, which a struct does not check itself."""
+    """Whether each field of a result has its declared type, which structs do not check."""
     return (
         isinstance(result.verdict, Verdict)
         and all(isinstance(text, str) for text in (result.checker, result.reason))

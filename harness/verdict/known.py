@@ -29,7 +29,7 @@ KEY: Final = "known"
 
 
 class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry; `fails` tells whether its failures still fail a soak or a report."""
+    """One known failure; `fails` tells whether it still makes a soak or a report fail."""
 
     signature: str
     ticket: str

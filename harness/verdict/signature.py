@@ -67,7 +67,7 @@ def _signed(result: CheckResult, history: History) -> CheckResult:
 
 
 def failure_of(results: Sequence[CheckResult]) -> Failure | None:
-    """The first of the worst results; `None` if all are valid. Uses the signatures of `sign`."""
+    """Return the worst finding in signed results (see `sign`); `None` if all results pass."""
     verdict = worst(result.verdict for result in results)
     if verdict.holds:
         return None
@@ -123,7 +123,7 @@ def begun_until(result: CheckResult, history: History) -> int | None:
 
 def _joined(*parts: str) -> str:
     text = SEPARATOR.join(part for part in parts if part)
-    return text.encode("utf-8", "backslashreplace").decode()  # as a UTF-8 file stores it
+    return text.encode("utf-8", "backslashreplace").decode()  # text that a file in UTF-8 can hold
 
 
 # --- which rule ----------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class Issue(_OfToken, frozen=True):
 
 
 class Renew(_OfToken, frozen=True):
-    """Renew the token, asked by `user`, for one interval, but not beyond its maximum age."""
+    """Renew the token on behalf of `user`, for one interval, but not beyond its maximum age."""
 
     f: ClassVar[str] = "renew"
     past: ClassVar[str] = "renewed"

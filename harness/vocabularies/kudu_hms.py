@@ -17,7 +17,7 @@ from harness.vocabularies import Call, Vocabulary, ddl
 
 
 class HiveDrop(Call, frozen=True):
-    """DROP TABLE in Hive."""
+    """Drop a table through Hive (DROP TABLE)."""
 
     f: ClassVar[str] = "hive-drop"
     mutates: ClassVar[bool] = True
@@ -27,7 +27,7 @@ class HiveDrop(Call, frozen=True):
 
 
 class HiveRename(Call, frozen=True):
-    """ALTER TABLE ... RENAME in Hive, which reads an entry and writes it under the new name."""
+    """Rename a table through Hive, which reads the table's entry and writes it with the new name."""
 
     f: ClassVar[str] = "hive-rename"
     mutates: ClassVar[bool] = True

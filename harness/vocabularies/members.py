@@ -25,7 +25,7 @@ class AddMaster(Call, frozen=True):
 
 
 class RemoveMaster(Call, frozen=True):
-    """Remove a member that does not lead."""
+    """Remove a master that does not lead from the members."""
 
     f: ClassVar[str] = "remove-master"
     mutates: ClassVar[bool] = True

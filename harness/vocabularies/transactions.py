@@ -21,7 +21,7 @@ Mop = list[Any]
 
 
 class Txn(Call, frozen=True):
-    """A transaction, whose value in histories is the list itself."""
+    """A transaction. Its value in histories is its list of micro-operations."""
 
     f: ClassVar[str] = "txn"
     mutates: ClassVar[bool] = True
