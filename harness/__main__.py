@@ -1,5 +1,4 @@
-"""The entry point of the `harness` process, which controls its exit code: an exit code is a
-verdict.
+"""Start the `harness` process and control its exit code, because the exit code is the verdict.
 
 Codes 0, 1 and 2 mean valid, invalid and unknown. But Python exits with 1 when an import fails,
 `sys.exit()` anywhere exits with 0, and a C library may exit with any code (OpenBLAS calls `exit(1)`
@@ -38,7 +37,7 @@ def _run() -> int:
         return run_verb()
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BaseException:  # noqa: BLE001 - nothing but a verdict may have a verdict's exit code
+    except BaseException:  # noqa: BLE001 - a crash must not exit with the code of a verdict
         with contextlib.suppress(OSError):
             traceback.print_exc()
             print("harness: it could not start: see the error above", file=sys.stderr)  # noqa: T201
@@ -46,7 +45,7 @@ def _run() -> int:
 
 
 def _promise(code: int) -> None:
-    """Make every later `exit` in this process end it with `code`, until the next call."""
+    """Make every later `exit` of this process use the exit code `code`, until the next call."""
     # Without ctypes or `__cxa_atexit`, Python's own rules for exit codes apply.
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes

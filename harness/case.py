@@ -1,8 +1,8 @@
 """A run as explicit data: everything that decides what happens, in one JSON document.
 
 The seed generates the fault schedule and determines latencies, timeouts and the workload's choices.
-The case contains the schedule itself, so a replay is `run(case)`, and shrinking edits the case.
-Nothing here depends on the environment: a case found in simulation runs in Docker.
+The case contains the schedule itself, so a replay is `run(case)`, and shrinking edits the case. No
+part of a case depends on the environment: a case found in simulation runs in Docker.
 """
 
 from __future__ import annotations
@@ -34,23 +34,22 @@ __all__ = [
 
 CASE_SCHEMA: Final = 1
 IMPORTED: Final = "imported"
-"""The target, workload and environment of a history that others recorded."""
+"""The name of target, workload and environment for a history that another tool recorded."""
 FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
 Damage = Literal["minority", "majority"]
 """The share of a replica group whose synced data faults may destroy (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
-"""The time that operations still open at the end of the chaos phase are waited for; faults must
-last longer than an operation. It is half of the grace period of leases."""
+"""The maximum of `--op-timeout`: half of the grace period of fault leases, so that active faults
+outlast the operations that are still open at the end of the chaos phase."""
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One planned fault: its nemesis, its start after the start of the chaos phase, and its
-    duration.
+    """One planned fault. `at_ns` is its start in ns after the start of the chaos phase.
 
-    The targets are roles, which are resolved when the fault strikes; `args` holds the values that
-    the planner drew.
+    `args` holds the values that the planner drew for the nemesis. The nemesis chooses the target
+    nodes by their roles only when the fault strikes.
     """
 
     id: str
@@ -63,8 +62,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     """An event of a node (`Env.event`) at which a fault strikes, rather than at its planned time.
 
-    The fault waits for the `nth` event of this kind after its planned time whose fields equal
-    `where`, as JSON or as text.
+    The fault strikes at the `nth` matching event after its planned time. An event matches if its
+    kind is `event` and its fields equal the fields in `where`, as JSON or as text.
     """
 
     event: str
@@ -79,13 +78,14 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run as data. `faults` and `ops` are `None` until planned. Without `ops`, the workload's
-    generator makes the operations from the seed.
+    """A run as data. `faults` and `ops` are `None` before planning. If `ops` stays `None`, the
+    workload's generator makes the operations from the seed.
 
-    With `draw`, the seed draws between 1 and `draw` of the nemeses, and also knobs, options and the
-    pace of faults. It never draws what the user set: options and knobs that are present, fields
-    that differ from their defaults, and fields in `given`. In a planned case the draws are done.
-    `drawn` then has the former values of the drawn fields, which are equal for all seeds of a soak.
+    If `draw` is not 0, the seed draws between 1 and `draw` nemeses from `nemeses`, and also knobs,
+    options and the pace of faults. The seed never draws values that the user set: options and knobs
+    that are present, fields that differ from their defaults, and fields in `given`. A planned case
+    has the drawn values; `drawn` then holds the values of the drawn fields before the draw, which
+    are equal for all seeds of a soak.
     """
 
     schema: int = CASE_SCHEMA
@@ -110,7 +110,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     knobs: dict[str, Any] = msgspec.field(default_factory=dict)
     faults: tuple[Fault, ...] | None = None
     ops: tuple[ScheduledOp, ...] | None = None
-    # Checkers that the user adds to the workload's. A planned case also has the target's.
+    # Checkers that the user adds to the workload's checkers. Planning adds the target's checkers.
     checkers: tuple[str, ...] = ()
 
     @property
@@ -129,7 +129,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Whether the values of an imported history are `[key value]` tuples
         (`harness.independent`); `None` if the shape of the values decides.
 
-        If this is true, each key is judged by itself.
+        If the value is true, each key is judged separately.
         """
         keyed = self.workload_options.get(_INDEPENDENT) if self.workload == IMPORTED else None
         return keyed if isinstance(keyed, bool) else None
@@ -137,7 +137,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         if self.schema != CASE_SCHEMA:
             raise UsageError(
-                f"case schema {self.schema} is not known here; this version reads {CASE_SCHEMA}"
+                f"the case has schema {self.schema}; this version of harness reads only schema "
+                f"{CASE_SCHEMA}"
             )
         of_faults = ("interval_s", "duration_s")
         for name in (*of_faults, "time_limit_s", "rate", "concurrency", "op_timeout_s"):
@@ -165,12 +166,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise UsageError(f"--seed is {self.seed}; it must be in 0 .. 2**63-1")
 
     def encode(self) -> bytes:
-        """Canonical, human-readable JSON."""
+        """Return the case as canonical, human-readable JSON."""
         return msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=1) + b"\n"
 
 
 def _flag(field: str) -> str:
-    """The command-line option that sets this field."""
+    """Return the command-line option that sets this field of a case."""
     return f"--{field.removesuffix('_s').replace('_', '-')}"
 
 
@@ -202,12 +203,16 @@ def load_case(path: Path) -> Case:
 
 
 def replay_command(case_file: Path | str, environment: str | None) -> str:
-    """The command that runs a case again; without `environment`, `harness run` chooses one."""
+    """Return the command that runs a case again; if `environment` is `None`, `harness run` chooses
+    an environment.
+    """
     where = [] if environment is None else ["--env", environment]
     return shlex.join(["harness", "run", *where, "--case", str(case_file)])
 
 
 def stream(seed: int, label: str) -> random.Random:
-    """An independent random stream for `label` (stable across processes and hash seeds)."""
+    """Return the random stream for `label` in the run of this seed. Streams of different labels are
+    independent; equal seeds and labels give equal streams in every process.
+    """
     digest = hashlib.blake2b(f"{seed}/{label}".encode(), digest_size=16).digest()
     return random.Random(int.from_bytes(digest, "big"))

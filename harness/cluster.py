@@ -79,8 +79,8 @@ this is the end from which the harness itself watches the nodes."""
 
 
 def client_end(number: int) -> str:
-    """The link end of one client: `client:2` makes the calls of process 2, and of the later
-    processes that replace it (2 + concurrency, ...).
+    """Return the name of one client's link end. For example, `client:2` makes the calls of process
+    2 and of the later processes that replace process 2 (2 + concurrency, ...).
     """
     return f"{CLIENT}:{number}"
 
@@ -112,8 +112,8 @@ STREAMS: Final = frozenset({Capability.SLICE, Capability.RESET_AFTER})
 """Faults that need byte streams on the links and a proxy that reads these streams."""
 
 ENV_NODES_ONLY: Final = CLOCKS | FAULTY_DISK | {Capability.BIT_ROT}
-"""Faults of nodes on `Env`, whose disk and clock belong to the harness. They affect foreign
-programs only if an environment declares it (`harness.plugins.Environment`)."""
+"""Faults of nodes on `Env`, whose disk and clock belong to the harness. These faults affect foreign
+programs only if an environment declares that they do (`harness.plugins.Environment`)."""
 
 
 class Fidelity(enum.Enum):
@@ -136,12 +136,12 @@ class Usage(NamedTuple):
     """The resource use of a node; a field is `None` if it is not measured."""
 
     memory_bytes: int | None = None
-    """The memory that its processes hold now, without the kernel's file cache; `None` if it is
-    down."""
+    """The memory that the node's processes hold now, without the kernel's file cache; `None` if the
+    node is down."""
     disk_bytes: int | None = None
-    """The total visible size of its files now."""
+    """The total visible size of the node's files now."""
     written_bytes: int | None = None
-    """Bytes written to its disk. This never decreases, but a new process may start at zero."""
+    """The bytes that the node wrote to its disk: a counter that a new process may restart at 0."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,14 +174,13 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     empty data folder. `image`, or a `dockerfile` (a folder with one): the node's image, in Docker.
     `user`, `memory_mib` (Docker: 1024), `cpus`: its user and its limits. `variants`: other ways to
     run the node. `clock_probe`: a command that asks a foreign program for its time, in seconds
-    since
-    1970. `faulty_disk`: the `{data}` of this foreign program lies on the harness's own disk (FUSE),
-    if the environment has one, so that power cuts and disk faults affect it. `debian_package`: the
-    package to install if the program is missing, for the error message; `instead`: the target's
-    option that makes the program unnecessary. `stop_signal`: the signal that stops a foreign
-    program gracefully: SIGTERM, SIGINT or SIGQUIT. `pages`: the port on which a node with an
-    `entry` shows its pages to people (`Env.serve_pages`). No node connects to this port, and link
-    faults do not affect it.
+    since 1970. `faulty_disk`: the `{data}` of this foreign program lies on the harness's own disk
+    (FUSE), if the environment has one, so that power cuts and disk faults affect the program.
+    `debian_package`: the package to install if the program is missing, for the error message;
+    `instead`: the target's option that makes the program unnecessary. `stop_signal`: the signal
+    that stops a foreign program gracefully: SIGTERM, SIGINT or SIGQUIT. `pages`: the port on which
+    a node with an `entry` shows its pages to people (`Env.serve_pages`). No node connects to this
+    port, and link faults do not affect it.
     """
 
     name: str
@@ -210,14 +209,14 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound_ports(self) -> tuple[int, ...]:
-        """All ports the node listens on: the declared ones and the port of its pages."""
+        """All ports that the node listens on: the declared ports and the port of its pages."""
         return self.ports if self.pages is None else (*self.ports, self.pages)
 
 
-DRIFT_PPM_MAX: Final = 9_000_000  # from ten times as fast to a tenth of the speed
+DRIFT_PPM_MAX: Final = 9_000_000  # clocks may run ten times as fast, or at a tenth
 DRIFT_PPM_MIN: Final = -900_000
 _OFFSET_NS_MAX: Final = 10**18
-"""Thirty-one years: wall clocks stay after the epoch and fit into 64 bits."""
+"""The maximum offset of a wall clock, 31 years: the time stays after 1970 and fits into 64 bits."""
 
 
 class Bite(msgspec.Struct, frozen=True):
@@ -227,7 +226,7 @@ class Bite(msgspec.Struct, frozen=True):
     """
 
     count: int | None
-    unit: str  # "frames", "packets", "bytes", "processes", "requests", "ms"
+    unit: str  # the unit of `count`, such as "frames", "packets", "processes" or "ms"
     undone: bool = False
 
 
@@ -256,15 +255,15 @@ class ClusterEvent(msgspec.Struct, frozen=True):
 
 
 Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
-"""The callback that runs when the event of a trap occurs."""
+"""The callback that `Deployed.trap` runs at each event of the chosen kind."""
 
 LinkState = Mapping[str, LinkQuality | StreamQuality | None]
-"""The requested state of one link: the effect of each active fault on it, by the fault's id. `None`
-cuts the link; without effects the link works normally."""
+"""The requested state of one link: fault id -> the effect of this fault on the link. The effect
+`None` cuts the link; with an empty mapping the link works normally."""
 
 
 def known_node(nodes: Mapping[str, T], name: str) -> T:
-    """The spec of this node; raises `UsageError` for an unknown name."""
+    """Return the value of the node `name` in `nodes`; raises `UsageError` for an unknown name."""
     if name not in nodes:
         raise UsageError(f"no node is named {name!r}; the nodes are {', '.join(nodes)}")
     return nodes[name]
@@ -274,7 +273,7 @@ def check_links(links: Iterable[Link], nodes: Mapping[str, object], clients: Seq
     """Raise `UsageError` for links that do not join two of these nodes, or a node and a client."""
     for link in links:
         if link.source == link.destination:
-            raise UsageError(f"{link} has both ends at one node; a link joins two")
+            raise UsageError(f"{link} has both ends at one node; a link joins two nodes")
         for end in (link.source, link.destination):
             if end not in clients:
                 known_node(nodes, end)
@@ -295,7 +294,9 @@ def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
 def unsupported(
     environment: str, capability: Capability, alternatives: Sequence[str]
 ) -> UsageError:
-    """The error for a fault that this environment cannot perform; names environments that can."""
+    """Return the error for a fault that `environment` cannot perform. The message names the
+    environments that can (`alternatives`).
+    """
     where = ", ".join(f"--env {name}" for name in alternatives) or "no installed environment"
     return UsageError(
         f"the environment {environment!r} cannot do {capability.value!r}; use {where}"
@@ -303,11 +304,12 @@ def unsupported(
 
 
 def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
-    """The error for a fault of `ENV_NODES_ONLY` if there are `foreign` programs."""
+    """Return the error for the fault `what`, one of `ENV_NODES_ONLY`, on the nodes `foreign`."""
     return UsageError(
-        f"{what} cannot reach {', '.join(foreign)}: a foreign program, where only nodes written "
-        "against `Env` have a disk and a clock of ours, and foreign ones a disk if they declare "
-        "`faulty_disk`, where no bits rot: the page cache would write them back for good"
+        f"{what} cannot reach {', '.join(foreign)}: a foreign program. The harness controls disk "
+        "and clock only of nodes written against `Env`, and the disk of a foreign program that "
+        "declares `faulty_disk`. No fault rots bits on the disk of a foreign program, because its "
+        "page cache would make the rotten bits permanent"
     )
 
 
@@ -326,7 +328,7 @@ class Deployed(Protocol):
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """The faults that are possible here; a missing key means `Fidelity.NONE`."""
+        """The fidelity of each possible fault; a missing key means `Fidelity.NONE`."""
         ...
 
     @property
@@ -355,17 +357,17 @@ class Deployed(Protocol):
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Run `spring` at every event of this kind; returns a function that removes the trap.
 
-        If `AIM_AT_EVENTS` is exact, `spring` runs before the node sends or writes anything else: in
-        simulation up to its first wait, elsewhere for a second at most. Otherwise `spring` runs as
-        soon as the event has arrived.
+        If the environment's `AIM_AT_EVENTS` is exact, the node sends and writes nothing while
+        `spring` runs: in simulation until the first wait of `spring`, elsewhere for one second at
+        most. If `AIM_AT_EVENTS` is not exact, `spring` runs as soon as the event has arrived.
         """
         ...
 
     async def start(self, node: str, variant: str | None = None) -> bool:
-        """Start a node that is down, on the disk it left behind; does not wait for other nodes.
+        """Start a node that is down, on its existing disk, without waiting for other nodes.
 
-        From then on the node runs as this variant, or as `BASE`; by default it keeps its last
-        variant.
+        The node then runs as `variant` (`BASE`: no variant). If `variant` is `None`, the node keeps
+        its last variant.
         """
         ...
 
@@ -380,7 +382,8 @@ class Deployed(Protocol):
     async def wait_ready(self, node: str) -> str | None:
         """Wait until a running node is ready by its own declaration (`NodeSpec.ready`).
 
-        Returns the reason if the node ended first or the time ran out; else `None`.
+        Returns `None` if the node is ready, or else the reason: the node ended, or the time limit
+        passed.
         """
         ...
 
@@ -403,28 +406,28 @@ class Deployed(Protocol):
 
 
 class Cluster(Deployed, Protocol):
-    """The public interface: everything in `Deployed`, plus faults as data."""
+    """The interface of tests to the nodes of a run: `Deployed`, and faults as data."""
 
     async def inject(
         self, fault: FaultKind, on: Sequence[str] | Sequence[Link], *, lease_s: float
     ) -> str:
-        """Break these nodes or links for `lease_s` at most; returns the fault's id.
+        """Inject `fault` on these nodes or links for at most `lease_s`; returns the fault's id.
 
-        Also raises `UsageError` for a fault that would change nothing, such as a kill of a dead
+        Raises `UsageError` also for a fault that would change nothing, such as a kill of a dead
         node.
         """
         ...
 
     async def heal(self, fault: str) -> Bite:
-        """Undo one fault and return its effect; a second call returns the same."""
+        """Undo the fault with this id and return its effect; later calls return the same effect."""
         ...
 
 
 class Controls(Deployed, Protocol):
-    """The environment's side of the interface: it sets the states that the ledger chooses.
+    """The interface that an environment implements: it sets the states that the ledger chooses.
 
-    The caller of a method must undo its effect. If the caller is dead by then, the warden thaws
-    nodes and restores links a little after `lease_s`.
+    The caller of a method must undo the effect of the method. If the caller dies before, the warden
+    thaws nodes and restores links shortly after `lease_s`.
     """
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
@@ -445,7 +448,7 @@ class Controls(Deployed, Protocol):
         ...
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node (SIGSTOP) and verify it before returning; does nothing to a frozen node."""
+        """Freeze a node (SIGSTOP) and verify that it is frozen; a frozen node stays as it is."""
         ...
 
     async def resume(self, node: str) -> bool:
@@ -457,10 +460,10 @@ class Controls(Deployed, Protocol):
     ) -> Mapping[str, Bite]:
         """Set these links to these states; all other links stay as they are.
 
-        A cut drops all packets: connections are not refused, and open connections stall. Returns
-        the effect of each fault that no longer affects some of the links. `lease_s` is the lease of
-        the faults that are new on these links. After an `InfrastructureError` the next call sets
-        the remaining links.
+        A cut drops all packets: connections are not refused, and open connections stall. Returns,
+        by fault id, the effect of each fault that this call removed from a link. `lease_s` is the
+        lease of the faults that are new on these links. After an `InfrastructureError` the next
+        call sets the remaining links.
         """
         ...
 

@@ -1,8 +1,8 @@
 """The target's interface to the world: everything a target node may use comes through `Env`.
 
 Target code is plain asyncio (`sleep`, `timeout`, `Queue`, `Lock`, ...), which the simulation
-virtualises; clocks, sockets, files and randomness exist only here. The same target source then runs
-in simulation, in local processes and in containers. The design follows the interface that
+virtualises; clocks, sockets, files and randomness come only from `Env`. The same target source then
+runs in simulation, in local processes and in containers. The design follows the interface that
 FoundationDB's simulator made popular (`flow/include/flow/IAsyncFile.h` and related files): if the
 harness controls every input, a seed replays the run.
 
@@ -42,7 +42,9 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Address(NamedTuple):
-    """A port of a node, by logical names such as `("m1", 7051)`; the environment resolves it."""
+    """A port of a node in logical form, such as `("m1", 7051)`; each environment maps an address to
+    a real host and port.
+    """
 
     node: str
     port: int
@@ -52,14 +54,14 @@ class Address(NamedTuple):
 
 
 class Clock(Protocol):
-    """Time as this node sees it; faults change `wall_ns` by skew, steps and drift."""
+    """The clocks of a node; faults change `wall_ns` by skew, steps and drift."""
 
     def monotonic_ns(self) -> int:
-        """Ns since an arbitrary start; the running loop's `time()` in integer form."""
+        """Return ns since an arbitrary start: the `time()` of the running loop as an integer."""
         ...
 
     def wall_ns(self) -> int:
-        """Ns since the epoch, as the node's wall clock shows it."""
+        """Return ns since the epoch, as the node's wall clock shows them."""
         ...
 
     def max_error_ns(self) -> int:
@@ -68,7 +70,9 @@ class Clock(Protocol):
 
 
 class Conn(Protocol):
-    """An ordered connection of frames. A frame of bytes arrives whole or not at all."""
+    """A connection to another node that carries frames of bytes in order. A frame arrives whole or
+    not at all.
+    """
 
     @property
     def peer(self) -> str:
@@ -76,7 +80,7 @@ class Conn(Protocol):
         ...
 
     async def send(self, frame: bytes) -> None:
-        """Queue one frame; waits on back-pressure.
+        """Queue one frame for the peer; wait while too much data is queued.
 
         Raises `ConnectionResetError` when the connection is gone, `ValueError` when the frame is
         larger than `FRAME_BYTES_MAX`.
@@ -84,11 +88,13 @@ class Conn(Protocol):
         ...
 
     def try_send(self, frame: bytes) -> bool:
-        """Queue one frame like `send` if no wait is necessary; returns false otherwise."""
+        """Queue one frame if `send` would not have to wait; return whether the frame was queued."""
         ...
 
     async def recv(self) -> bytes | None:
-        """The next frame; `None` after an orderly close. Raises `ConnectionResetError`."""
+        """Return the next frame from the peer, or `None` after an orderly close. Raises
+        `ConnectionResetError` when the connection is gone.
+        """
         ...
 
     def close(self) -> None:
@@ -97,7 +103,7 @@ class Conn(Protocol):
 
 
 class Listener(Protocol):
-    """A listening port."""
+    """A port on which a node accepts connections."""
 
     def close(self) -> None:
         """Stop accepting connections; open connections stay."""
@@ -105,19 +111,20 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    """Connections of frames between named nodes."""
+    """The network of a node: connections to named nodes, which carry frames of bytes."""
 
     def resolve(self, address: Address) -> Address:
-        """The current address of a name: that of its node, or of the node the name was redirected
-        to.
+        """Return the current address for the name of a node. `Cluster.alias` may have redirected
+        the name to another node.
 
-        See `Cluster.alias`. `connect` does not look up names: a node decides how long to trust a
-        lookup.
+        `connect` never resolves names, so a node itself decides how long it trusts a result.
         """
         ...
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
-        """Accept connections on `port`; each one runs `on_connect` in a task of the node."""
+        """Accept connections on `port`; run `on_connect` for each connection, in a task of the
+        node.
+        """
         ...
 
     async def connect(self, address: Address) -> Conn:
@@ -130,18 +137,20 @@ class Network(Protocol):
 
 
 class File(Protocol):
-    """An append-only file."""
+    """An append-only file on the disk of a node."""
 
     async def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
+        """Return `size` bytes from `offset`, or fewer at the end of the file."""
         ...
 
     async def append(self, data: bytes) -> int:
-        """Append `data` and return its offset; it is visible, but not durable until `sync`."""
+        """Append `data` and return its offset. Reads see `data` at once; only `sync` makes it
+        durable.
+        """
         ...
 
     async def sync(self) -> None:
-        """Make everything appended so far durable. The caller must treat an `OSError` as fatal."""
+        """Make all data appended so far durable. The caller must treat an `OSError` as fatal."""
         ...
 
     async def truncate(self, size: int) -> None:
@@ -149,11 +158,11 @@ class File(Protocol):
         ...
 
     def size(self) -> int:
-        """The visible size in bytes."""
+        """Return the size of the file in bytes, unsynced data included."""
         ...
 
     def close(self) -> None:
-        """Close without syncing; safe to call twice."""
+        """Close the file without syncing its data; safe to call twice."""
         ...
 
 
@@ -164,33 +173,35 @@ class Disk(Protocol):
     """
 
     async def open(self, path: str) -> File:
-        """Open for appending; creates the file if it is missing."""
+        """Open a file for appending; create the file if it is missing."""
         ...
 
     async def read(self, path: str) -> bytes:
-        """The content of the whole file. Raises `FileNotFoundError`."""
+        """Return the content of a whole file. Raises `FileNotFoundError` if the file is missing."""
         ...
 
     async def replace(self, path: str, data: bytes) -> None:
         """Replace the file atomically and durably (write aside, sync, rename, sync folder).
 
-        A replacement that has begun is always finished. If the caller is cancelled meanwhile, the
-        cancellation waits for the end, so the caller's next action (another replacement, a removal)
-        cannot overtake this one.
+        A replacement that has begun is always finished. A cancellation of the caller waits until
+        the replacement is finished, so the caller's next action (another replacement, a removal)
+        cannot overtake this replacement.
         """
         ...
 
     async def list(self, prefix: str = "") -> list[str]:
-        """All paths that start with `prefix`, sorted."""
+        """Return the paths of all files that start with `prefix`, sorted."""
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove the file durably, if there is one. A removal that has begun is always finished."""
+        """Remove a file durably; do nothing if the file is missing. A removal that has begun is
+        always finished.
+        """
         ...
 
 
 class PageRequest(NamedTuple):
-    """A GET of one of a node's pages: the decoded path, and the last value of each query field."""
+    """A GET request for a page of a node: the decoded path, and the last value per query field."""
 
     path: str
     query: Mapping[str, str]
@@ -199,7 +210,7 @@ class PageRequest(NamedTuple):
 
 
 class PageResponse(NamedTuple):
-    """A complete page."""
+    """The answer to a `PageRequest`: a complete page."""
 
     status: int
     content_type: str
@@ -207,12 +218,12 @@ class PageResponse(NamedTuple):
 
 
 PageHandler = Callable[[PageRequest], Awaitable[PageResponse]]
-"""The function that makes a node's pages. An error in it becomes the page's answer (500) and an
-event `page-failed`; it never ends the node."""
+"""The function that makes a node's pages. If the function raises, the page has status 500 and the
+node reports an event `page-failed`, but the node goes on."""
 
 
 class Env(Protocol):
-    """The environment of one node incarnation. Target code sees nothing else of the world."""
+    """The interface of one node incarnation to the world; target code uses no other interface."""
 
     @property
     def name(self) -> str:
@@ -236,7 +247,7 @@ class Env(Protocol):
 
     @property
     def disk(self) -> Disk:
-        """The node's disk; survives kills and restarts."""
+        """The node's disk, which survives kills and restarts of the node."""
         ...
 
     @property
@@ -245,14 +256,14 @@ class Env(Protocol):
         ...
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task that ends with the node; an unhandled error is the node's panic."""
+        """Run `coro` in a task that ends with the node; an unhandled error of it ends the node."""
         ...
 
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
-        """Serve pages for people on the declared `NodeSpec.pages`, until the node ends.
+        """Serve web pages for people on the port `NodeSpec.pages`, until the node ends.
 
         Answers are limited in size, time and number (`harness.environments.pages`). Raises
-        `ValueError` for another port, and `OSError` if the port is taken.
+        `ValueError` if `port` is not `NodeSpec.pages`, and `OSError` if the port is taken.
         """
         ...
 
@@ -284,22 +295,23 @@ class Env(Protocol):
 
 
 class ClientEnv(Env, Protocol):
-    """The harness's own interface to the world, which clients use; its node name is `client`."""
+    """The interface of the harness's own clients to the world; its node name is `client`."""
 
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"
     ) -> PageResponse:
-        """GET a page of a node: `target` is a path, with a query or without.
+        """Return a page of a node from a GET request; `target` is a path with an optional query.
 
-        Faults on links between nodes do not affect the request. A paused node blocks it until the
-        caller's timeout. Raises `ConnectionRefusedError` and `ConnectionResetError`.
+        Faults on links between nodes do not affect the request. A paused node blocks the request
+        until the caller's timeout. Raises `ConnectionRefusedError` or `ConnectionResetError`.
         """
         ...
 
 
 NodeMain = Callable[[Env, dict[str, Any]], Coroutine[Any, Any, None]]
-"""A node written against `Env`: `async def main(env, config)`. It runs until it is cancelled (a
-graceful stop). If it returns or raises by itself, the crash checker reports an exit."""
+"""The function of a node written against `Env`: `async def main(env, config)`. The function runs
+until it is cancelled (a graceful stop). If it returns or raises by itself, the node has exited, and
+the crash checker reports the exit."""
 
 
 def load_entry(entry: str, node: str) -> NodeMain:

@@ -1,8 +1,8 @@
-"""One small tree of exceptions, by cause, and the exit codes they map to.
+"""The exceptions of the harness, one class per cause, and the exit codes of the classes.
 
 Exit codes follow Jepsen (`jepsen/src/jepsen/cli.clj`): 0 valid (or only findings that the profile
-permits), 1 invalid, 2 unknown, 254 usage, 255 crash. A message shows the value, the rule it broke
-and the fix.
+permits), 1 invalid, 2 unknown, 254 usage, 255 crash. An error message shows the wrong value, the
+rule that the value breaks and the fix.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EXIT_VALID = 0
 EXIT_INVALID = 1
 EXIT_UNKNOWN = 2
 EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader of our output stopped
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader of the output stopped
 EXIT_USAGE = 254
 EXIT_CRASH = 255
 EXIT_CODE_MAX = 255  # a process keeps the low eight bits of its exit code
@@ -67,11 +67,13 @@ class HistoryError(UsageError):
 
 
 class InfrastructureError(HarnessError):
-    """The world around the target failed: no Docker, no port, no disk. Never a verdict."""
+    """The world around the target failed: no Docker, no port, no disk. The run has no verdict."""
 
 
 class CleaningError(InfrastructureError):
-    """Some leftovers of dead runs could not be removed; `removed` has one line for each of them."""
+    """Some leftovers of dead runs could not be removed. `failures` has the reasons, and `removed`
+    one line per leftover that was removed.
+    """
 
     def __init__(self, failures: Sequence[str], removed: Sequence[str]) -> None:
         super().__init__("; ".join(failures))
@@ -80,7 +82,7 @@ class CleaningError(InfrastructureError):
 
 
 class TargetError(HarnessError):
-    """The target did not come up, or broke the contract of its plug-in. Never a verdict."""
+    """The target did not start, or its plug-in broke its contract. The run has no verdict."""
 
 
 class CheckerLimitError(HarnessError):
@@ -94,12 +96,12 @@ class InternalError(HarnessError):
 
 
 def located(source: object, line: int, column: int, what: str) -> HistoryError:
-    """The error for `what` is wrong at a place in a file."""
+    """Return the error for the mistake `what` at this line and column of a file."""
     return HistoryError(f"{source}, line {line}, column {column}: {what}")
 
 
 def listed(names: Sequence[str], *, limit: int) -> str:
-    """The text `m1, m2 and t3`; with more than `limit` items, the first ones `and 4 more`."""
+    """Return the names as `m1, m2 and t3`, or more than `limit` names as `m1, m2 and 4 more`."""
     first, more = names[:limit], len(names) - limit
     if more > 0:
         return f"{', '.join(first)} and {more} more"
@@ -107,7 +109,7 @@ def listed(names: Sequence[str], *, limit: int) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """The text, or its beginning and three dots if it has more than `most` characters."""
+    """Return `text`, shortened to `most` characters with three dots at the end if it is longer."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -115,13 +117,13 @@ def shown(value: object, characters_max: int = 80) -> str:
     """The `repr` of `value` on one short line; the name of its class if `repr` raises."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - anything may be in there
+    except Exception:  # noqa: BLE001 - the value may be of any type
         text = f"a {type(value).__name__}"
     return clipped(text, characters_max)
 
 
 def described(error: BaseException, characters_max: int) -> str:
-    """The text `ValueError: message` on one line, even if `str` of the error raises."""
+    """Return the error as `ValueError: message`, even if `str(error)` raises."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a plug-in's own `__str__`
@@ -132,26 +134,30 @@ def described(error: BaseException, characters_max: int) -> str:
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:
-    """The text `1 seed` or `2 seeds`, so that nouns in messages agree with their numbers."""
+    """Return `1 seed` or `2 seeds`, so that nouns in messages agree with their numbers."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def why_not_copied(error: BaseException) -> str:
-    """The reason why a folder could not be copied; `shutil` raises one tuple per file."""
+    """Return the reason why a folder could not be copied: for a `shutil.Error`, the reason of the
+    first file.
+    """
     return str(error.args[0][0][2] if isinstance(error, shutil.Error) else error)
 
 
 def measured(count: int, units: str) -> str:
-    """The text `1 process` or `3 packets` for a plural unit, such as the unit of a `Bite`."""
+    """Return `1 process` or `3 packets`; `units` is a plural, such as the unit of a `Bite`."""
     return counted(count, units.removesuffix("es" if units.endswith("sses") else "s"), units)
 
 
 NAMES_SHOWN_MAX: int = 90
-"""The maximum length of the list of names in a message, if no name is similar."""
+"""The maximum length of the list of known names in an error message about an unknown name."""
 
 
 def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
-    """The hint for an unknown name: similar or the first names, and the command `see`."""
+    """Return the hint for an unknown name: similar known names, or else the first known names, and
+    the command `see` that lists all known names.
+    """
     names = list(known)
     if not names:
         return "there is none"

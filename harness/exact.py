@@ -16,7 +16,7 @@ _PLAIN: Final = frozenset({int, str, type(None)})
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A value together with its type."""
+    """A value together with its type; two are equal only if both values and types are equal."""
 
     kind: type
     value: Hashable
@@ -26,12 +26,12 @@ class Exact:
 
 
 def is_scalar(value: object) -> bool:
-    """Whether `value` is not a collection; nil is a scalar, too."""
+    """Whether `value` is a scalar, that is, any value except a collection; nil is a scalar, too."""
     return not isinstance(value, (list, tuple, Mapping))
 
 
 def exact(value: object) -> Hashable:
-    """The value or a substitute for it, which never equals a value of another type.
+    """Return `value`, or a hashable substitute that never equals a value of another type.
 
     `value` is plain JSON, in which other EDN types have special forms (`harness.vocabularies.edn`);
     lists become tuples.

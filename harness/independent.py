@@ -5,7 +5,7 @@ read is invoked with nil as the value, `[3 nil]`, and completed with `[3 7]`. In
 an ordinary vector, so only its shape can show whether the values are tuples:
 
 * **no**: some value is not a pair, a key is not a scalar, or a completion has another key;
-* **maybe**: all values are pairs, but elements `[3 7]` of a set look the same;
+* **maybe**: all values are pairs, but they may also be, for example, set elements `[3 7]`;
 * **surely**: in addition, some kinds of operations always have nil in the second place, the others
   never do, and a key occurs more than once. Only `[key value]` tuples look like this.
 """
@@ -24,8 +24,8 @@ from harness.exact import exact, is_scalar
 from harness.ops import History, Op, OpType, Pair
 
 VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
-"""Rules of verdicts on histories that contain no answer to check; such a key does not spoil the
-verdict on other keys."""
+"""Rules in results for histories that contain no answer to check. A key with such a result does not
+change the verdict on the other keys."""
 
 
 class Shape(enum.Enum):
@@ -45,7 +45,7 @@ def _has_plain_key(value: Any) -> bool:
 
 
 def shape_of(pairs: Iterable[Pair]) -> Shape:
-    """The shape of the values of all `pairs`."""
+    """Return the certainty that the values of all `pairs` are `[key value]` tuples."""
     keys: Counter[Hashable] = Counter()
     asking: dict[str, set[bool]] = {}
     for pair in pairs:
@@ -67,10 +67,10 @@ def shape_of(pairs: Iterable[Pair]) -> Shape:
 
 
 def split(history: History) -> dict[Hashable, History]:
-    """The history of each key, with the keys removed from the values; ops keep their indices.
+    """Return one history per key, with the keys removed from the values; ops keep their indices.
 
-    The results contain only ops of clients. Raises `HistoryError` that names the first op without a
-    key.
+    The new histories contain only ops of clients. Raises `HistoryError` that names the first op
+    without a key.
     """
     parts: dict[Hashable, list[Op]] = {}
     for pair in history.pairs:
@@ -83,7 +83,7 @@ def split(history: History) -> dict[Hashable, History]:
         if done.value is not None and _key(done) != key:
             raise HistoryError(
                 f"op {done.index} completes an operation on the key {key!r} with the value "
-                f"{clipped(repr(done.value), 80)}; with --independent both have one key"
+                f"{clipped(repr(done.value), 80)}; with --independent both must have the same key"
             )
         ops.append(_without_key(done))
     by_key = {}
@@ -94,12 +94,12 @@ def split(history: History) -> dict[Hashable, History]:
 
 
 def without_keys(ops: Iterable[Op]) -> list[Op]:
-    """The ops of clients with the values from inside their tuples."""
+    """Return the ops of clients, with each value `[key value]` replaced by its second element."""
     return [_without_key(op) for op in ops if op.is_client]
 
 
 def _naming(pair: Pair) -> Op:
-    """The op that has the key: the completion if the invocation has none."""
+    """Return the op whose value has the key: the completion if the invocation has no value."""
     done = pair.completion
     silent = pair.invoke.value is None and done is not None and done.value is not None
     return done if silent and done is not None else pair.invoke

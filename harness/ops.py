@@ -18,15 +18,15 @@ checker is a pure function of a history and a stored run can be checked again:
 | "harness" | live        | `{"ok": bool, "took_s": x, "bound_s": y, "missing": [f]}`    |
 | "harness" | converged   | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}` |
 | "harness" | interrupted | `{"phase": name}`: the user cut the workload short           |
-| "harness" | unread      | final reads that were given up, and why                     |
+| "harness" | unread      | `{"count": n, "of": n, "bound_s": x}`: reads given up       |
 | "harness" | clock       | `{"wall_ns": n}`: the wall clock, which stamps logs of programs |
 | "harness" | log         | a message of a generator, or of a client that did not close |
-| "harness" | memory      | `{"bytes": {node: n or null}}`: what nodes hold at the end   |
+| "harness" | memory      | `{"bytes": {node: n or null}}`: memory of nodes at the end   |
 | "harness" | snapshot    | the target's own dump of every node's state                 |
-| "harness" | usage       | what each node uses now, as `{quantity: {node: n or null}}`   |
+| "harness" | usage       | resource use of nodes now: `{quantity: {node: n or null}}`    |
 | "harness" | unsafe-change  | an administrator overruled votes (`harness.verdict.unsafe_change`) |
-| "harness" | divergence  | two replicas that told of one place differently             |
-| "harness" | checkpoints | `{"told": n, "compared": n, ...}`: how much was compared     |
+| "harness" | divergence  | two replicas that announced different values for one index  |
+| "harness" | checkpoints | `{"told": n, "compared": n, ...}`: announcements, comparisons |
 | "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                    |
 | "harness" | starvation     | `{"from_s": x, "to_s": y, "waited_s": {name: s}}`         |
 | "harness" | infrastructure | `{"node": name or null, "what": text}`                    |
@@ -137,7 +137,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, call: _Asked) -> Request:
-        """The call's request, from a vocabulary (`harness.vocabularies.Call`)."""
+        """Return the request for a call of a vocabulary (`harness.vocabularies.Call`)."""
         return cls(call.f, call.asked())
 
 
@@ -179,7 +179,7 @@ class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     @property
     def is_client(self) -> bool:
-        """Whether a client process did this, not the nemesis or the harness; see `Pairing`."""
+        """Whether a client process did the op, and not the nemesis or the harness."""
         return not isinstance(self.process, str)
 
 
@@ -226,8 +226,8 @@ class Pairing:
     checker would judge them.
 
     Other harnesses reuse a process after its operation ended in `info`. In a `foreign` history the
-    validator only counts this, in `reused`. The operation stays open, so a verdict can become
-    weaker but never wrong.
+    validator accepts a reused process and counts it in `reused`. The operation that ended in `info`
+    stays open, so a verdict can become weaker but never wrong.
     """
 
     def __init__(self, *, foreign: bool = False) -> None:
@@ -419,11 +419,12 @@ class Verdict(enum.StrEnum):
         return self in {Verdict.VALID, Verdict.PERMITTED}
 
 
-_RANK: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}  # in order of dominance
+# The members of `Verdict` are in the order of dominance.
+_RANK: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The dominating verdict; for an empty input `unknown`, since nothing was proven."""
+    """Return the worst of some verdicts; for no verdicts `unknown`, since nothing was proven."""
     return max(verdicts, key=lambda verdict: verdict.rank, default=Verdict.UNKNOWN)
 
 
@@ -443,7 +444,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of `harness check` for a model; each model takes its own.
+    """Settings of `harness check` for a model; a model reads only the settings that it knows.
 
     The consistency models, anomalies and version orders are Elle's; without a consistency model,
     Elle's default applies. `independent` says whether values are `[key value]` tuples

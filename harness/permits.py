@@ -13,16 +13,17 @@ permits.
 | name                 | effect                                                                    |
 |----------------------|---------------------------------------------------------------------------|
 | stale-read           | an answer lacks what leaders of *later* terms acknowledged, nothing else  |
-| torn-list            | a list shows each table as of another moment of its call                  |
-| name-gap             | while it is renamed or deleted, a table is found under no name            |
-| dirty-create         | a table shows while its create is under way, also if that then fails      |
-| ddl-twice            | a change that was sent twice acts twice                                   |
+| torn-list            | a list shows its tables as of different moments during the call           |
+| name-gap             | a table has no name for readers while it is renamed or deleted            |
+| dirty-create         | readers see a table before its create ends, even if the create fails      |
+| ddl-twice            | a change that a client sent twice takes effect twice                      |
 | lost-after-power-cut | a power cut loses acknowledged data                                       |
-| drop-twice           | of drops of one table at once, more than one is acknowledged              |
-| drop-renamed         | a drop takes a table that is renamed meanwhile, under its new name        |
-| drop-missed          | a drop of a table that is renamed meanwhile does nothing                  |
-| change-renamed       | so does an alter, or a rename, which changes only its part of that name   |
-| torn-get             | a get shows a table as a change that is under way meanwhile makes it      |
+| drop-twice           | several concurrent drops of one table are acknowledged                    |
+| drop-renamed         | a drop removes a table under the new name that a concurrent rename gave   |
+| drop-missed          | a drop does nothing, because a concurrent rename moved its table away     |
+| change-renamed       | an alter or rename acts under the new name that a concurrent rename gave, |
+|                      | and a rename changes only its part of that name: database or table        |
+| torn-get             | a get shows a mixture of a table before and after a concurrent change     |
 
 Checkers know these names. Any permit may also list log lines (`signs`) that excuse the exit of a
 process, and whole `rules` of checkers that the target may break. Listing rules is the last resort,
@@ -88,8 +89,8 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
     """One permitted behaviour; `why` gives the profile's source for it in one line.
 
     `signs` are texts: a process may end if one of the last lines of its log contains one of the
-    texts. `rules` maps names of checkers to those of their rules (`details["rule"]`, or invariants)
-    that the target may break. `after` is the condition that must occur first (`since`); until then
+    texts. `rules` maps names of checkers to the rules (`details["rule"]`, or invariants) that the
+    target may break. `after` is the condition that must occur first (`since`); until then
     the permit does not apply. `lacks` are kinds of operations that the profile does not support: a
     run is not vacuous because none of them succeeds. If `lacks` names a whole vocabulary, runs with
     that vocabulary are refused.
@@ -104,13 +105,13 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:
-    """The op that records the permits in the history."""
+    """Return the value of the op `permits`, which records the permits in the history."""
     return {"profile": profile, "permits": [msgspec.to_builtins(permit) for permit in permits]}
 
 
 def permits_of(history: History) -> dict[str, Permit]:
-    """The permits of a history by name, without permits whose condition never occurred; empty if
-    the profile promises everything.
+    """Return the permits of a history by name, without permits whose condition never occurred. The
+    result is empty if the profile promises everything.
     """
     permits: dict[str, Permit] = {}
     for op in history.facts(FACT):
@@ -136,7 +137,7 @@ def since(history: History, condition: Condition) -> float:
 
 
 def permitted_in(result: CheckResult) -> dict[str, int]:
-    """The number of uses of each permit in a result."""
+    """Return how often a checker's result used each permit, by the permit's name."""
     counts = result.details.get(PERMITTED)
     if result.verdict is not Verdict.PERMITTED or not isinstance(counts, Mapping):
         return {}
@@ -144,7 +145,7 @@ def permitted_in(result: CheckResult) -> dict[str, int]:
 
 
 def permitted_of(results: Iterable[CheckResult]) -> dict[str, int]:
-    """The uses of each permit over all checkers of a run: the highest count of any checker."""
+    """Return the uses of each permit in a run: the highest count of any of its checkers."""
     most: dict[str, int] = {}
     for result in results:
         for name, times in permitted_in(result).items():

@@ -3,13 +3,13 @@
 The key of an entry point is the name that users type; a plug-in with another `name` is refused.
 The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`,
 `.reporters` (artefacts of a finished run), `.soak_executors` (other places to run the seeds of a
-soak), `.soak_sinks` (other places to keep its runs), `.diagnoses` (for `harness doctor`) and
-`.verbs` (of the command line; always modules). In all other groups an entry point's value is
-`module:Class` or `module:OBJECT`; the command line shows its name. Only the chosen plug-in is
-imported. If the value is a module, every public object in it with a `name` and an `api_version` is
-a plug-in; a non-empty `__all__` limits these objects. Such a module is imported when the names of
-its group are read. Built-in plug-ins register in the same way; `harness` imports none. If several
-packages claim a name, the built-in plug-in gets it, and the others are called `PACKAGE:NAME`.
+soak), `.soak_sinks` (other places to keep the runs of a soak), `.diagnoses` (for `harness doctor`)
+and `.verbs` (verbs of the command line; always modules). In all other groups the value of an entry
+point is `module:Class`, `module:OBJECT` or a module. Only the chosen plug-in is imported. If the
+value is a module, every public object in it with a `name` and an `api_version` is a plug-in; a
+non-empty `__all__` limits these objects. Such a module is imported when the names of its group are
+read. Built-in plug-ins register in the same way; `harness` imports none of them. If several
+packages claim a name, the built-in plug-in gets the name, and the others are called `PACKAGE:NAME`.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ _ONE_OF: Final[Mapping[str, str]] = {
 
 
 class ExtraMissingError(UsageError):
-    """A plug-in needs a Python package that an extra would install."""
+    """A plug-in needs a Python package that an extra of its distribution would install."""
 
 
 _Rule = tuple[type | tuple[type, ...], type | None, str]
-"""The type of a declaration, the type of its elements, and both types in words."""
+"""A rule for an attribute of a plug-in: its type, the type of its elements, and both in words."""
 _SEQUENCE: Final = (tuple, list)
 _TEXT: Final[_Rule] = (str, None, "text")
 _TEXTS: Final[_Rule] = (_SEQUENCE, str, "a tuple of texts")
@@ -125,7 +125,7 @@ class PlugInPoint(NamedTuple):
     """The location of a plug-in: an entry point, or one object in the module of an entry point."""
 
     value: str
-    """`module:OBJECT`, or a module."""
+    """The place of the plug-in in Python's modules: `module:OBJECT`, or only `module`."""
     dist: importlib.metadata.Distribution | None
 
     @property
@@ -165,7 +165,7 @@ def _search_path() -> tuple[tuple[str, int, int], ...]:
     return tuple(places)
 
 
-@functools.lru_cache(maxsize=64)  # reading takes milliseconds, and a run asks thirty times
+@functools.lru_cache(maxsize=64)  # reading takes ms, and a run reads a group thirty times
 def _read_entry_points(
     group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
 ) -> _Points:
@@ -200,7 +200,7 @@ def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]
     """
     try:
         module = import_module(whole.module)
-    except (Exception, SystemExit):  # noqa: BLE001 - loading the plug-in reports it
+    except (Exception, SystemExit):  # noqa: BLE001 - `load_plugin` reports the error
         yield name, whole
         return
     listed = getattr(module, "__all__", None) or vars(module)
@@ -217,7 +217,7 @@ def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]
 
 
 def plug_in_point(group: str, name: str) -> PlugInPoint | None:
-    """The location of the plug-in; imports only what is needed to find its name."""
+    """Return the location of a plug-in; import only modules that are needed to find its name."""
     points = _entry_points(group)
     return points.by_name.get(name) or points.qualified.get(name)
 
@@ -226,7 +226,7 @@ def plugin_names(group: str) -> list[str]:
     """The names in one of `GROUPS`, sorted; imports only modules that contain several plug-ins.
 
     If several plug-ins share a name, the built-in plug-in keeps it, and the others are called
-    `PACKAGE:NAME`; without a built-in plug-in, all of them are.
+    `PACKAGE:NAME`. If no built-in plug-in has the name, all of them are called `PACKAGE:NAME`.
     """
     return list(_entry_points(group).by_name)
 
@@ -242,8 +242,8 @@ def qualified_names(group: str, name: str) -> list[str]:
 
 
 def taken_names() -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
-    """Names that several plug-ins claim: group, name, whether a built-in plug-in has the name, the
-    other plug-ins.
+    """Yield each name that several plug-ins claim, as (group, name, whether a built-in plug-in has
+    the name, the other plug-ins as `PACKAGE:NAME`).
     """
     for group in [*GROUPS, VERBS]:
         points = _entry_points(group)
@@ -273,7 +273,7 @@ def _find(group: str, name: str) -> PlugInPoint:
     raise UsageError(f"{unknown}; {', '.join(modules)} does not load: `{see}` shows why")
 
 
-@functools.cache  # once a process
+@functools.cache  # the process logs each warning only once
 def _warn_of_others(group: str, name: str, others: tuple[str, ...]) -> None:
     _log.warning(
         "several packages have a plug-in %r in harness.%s; the built-in one is used, and %s",
@@ -300,7 +300,7 @@ def load_plugin(group: str, name: str) -> Any:
     spoken = {"nemeses": NEMESIS_API_VERSION, "targets": TARGET_API_VERSION}.get(group, API_VERSION)
     if version != spoken:
         raise UsageError(
-            f"the plug-in {name!r} of {group} has api_version {version}; this harness speaks "
+            f"the plug-in {name!r} of {group} has api_version {version}; this harness needs "
             f"{spoken}, see `docs/plugins.md`"
         )
     base = GROUPS[group].__name__
@@ -342,7 +342,7 @@ def verb_module_name(name: str) -> str:
 
 
 def load_verb(name: str) -> Verb:
-    """Import the module of a package's verb; raises `UsageError` like `load_plugin`."""
+    """Import the module of a package's verb; raises `UsageError` for an unknown or broken verb."""
     point = _find(VERBS, name)
     try:
         verb = _load(point)
@@ -354,7 +354,7 @@ def load_verb(name: str) -> Verb:
 
 
 def _load(point: PlugInPoint) -> Any:
-    """The object that an entry point names; passes on any exception of its module."""
+    """Return the object that an entry point names; pass on any exception of its module."""
     value: Any = import_module(point.module)
     for attribute in point.value.split(":")[1:]:
         for part in attribute.split("."):
@@ -386,7 +386,7 @@ def _lacking(value: Any, group: str) -> list[str]:
 
 
 def _wrong_declaration(plugin: Any, group: str) -> str | None:
-    """The first declaration that has the wrong type, and the rule it breaks."""
+    """Return a text with the first declaration of a wrong type and the rule that it breaks."""
     for name, (kind, element, words) in _DECLARATIONS.get(group, {}).items():
         value = getattr(plugin, name)
         right = isinstance(value, kind)

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 FACTS_MAX: Final = 10_000
-"""The maximum length of every list here: faults, terms, states of nodes."""
+"""The maximum number of phases, faults, leaders or node states that this module reads."""
 NODES_MAX: Final = 1_000
 CUT: Final = "cut"
 KILL: Final = "kill"
@@ -74,8 +74,8 @@ CPU: Final = "cpu"
 DISK: Final = "disk"
 OPERATION: Final = "operation"
 EXCUSED_AFTER_NS: Final = 10_000_000_000
-"""A node may end this long after a disk or clock fault: the fault is blamed, and the node is
-restarted."""
+"""If a node exits within this time after a disk or clock fault, the fault is blamed for the exit,
+and the node is restarted."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}
@@ -90,7 +90,7 @@ _NAMES: Final = (
 
 
 ALL_CLIENTS: Final = "client"
-"""All clients, as link ends (`harness.cluster.CLIENT`)."""
+"""The link end that means all clients (`harness.cluster.CLIENT`)."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -109,12 +109,12 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Its kind: `cut`, `kill`, `power-cut`, `pause`, or a plug-in's own word."""
+        """The kind of the fault: `cut`, `kill`, `power-cut`, `pause`, or a plug-in's own word."""
         return kind_of(self.begin)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The nodes that the fault hit; empty if it missed."""
+        """The nodes that the fault hit; empty if the fault hit no node."""
         return _names(self.begin, "targets")
 
     @property
@@ -122,10 +122,10 @@ class Fault(msgspec.Struct, frozen=True):
         """The client link ends that the fault hit (`harness.nodes.caller`); `client` means all of
         them.
 
-        If there are any, a missing answer does not prove that the node failed.
+        If the fault hit a client, a missing answer does not prove that the node failed.
         """
         clients = _get(self.begin.value, "clients")
-        if clients is True:  # stores of version 0.1 record no more than this
+        if clients is True:  # version 0.1 recorded only whether clients were hit
             return (ALL_CLIENTS,)
         return tuple(map(str, clients)) if isinstance(clients, (list, tuple)) else ()
 
@@ -141,7 +141,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> int | None:
-        """The time of its healing; `None` if the history does not contain it."""
+        """The time when the fault was healed, in ns of the run; `None` without an op `heal`."""
         return None if self.heal is None else self.heal.time
 
     @property
@@ -150,7 +150,9 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def after_event_ms(self) -> float | None:
-        """The delay after the event that triggered the fault; `None` if it waited for none."""
+        """The delay between the event that triggered the fault and the injection; `None` if the
+        fault waited for no event.
+        """
         after = _get(self.begin.value, "after_event_ms")
         return float(after) if isinstance(after, int | float) else None
 
@@ -179,8 +181,8 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Reign(msgspec.Struct, frozen=True, kw_only=True):
-    """The time in which one node led. It ended at `end` for the reason `until`. Term 0: the target
-    has no terms.
+    """A time in which one node led. It ended at `end` for the reason `until`. Term 0 means a target
+    without terms.
 
     `answered` is the time of the node's last answer to a client after `end`, in this term
     (`in_term`) or without a term. `asked`: no node announces leaders, so the harness asked for the
@@ -210,14 +212,16 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def phases_of(history: History) -> list[tuple[int, str]]:
-    """The start and name of each phase."""
+    """Return the start, in ns of the run, and the name of each phase of the run."""
     return [
         (op.time, _field(op.value, "phase")) for op in islice(history.facts("phase"), FACTS_MAX)
     ]
 
 
 def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]:
-    """The first `most` faults, in the order of their injection; later faults are ignored."""
+    """Return the first `most` faults in `ops`, in the order of their injection; ignore later
+    faults.
+    """
     begun: list[Op] = []
     healed: dict[int, Op] = {}
     still_open: dict[str, deque[int]] = {}
@@ -235,7 +239,9 @@ def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]
 
 
 def power_cuts(history: History) -> list[Op]:
-    """The power cuts, including power cuts of stopped nodes: each loses unsynced data."""
+    """Return the ops that injected power cuts, including power cuts of stopped nodes, which lose
+    unsynced data, too.
+    """
     return [
         fault.begin
         for fault in faults_of(history.of_process(NEMESIS), most=None)
@@ -253,7 +259,7 @@ def kind_of(inject: Op) -> str:
 
 
 def reigns_of(history: History) -> list[Reign]:
-    """The times in which nodes led, in the order of the ops."""
+    """Return the times in which nodes led, one per op `leader`, in the order of these ops."""
     facts = [
         op
         for op in islice(history.facts("leader"), FACTS_MAX)
@@ -326,7 +332,8 @@ class _Answers:
             times.sort()
 
     def last(self, node: str, term: int, after: int, before: int | None) -> int | None:
-        """The last answer of `node` in `term` later than `after`.
+        """Return the time of the last answer of `node` in `term`; `None` if it is not after
+        `after`.
 
         An answer without a term counts only before `before`, when the node led again.
         """
@@ -340,7 +347,9 @@ class _Answers:
 
 
 def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> list[str]:
-    """Every node that the history mentions; if it has an op `live`, these are all nodes."""
+    """Return the names of all nodes that `history`, `faults` or `logs` mention. The history of a
+    run that reached its op `live` mentions all nodes.
+    """
     names = set(logs)
     for fact in ("leader", "node-exit"):
         names.update(_field(op.value, "node") for op in history.facts(fact))
@@ -415,7 +424,9 @@ class _Life:
         self._proofs.setdefault((node, kind), []).append((time_ns, proof))
 
     def after(self, node: str, kind: str, time_ns: int) -> tuple[int | None, str]:
-        """The first proof that `node` is no longer `kind`, and its time."""
+        """Return the time and the text of the first proof after `time_ns` that `node` is no longer
+        `kind` (down or paused).
+        """
         proofs = [proof for proof in self._proofs.get((node, kind), ()) if proof[0] > time_ns][:1]
         proofs += [proof for proof in self._all if proof[0] > time_ns][:1]
         answers = self._answers.get(node, [])

@@ -53,7 +53,8 @@ class Web:
     async def ask(
         self, method: str, path: str, body: object = None, *, changes: bool = False
     ) -> Any:
-        """The decoded JSON of an answer with status 2xx; `changes`: the request may have an effect.
+        """Send a request and return the decoded JSON of the answer, which must have status 2xx.
+        `changes` says whether the request may have an effect.
 
         Raises `OSError`, `EOFError` or `ValueError`, which the operation must not catch.
         """
@@ -111,7 +112,9 @@ class Web:
 
 
 class WebClient:
-    """One client process (`harness.plugins.Client`): process p begins with node p modulo n."""
+    """One client process (`harness.plugins.Client`). Process p begins with node number p modulo the
+    number of nodes.
+    """
 
     def __init__(
         self,
@@ -123,10 +126,11 @@ class WebClient:
         hello: str | None = None,
         pinned: bool = False,
     ) -> None:
-        """`hello`: a path; a connection counts only after the node answers a GET of it.
+        """Connect to no node yet. `hello` is a path: a new connection is used only after the node
+        has answered a GET of this path.
 
-        Docker's port proxy accepts connections even for a dead container. `pinned`: the client
-        stays with its first node, like a naive client.
+        The path is needed because Docker's port proxy accepts connections even for a dead
+        container. `pinned`: the client stays with its first node, like a naive client.
         """
         self._env, self._nodes, self._operate = env, nodes, operate
         self._hello, self._pinned, self._number = hello, pinned, process
@@ -137,7 +141,7 @@ class WebClient:
         return Web(self._env, address, hello=self._hello)
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation; see the module's docstring."""
+        """Do one operation and return its completion, classified as the module's docstring says."""
         web = self._web
         web.attempts, web.sent, web.may_have_changed = [], False, False
         value, error, kind = None, None, OpType.OK
@@ -170,7 +174,9 @@ async def ask_each(
     *,
     within_s: float = 1.0,
 ) -> dict[str, Any]:
-    """The answers that nodes gave within the time limit, by name; silent nodes are left out."""
+    """Send the same request to each node and return the answers by node name. Nodes that do not
+    answer within `within_s` are left out.
+    """
     answers: dict[str, Any] = {}
 
     async def ask_one(address: Address) -> None:
@@ -189,7 +195,7 @@ async def ask_each(
 
 
 def agreement(answers: Mapping[str, Any], names: Iterable[str], *fields: str) -> Convergence:
-    """The common value of these fields in all nodes' answers (see `ask_each`)."""
+    """Return whether all nodes answered (see `ask_each`) with the same values of these fields."""
     pending = [f"{name} does not answer" for name in names if name not in answers]
     for field in fields:
         values = {name: answer.get(field) for name, answer in answers.items()}

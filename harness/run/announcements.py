@@ -1,5 +1,4 @@
-"""Permissions to announce events: kinds reserved for the driver, and required fields of nodes'
-events.
+"""Rules for events that nodes announce: kinds reserved for the driver, and required fields.
 
 A verdict depends on who ended a node, whether the host failed and whether an administrator
 overruled votes. A target must not influence its verdict by announcing these facts itself, so their
@@ -21,11 +20,11 @@ NODE_EXITED: Final = "node-exited"
 INFRASTRUCTURE: Final = "infrastructure"
 STARVATION: Final = "starvation"
 CONFIG_FORCED: Final = "config-forced"
-"""The event of a harness client that is about to overrule the votes of `group`, as an
-administrator."""
+"""The kind of event that a client of the harness announces before it overrules the votes of
+`group`, as an administrator may."""
 CONFIG_OVERRULED: Final = "config-overruled"
-"""The event of a node that has done so. It counts only after the client's event
-(`verdict.unsafe_change`)."""
+"""The kind of event that a node announces after it has overruled the votes of its Raft group. The
+event counts only after the client's `config-forced` (`verdict.unsafe_change`)."""
 LEADER: Final = "leader"
 
 DRIVER_KINDS: Final = frozenset(
@@ -34,18 +33,21 @@ DRIVER_KINDS: Final = frozenset(
 
 
 def check_announced(node: str, kind: str, data: Mapping[str, Any]) -> None:
-    """Raise `TargetError` if this node, or a client (`CLIENT`), may not announce this event."""
+    """Raise `TargetError` if `node` (a node, or `CLIENT` for a client) may not announce an event of
+    this kind with this data.
+    """
     if kind in DRIVER_KINDS and not (node == CLIENT and kind == CONFIG_FORCED):
         who = "a client of the harness" if node == CLIENT else f"node {node!r}"
         raise TargetError(
-            f"{who} announced the event {kind!r}, which only the driver of the harness may; use "
-            f"another kind, such as {f'my-{kind}'!r} (reserved: {', '.join(sorted(DRIVER_KINDS))})"
+            f"{who} announced the event {kind!r}, which only the driver of the harness may "
+            f"announce; use another kind, such as {f'my-{kind}'!r} (reserved: "
+            f"{', '.join(sorted(DRIVER_KINDS))})"
         )
     if kind != LEADER:
         return
     term, group = data.get("term", 0), data.get("group")
     if not isinstance(term, int) or isinstance(term, bool) or term < 0:
-        _refuse(node, "term", term, "a whole number from 1 on; leave it out where there are none")
+        _refuse(node, "term", term, "a whole number from 1 on; without terms, leave the field out")
     if group is not None and not isinstance(group, str):
         _refuse(node, "group", group, "text")
 

@@ -1,5 +1,5 @@
-"""The conductor of the fault schedule: one task per planned fault, whose targets are chosen when it
-strikes.
+"""The conductor of the fault schedule. It runs one task per planned fault and chooses the targets
+of a fault when the fault strikes.
 
 Injections and heals go into the history as ops of the nemesis, under the id of the planned fault.
 Faults that are active at the end of the chaos phase stay active until the run heals them in its own
@@ -55,9 +55,10 @@ class FaultConductor:
         damage: Damage = "minority",
         groups: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]] | None = None,
     ) -> None:
-        """Nothing happens before `run`; `observe_roles` gets the roles at the time of each fault.
+        """Inject no fault before `run`. `observe_roles` receives the roles of the nodes whenever
+        the conductor has read them for a fault.
 
-        `groups` reads the replica groups, if the system's own method is not enough.
+        `groups` reads the replica groups; the default is `system.groups`.
         """
         self._cluster = cluster
         self.ledger = Ledger(cluster, env, damage=damage)
@@ -70,11 +71,11 @@ class FaultConductor:
         self._over = asyncio.Event()
 
     async def run(self, faults: tuple[Fault, ...]) -> None:
-        """Carry out `faults`, whose times are relative to now; returns when all are over or `end`
-        is called.
+        """Carry out `faults` at their times, counted from now; return when all faults are over or
+        `end` is called.
 
-        Passes on errors of injections: a fault that does not take effect is an infrastructure
-        error.
+        Raises the error of an injection that failed: a fault that does not take effect is an
+        infrastructure error.
         """
         self.ledger.expect(fault.id for fault in faults)
         begin_ns = self._recorder.now_ns()
@@ -89,7 +90,7 @@ class FaultConductor:
                 task.cancel()
 
     def end(self) -> None:
-        """Begin no more faults, and leave the active ones unchanged."""
+        """Begin no more faults; active faults stay active."""
         self._over.set()
 
     async def strike(self, fault: Fault, *, aim_s: float = AIM_TIMEOUT_S) -> Injection:
@@ -153,14 +154,16 @@ class FaultConductor:
         for name in (*aim.targets, *ends):
             if not isinstance(name, str) or (name not in nodes and not is_client(name)):
                 names = listed(list(nodes), limit=_NODES_SHOWN_MAX)
-                raise TargetError(f"{what} names {shown(name)}, which is no node; it has {names}")
+                raise TargetError(
+                    f"{what} names {shown(name)}, which is no node; the nodes are {names}"
+                )
         if aim.targets and isinstance(aim.what, LinkFault) and not aim.links:
-            raise TargetError(f"{what} returned {shown(aim)}, which hits links and names none")
+            raise TargetError(f"{what} returned {shown(aim)}, which hits links but names no link")
 
     async def _operate(
         self, fault: Fault, what: Operate, nodes: tuple[str, ...], scene: Scene
     ) -> Injection:
-        """Carry out an operation, from its op `inject` to its op `heal`; there is no undo."""
+        """Carry out an administrator's operation, and record its ops `inject` and `heal`."""
         begun = Injection(targets=nodes, note=f"{what.name} on {', '.join(nodes)}")
         leader = scene.roles().leader
         data = {"kind": what.word, "leader": leader, "what": msgspec.to_builtins(what)}
@@ -172,7 +175,7 @@ class FaultConductor:
         return over if done is not None else Injection(targets=(), note=over.note)
 
     async def heal(self, fault_id: str) -> Bite | None:
-        """Heal one fault and return its effect; `None` if the fault is not active (any more)."""
+        """Heal one fault and return its effect; return `None` if the fault is not active."""
         return await self.ledger.heal(fault_id) if fault_id in self.ledger.active else None
 
     def _note_heal(self, fault: Fault, injection: Injection, bite: Bite) -> None:
@@ -198,11 +201,11 @@ class FaultConductor:
             await self.heal(fault.id)
 
     async def _ambush(self, fault: Fault, trigger: Trigger) -> Injection:
-        """Inject `fault` at the event that it waits for, if this occurs before the chaos phase
+        """Inject `fault` at the event that triggers it, if this event occurs before the chaos phase
         ends.
 
-        There is no time to ask for the leader at that moment. Instead, the roles are read when the
-        wait begins, and announcements of new leaders update them.
+        At the moment of the event there is no time to ask nodes for the leader. So the roles are
+        read when the wait begins, and announcements of new leaders update the roles.
         """
         scene = await self._look(0.0)
         sprung = asyncio.get_running_loop().create_future()
@@ -217,11 +220,11 @@ class FaultConductor:
             left -= trigger.matches(event.kind, event.data)
             if left or sprung.done() or self._over.is_set():
                 return
-            left = -1  # no later one
+            left = -1  # no later event may inject the fault again
             try:
                 at_it = msgspec.structs.replace(scene, it=event.node)
                 sprung.set_result(await self._inject(fault, at_it, event))
-            except Exception as error:  # noqa: BLE001 - raised where the fault is waited for
+            except Exception as error:  # noqa: BLE001 - the waiting task raises the error
                 sprung.set_exception(error)
 
         traps = [self._cluster.trap("leader", follow), self._cluster.trap(trigger.event, spring)]
@@ -278,7 +281,7 @@ class FaultConductor:
 
 
 def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
-    """The event of a node that the fault waits for, if there is one."""
+    """Return the event of a node that triggers the fault, or `None` if its planned time does."""
     trigger = nemesis.trigger_of(fault)
     if trigger is not None and not isinstance(trigger, Trigger):
         raise TypeError(f"{shown(trigger)} is not a Trigger")
@@ -286,13 +289,15 @@ def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
 
 
 def _clients_of(aim: Aim, scene: Scene) -> list[str]:
-    """The clients whose links are hit: checkers do not take their answers as answers to all."""
+    """Return the clients whose links `aim` hits. Checkers need to know them, since a missing answer
+    to such a client does not prove that a node failed.
+    """
     ends = {end for link in aim.links for end in (link.source, link.destination)}
     return [CLIENT] if CLIENT in ends else [end for end in scene.clients if end in ends]
 
 
 def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
-    """The scene after a node announced that it leads its group."""
+    """Return the scene after the event in which a node announced that it leads its group."""
     term = event.data.get("term", 0)
     roles = scene.roles()
     if event.node not in roles.candidates or not isinstance(term, int):
@@ -302,6 +307,8 @@ def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
 
 
 def _needs_leader(nemesis: Nemesis, fault: Fault) -> tuple[bool, str]:
-    """Whether the fault's targets depend on the leader; a text names a group, if not the first."""
+    """Return whether the fault's targets depend on the leader of a group, and the name of this
+    group (empty: the first group).
+    """
     answer = nemesis.needs_leader(fault)
     return bool(answer), answer if isinstance(answer, str) else ""

@@ -1,16 +1,16 @@
 """The comparison of digests that replicas announce during a run.
 
-A target may announce `checkpoint` events {group, index, and any texts}: "after entry `index` of
-this group my log has this digest, my state that one". Every replica that passes an index must
-announce the same values, even if the replica is wiped, overwritten or repaired later, which a dump
-at the end does not show. TigerBeetle's simulator compares its replicas in this way
-(`testing/cluster/ state_checker.zig`).
+A target may announce `checkpoint` events {group, index, and any texts}. The texts are digests of a
+replica's log and state after entry `index` of the group. Every replica that passes an index must
+announce the same texts, even if the replica is wiped, overwritten or repaired later, which a dump
+at the end does not show. TigerBeetle's simulator also compares its replicas in this way
+(`testing/cluster/state_checker.zig`).
 
-Other whole numbers, with or without an index, show the progress of the group, such as a version of
-its schema. The first time at which each replica had each number is kept, to check answers such as
-"all replicas have version 5".
+Other whole numbers in the event, with or without an index, show the progress of the group, such as
+a version of its schema. The first time at which the group reached each number is kept, to check
+answers such as "all replicas have version 5".
 
-The leaders of each group and term are compared in the same way: there must be only one.
+The leaders of a group are compared, too: a group must have at most one leader per term.
 
 Only differences enter the history, so the store of a run hardly grows. Only equal indices are
 compared: a node that is behind, or half recovered, is not wrong.
@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 POINTS_MAX: Final = 200_000
-"""The limit of remembered positions; beyond it the oldest are forgotten, and the summary counts
-them."""
+"""The maximum number of remembered values. Beyond it the oldest values are forgotten, and the
+summary counts the forgotten values."""
 DIVERGENCES_MAX: Final = 20
 REACHED_MAX: Final = 50_000
-"""The limit of progress steps. If it is reached, no steps are reported, since incomplete steps
-would prove falsehoods."""
+"""The maximum number of progress steps. A run with more steps reports no steps, since incomplete
+steps would prove falsehoods."""
 
 
 LEADER: Final = "leader"
@@ -49,7 +49,7 @@ def _divergence(
 
 
 class Checkpoints:
-    """Compares checkpoints as they arrive."""
+    """Compares the `checkpoint` events and the leaders of a run, as the events arrive."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, int, str], tuple[str, str, int]] = {}
@@ -85,8 +85,8 @@ class Checkpoints:
     def take(self, node: str, data: Mapping[str, Any], said_ns: int) -> list[dict[str, Any]]:
         """Compare one event of `node` with earlier events; returns contradictions for the history.
 
-        Each field of a group is reported only once, since all later values differ, too. Other
-        events are ignored.
+        Each field of a group is reported only once, since all later values differ, too. Events
+        without a group are ignored.
         """
         group, index = data.get("group"), data.get("index")
         if not isinstance(group, str):
@@ -111,7 +111,9 @@ class Checkpoints:
         return divergences
 
     def summary(self) -> dict[str, Any] | None:
-        """Counts, and `reached`: {field: {group: [[number, ns]...]}}; `None` without events."""
+        """Return the counts of values and `reached`, {field: {group: [[number, ns]...]}}; return
+        `None` if no node announced a checkpoint or a leader.
+        """
         if not self._told and not self._elections:
             return None
         reached = self._reached if self._steps <= REACHED_MAX else {}
@@ -130,7 +132,7 @@ class Checkpoints:
     def _reach(self, what: str, group: str, value: int, said_ns: int) -> None:
         steps = self._reached.setdefault(what, {}).setdefault(group, [])
         if steps and steps[-1][0] >= value:
-            if steps[-1][0] == value and said_ns < steps[-1][1]:  # it came late
+            if steps[-1][0] == value and said_ns < steps[-1][1]:  # the event arrived late
                 steps[-1] = (value, said_ns)
             return
         self._steps += 1

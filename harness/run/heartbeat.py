@@ -1,4 +1,4 @@
-"""The harness's watch on itself: it records times in which its own loop did not run.
+"""A heartbeat that records the times in which the harness's own event loop did not run.
 
 A harness that was stopped (Ctrl-Z, a paused virtual machine) or starved of CPU would blame the
 target for its own delay. So a timer on the driver's loop beats regularly, and if two beats are too
@@ -16,9 +16,9 @@ from harness.run.interpreter import GUARD_MARGIN_S
 from harness.run.recorder import Recorder
 
 GAP_S_MIN: Final = GUARD_MARGIN_S
-"""The smallest distance of two beats that counts as a gap. It equals the time by which a client may
-overrun its timeout before it counts as hanging: a shorter pause changes no outcome that the harness
-decides. With ten busy processes per core the loop was never woken more than 0.07 s late."""
+"""The smallest time between two beats that counts as a gap. It equals the time by which a client
+may overrun its timeout before it counts as hanging: a shorter pause changes no outcome that the
+harness decides. With ten busy processes per core the loop was never woken more than 0.07 s late."""
 BEAT_S: Final = GAP_S_MIN / 4
 
 
@@ -26,7 +26,7 @@ class Heartbeat:
     """A timer that beats on the running loop from `start` to `stop`."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """Nothing happens before `start`."""
+        """Start no timer yet; `start` does."""
         self._recorder = recorder
         self._last_ns = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -36,7 +36,7 @@ class Heartbeat:
         self._arm()
 
     def stop(self) -> None:
-        """Stop after a last check, since the loop may have been blocked just now."""
+        """Check for a gap once more, since the loop may just have been blocked; stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

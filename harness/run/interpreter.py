@@ -1,6 +1,6 @@
 """The interpreter, which runs a generator against real clients, in every environment.
 
-One scheduler asks the generator and starts one task per operation, like
+One scheduler asks the generator for operations and starts one task per operation, like
 `jepsen.generator.interpreter`. Unlike Jepsen, the interpreter only uses asyncio's `sleep`-like
 primitives, and time comes from the run's clock, so that it also runs in virtual time, where equal
 seeds must give equal histories. Therefore it does not use `asyncio.wait`, whose result order
@@ -10,12 +10,13 @@ Verdicts depend on these rules:
 
 * The task that receives a completion records it at once, and an invocation is recorded just before
   its task starts: intervals in the history are as short as possible, and never too short.
-* Completions are processed before new operations are asked for, and a new task gets its turn before
-  the next question. Both reduce concurrency that is caused only by the harness.
-* After `info` the process is retired: its thread continues as `old + concurrency` with a new
-  client. An operation whose client cannot be opened has done nothing: `fail`. A client that raises
-  may have done anything: `info`, with the exception in the history.
-* An operation always ends. A client that hangs beyond its own timeout is cancelled, as `info`.
+* The scheduler processes completions before it asks for new operations, and lets a new task run
+  before it asks again. Both rules reduce concurrency that only the harness causes.
+* After `info` the process is retired: its thread continues as the process `old + concurrency` with
+  a new client. An operation whose client cannot be opened has done nothing: `fail`. A client that
+  raises may have done anything: `info`, with the exception in the history.
+* An operation always ends. If a client hangs beyond its timeout, the client is cancelled, and the
+  operation ends as `info`.
 """
 
 from __future__ import annotations
@@ -47,14 +48,15 @@ from harness.run.recorder import Recorder
 from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 
 GUARD_MARGIN_S: Final = 1.0
-"""The time beyond its timeout after which an operation's client counts as hanging."""
+"""The time by which a client may exceed the timeout of an operation before it counts as hanging."""
 CLOSE_S_MAX: Final = 1.0
-"""The time limit for closing a client, which is then abandoned."""
+"""The time limit for closing a client; after this time the client is abandoned."""
 POLL_S: Final = 0.01
-"""The interval for asking a generator that is pending while threads are free: it may wait for time.
-"""
+"""The interval for asking a pending generator again while threads are free, since the generator may
+wait for a time."""
 IDLE_S_MAX: Final = 60.0
-"""The longest time that a generator may be pending with nothing in flight; longer is an error."""
+"""The longest time that a generator may be pending while no operation is in flight; a longer time
+is an error of the generator."""
 ERROR_CHARACTERS_MAX: Final = 500
 """The maximum length of an exception's text in the history."""
 LOG: Final = "log"
@@ -64,12 +66,12 @@ _WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait into no wait
 
 @dataclass(eq=False, slots=True)
 class _Flight:
-    """One operation in progress on the thread of bit `index`."""
+    """One operation in progress on the client thread with the number `index`."""
 
     index: int
     process: int
     draft: Draft
-    client: Client | None = None  # set while the task uses the client
+    client: Client | None = None  # the client while the task uses it
     task: asyncio.Task[None] | None = None
     guard: asyncio.TimerHandle | None = None
     ended: bool = False
@@ -88,7 +90,7 @@ class _Driver:
     stop: asyncio.Event | None
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     clients: dict[int, Client] = field(default_factory=dict)  # idle clients, by thread
-    flights: dict[int, _Flight] = field(default_factory=dict)  # by thread; as they were invoked
+    flights: dict[int, _Flight] = field(default_factory=dict)  # operations in progress, by thread
     naps: dict[int, asyncio.TimerHandle] = field(default_factory=dict)  # sleeping threads
     landed: deque[tuple[int, Op]] = field(default_factory=deque)
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # running tasks, by number
@@ -119,7 +121,7 @@ class _Driver:
                 idle_since_ns = self._check_idle(idle_since_ns, now_ns)
                 await self._wait(POLL_S)
             elif due_ns(step.draft) > now_ns:
-                # An offer for later is dropped: events until then may change the next operation.
+                # A draft for a later time is dropped: events before that time may change it.
                 idle_since_ns = None
                 await self._wait((due_ns(step.draft) - now_ns) / NS_PER_S)
             else:
@@ -134,14 +136,16 @@ class _Driver:
         return self.stop is not None and self.stop.is_set()
 
     def _advance(self) -> int:
-        """Set the context's time to now; it never goes back."""
+        """Set the time of the context to now, but never back; return this time."""
         now_ns = max(self.ctx.time_ns, self.recorder.now_ns())
         if now_ns != self.ctx.time_ns:
             self.ctx = self.ctx.at(now_ns)
         return now_ns
 
     def _check_idle(self, since_ns: int | None, now_ns: int) -> int | None:
-        """The time since which nothing is in flight while the generator is pending."""
+        """Return the time since when the generator has been pending with nothing in flight; raise
+        `InternalError` if this lasts too long.
+        """
         if self.flights or self.naps:
             return None
         if since_ns is None:
@@ -166,7 +170,7 @@ class _Driver:
         self.wake.clear()
 
     async def _land(self) -> None:
-        """Begin no operation; wait for operations in progress. Every operation has a guard."""
+        """Wait until all operations in progress have ended; their guards limit the wait."""
         while self.flights or (self.naps and not self._stopped()):
             await self._wait(None)
             self._raise_failure()
@@ -218,7 +222,7 @@ class _Driver:
         self.naps[index] = self.loop.call_later(float(draft.value), over)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Start a task that is waited for at the end; its errors end the interpretation."""
+        """Start a task that `shut` waits for; an error in the task ends the interpretation."""
         number = self.tasks_made
         self.tasks_made += 1
 
@@ -229,7 +233,7 @@ class _Driver:
                 self._failed(error)
 
         def over(_task: asyncio.Task[None]) -> None:
-            work.close()  # a task that is cancelled before its first step never awaits it
+            work.close()  # a task that is cancelled before its first step never awaits `work`
             self.tasks.pop(number, None)
             self.wake.set()
 
@@ -239,13 +243,13 @@ class _Driver:
         return task
 
     def _failed(self, error: Exception) -> None:
-        """End the run: the record could not be written, or the harness has a defect."""
+        """End the run with `error`: an op could not be recorded, or the harness has a defect."""
         if self.failure is None:
             self.failure = error
         self.wake.set()
 
     async def _fly(self, flight: _Flight) -> None:
-        """Invoke the operation and record its completion; close a client that is used up."""
+        """Invoke the operation and record its completion; close the client of a retired process."""
         completion = await self._completion(flight)
         client, flight.client = flight.client, None
         if not flight.ended:
@@ -261,7 +265,7 @@ class _Driver:
     async def _completion(self, flight: _Flight) -> Completion:
         """Run the operation and return its completion, even if the client fails."""
         try:
-            call_as(flight.index)  # the thread's processes follow one another on this client
+            call_as(flight.index)  # all processes of a thread have one link end
             flight.client = self.clients.pop(flight.index, None)
             if flight.client is None:
                 flight.client = self.open_client(flight.process)
@@ -273,9 +277,8 @@ class _Driver:
         try:
             completion = await flight.client.invoke(request, timeout_s=self.op_timeout_s)
         except asyncio.CancelledError:
-            # Cancelled by the guard or at the end of the run, and then already recorded; or
-            # cancelled
-            # inside the client, which is a crash like any other.
+            # Either the guard or the end of the run cancelled this task, and has recorded the
+            # completion; or the client cancelled itself, which is a crash like any other.
             return _unanswered(flight, OpType.INFO, "client crashed: cancelled from inside")
         except UserInterrupt:
             raise
@@ -311,7 +314,7 @@ class _Driver:
     # --- clients -----------------------------------------------------------------------------
 
     async def _close(self, client: Client) -> None:
-        """Close a client within `CLOSE_S_MAX`; errors of a used-up client change no outcome."""
+        """Close a client within `CLOSE_S_MAX`; an error of `close` changes no outcome."""
         task = asyncio.current_task()
         assert task is not None, "runs in a task of its own"
         timer = self.loop.call_later(CLOSE_S_MAX, task.cancel)
@@ -357,12 +360,12 @@ class _Driver:
 
 
 def _unanswered(flight: _Flight, kind: OpType, error: str) -> Completion:
-    """A completion that the client did not make."""
+    """Return the completion of an operation for which the client returned none."""
     return Completion(kind, flight.draft.value, error)
 
 
 def nonsense(completion: object) -> str | None:
-    """The reason why a completion is invalid; `None` if it is valid."""
+    """Return the reason why a client's completion is malformed; `None` if it is well-formed."""
     if (
         isinstance(completion, Completion)
         and isinstance(completion.type, OpType)
@@ -423,9 +426,8 @@ async def interpret(
     try:
         return await driver.run()
     except GeneratorExit:
-        # The loop itself is being torn down, as after a failure in simulation: nothing can be
-        # awaited
-        # or started any more, and open operations stay open in the history.
+        # The loop itself is being torn down, as after a failure in simulation: no task can be
+        # awaited or started any more, and open operations stay open in the history.
         discarded = True
         raise
     finally:

@@ -104,7 +104,7 @@ def run_and_keep(
         elif (staged := folder(outcome, judgement)) is not None:
             path = _keep_staged(staged, plan, environment, kept)
             kept = msgspec.structs.replace(kept, folder=path)
-    except (InfrastructureError, HistoryError) as error:  # no space, or a value for no column
+    except (InfrastructureError, HistoryError) as error:  # no disk space, or a value for no column
         return msgspec.structs.replace(kept, unkept=error)
     return kept
 
@@ -121,7 +121,7 @@ def new_record(
     code: str | None = None,
     warnings: tuple[str, ...] = (),
 ) -> RunRecord:
-    """The content of the run's `run.json`."""
+    """Return the record of a judged run, which is the content of its `run.json`."""
     return RunRecord(
         run=run_id,
         environment=environment.name,

@@ -1,7 +1,7 @@
 """A target opened on its deployment, for runs and for the coroutines of tests.
 
-It records events, drives clients with a generator, conducts faults, and inspects the target with
-time limits: if the plug-in cannot inspect the target, there is nothing to judge.
+`OpenedTarget` records events, drives clients with a generator, conducts faults, and inspects the
+target with time limits. If the plug-in cannot inspect the target, the run fails without a verdict.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOOK_BOUND_S: Final = 60.0
 
 
 class OpenedTarget:
-    """The target of `plan` in this session."""
+    """The target of a plan, opened in a session, with its recorder and its conductor of faults."""
 
     def __init__(
         self, plan: TargetPlan, session: Session, recorder: Recorder, nemeses: Mapping[str, Nemesis]
@@ -65,7 +65,7 @@ class OpenedTarget:
             self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
             if not isinstance(self.system, System):
                 raise TypeError(
-                    f"it returned {shown(self.system)}, which is not a harness.plugins.System; "
+                    f"open() returned {shown(self.system)}, which is no harness.plugins.System; "
                     f"write `class {type(self.system).__name__}(System)`, see `docs/plugins.md`"
                 )
         self.conductor = FaultConductor(
@@ -82,7 +82,7 @@ class OpenedTarget:
         self.cluster: Cluster = Door(session.cluster, self.ledger)
 
     def client(self, process: int) -> Client:
-        """A client of the target for this process."""
+        """Return a client of the target for the client process with this number."""
         return self.system.client(process)
 
     async def drive(
@@ -110,7 +110,9 @@ class OpenedTarget:
         return await _look_at_groups(self.system.groups, self.plan.case.target)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
-        """Wait until the target serves; raises `TargetError` with open points and node logs."""
+        """Wait until the target is ready; after `bound_s`, raise `TargetError` with the pending
+        conditions and ends of node logs.
+        """
         state = await self.poll(self.system.ready, bound_s=bound_s, every_s=POLL_S)
         if not state.ok:
             logs = []
@@ -130,14 +132,18 @@ class OpenedTarget:
         bound_s: float,
         every_s: float,
     ) -> Convergence:
-        """Inspect the target until it is ready or the bound is over (see `poll`)."""
+        """Repeat the inspection `looking` until its result is good or `bound_s` is over (see the
+        function `poll`).
+        """
         now_ns = self.recorder.now_ns
         name = self.plan.case.target
         return await poll(looking, name, now_ns=now_ns, bound_s=bound_s, every_s=every_s)
 
 
 async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
-    """Let the plug-in of `target` inspect it; `TargetError` if that fails or takes too long."""
+    """Return the result of `looking`, by which a plug-in inspects its target; raises `TargetError`
+    if the inspection fails or takes too long.
+    """
     what = _called(looking, target)
     try:
         async with asyncio.timeout(LOOK_BOUND_S):
@@ -153,18 +159,20 @@ async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
 async def _look_at_groups(
     looking: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]], target: str
 ) -> Mapping[str, Roles]:
-    """The replica groups, as reported by the plug-in of `target`; raises `TargetError`."""
+    """Return the replica groups that the plug-in of `target` reports; raises `TargetError` if the
+    report is malformed.
+    """
     groups = await look(looking, target)
     if not isinstance(groups, Mapping):
         raise TargetError(
-            f"{_called(looking, target)} returned {shown(groups)}, which maps no name of a group "
-            "to Roles"
+            f"{_called(looking, target)} returned {shown(groups)}; it must map names of groups to "
+            "Roles"
         )
     for name, roles in groups.items():
         if not isinstance(name, str) or not _are_roles(roles):
             raise TargetError(
                 f"{_called(looking, target)} returned {shown(roles)} for the group {shown(name)}; "
-                "it must be Roles of NodeRoles, with names that are text and whole terms"
+                "it must be Roles of NodeRoles; names must be texts and terms whole numbers"
             )
     return groups
 
@@ -211,8 +219,8 @@ async def poll(
     bound_s: float,
     every_s: float,
 ) -> Convergence:
-    """Inspect the target until the result is good. Only an inspection after the bound proves a
-    failure.
+    """Repeat the inspection `looking` until its result is good, or until an inspection that began
+    after `bound_s` fails; return the last result.
 
     The result may become good too late: the caller must compare the elapsed time with the bound.
     """

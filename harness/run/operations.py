@@ -24,11 +24,12 @@ READY_POLL_S: Final = 0.2
 async def do_operation(
     what: Operate, nodes: Sequence[str], cluster: Deployed, system: System
 ) -> str | None:
-    """Carry out the operation; returns its effect, or `None` if it was refused or took too long."""
+    """Carry out the operation `what` on `nodes`; return a text about its effect, or `None` if the
+    operation was refused or took too long.
+    """
     if asyncio.current_task() is None:
-        # In simulation a trap may run outside of any task. The first wait moves it into a task, and
-        # a
-        # time limit can only be set there.
+        # In simulation a trap may run outside of any task. Its first wait moves it into a task, and
+        # only inside a task can it set a time limit.
         await asyncio.sleep(0)
     try:
         async with asyncio.timeout(OPERATION_BOUND_S):
@@ -43,7 +44,7 @@ async def do_operation(
 
 
 async def restore(cluster: Deployed, system: System) -> None:
-    """Let the system revert its operations; if that fails, the convergence check shows it."""
+    """Let the system revert its operations; the convergence check will show a failure to do so."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(OPERATION_BOUND_S):
             await system.restore(partial(_restart, cluster))

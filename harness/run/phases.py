@@ -39,14 +39,14 @@ from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 NODES_SHOWN_MAX: Final = 20
 WARM_UP_S: Final = 2.0
 LIVE_BOUND_S: Final = 60.0
-"""The liveness limit: with a quorum whole again, every kind of operation must succeed within this.
-It is three of Kudu's longest election timeouts (`leader_failure_exp_backoff_max_delta_ms` = 20 s).
-"""
+"""The liveness limit: after a quorum is healed, every kind of operation must succeed within this
+time, which is three times Kudu's longest election timeout
+(`leader_failure_exp_backoff_max_delta_ms` = 20 s)."""
 CONVERGE_BOUND_S: Final = 90.0
 FINAL_BOUND_S: Final = 120.0
-"""The time limit for all final reads together; the history names the reads that are missing."""
+"""The time limit for all final reads together; the history counts the reads that are missing."""
 FINALS_MAX: Final = 5
-"""The number of times that all final reads are repeated if the target changed meanwhile."""
+"""The maximum number of times that all final reads are done, if the target changes during them."""
 USAGE_POLL_S: Final = 10.0
 """The interval for measuring the resource use of nodes."""
 LEADER_POLL_S: Final = 1.0
@@ -59,8 +59,8 @@ promise under test is that the target serves, not that it serves within a millis
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run: its history, and whether the user cut it short.
 
-    An interrupt ends only the workload. If it comes after the workload, the run is complete and its
-    verdict the same, but the user still wants to stop: a caller with more runs checks `stop_asked`.
+    An interrupt ends only the workload. An interrupt after the workload does not change the run or
+    its verdict, but the user still wants to stop: a caller with more runs checks `stop_asked`.
     """
 
     history: History
@@ -83,7 +83,7 @@ def conduct(
 ) -> Outcome:
     """Deploy, run all phases, tear down, and return the history (sealed in `folder`, if given).
 
-    Without a folder, `logs_below` is where logs of nodes go, if anywhere.
+    If `folder` is `None`, the logs of nodes go into the folder `logs_below`, if it is given.
 
     Raises `InfrastructureError` or `TargetError` if there is nothing to judge: the nodes did not
     start, or a fault did not take effect. The op log then stays in the folder.
@@ -95,7 +95,7 @@ def conduct(
         knobs=plan.case.knobs,
         folder=logs_below if folder is None else folder.path,
         link_proxy=link_proxy,
-        clients=plan.case.concurrency + 1,  # and our own
+        clients=plan.case.concurrency + 1,  # and one for the harness's own operations
         ends=client_ends(plan.nemeses, plan.case.concurrency),
         clocks=foreign_clocks(plan.nemeses, plan.nodes),
     )
@@ -128,7 +128,7 @@ def conduct(
 
 
 class _Run(OpenedTarget):
-    """The state that the phases share."""
+    """The opened target of one run, and the state that the phases of the run share."""
 
     plan: Plan
 
@@ -180,7 +180,9 @@ class _Run(OpenedTarget):
     # --- setup and chaos ---------------------------------------------------------------------
 
     async def _watch_leaders(self) -> None:
-        """Ignore a failed inspection: no result depends on it, and the next one may succeed."""
+        """Record the leader at regular intervals. A failed inspection is ignored, since no result
+        depends on it and the next inspection may succeed.
+        """
         while True:
             await asyncio.sleep(LEADER_POLL_S)
             try:
@@ -253,25 +255,27 @@ class _Run(OpenedTarget):
                 "asked_late": probed.asked_late,
                 # A probe without operations proves nothing (`checkers.conduct.liveness`).
                 **({} if probed.kinds else {"kinds": []}),
-                # Nor does a probe whose client broke its contract.
+                # A probe whose client broke its contract proves nothing, either.
                 **({} if probed.breach is None else {"breach": probed.breach}),
             },
         )
 
     def _core(self) -> list[str]:
-        """The nodes that must now serve alone; raises `TargetError` for an unknown name."""
+        """Return the nodes that must serve alone while all other nodes are cut off; raise
+        `TargetError` if the target names an unknown node.
+        """
         what = f"the target {self.case.target!r}: core()"
         with blaming(what):
             names = self.system.core(stream(self.case.seed, "core"))
             if isinstance(names, str):
-                raise TypeError(f"{shown(names)} is one text; give a list of names")
+                raise TypeError(f"{shown(names)} is one text; core() must return a list of names")
             core = list(names)
         nodes = self.cluster.nodes
         unknown = [name for name in core if not isinstance(name, str) or name not in nodes]
         if unknown:
             nodes_listed = listed(list(self.cluster.nodes), limit=NODES_SHOWN_MAX)
             raise TargetError(
-                f"{what} names {shown(unknown[0])}, which is no node; it has {nodes_listed}"
+                f"{what} names {shown(unknown[0])}, which is no node; the nodes are {nodes_listed}"
             )
         return core
 
@@ -302,11 +306,11 @@ class _Run(OpenedTarget):
         return state
 
     async def _final(self, settled: Convergence, measuring: asyncio.Task[None]) -> None:
-        """Read everything, then dump every node's settled state, and repeat if the state changed
-        meanwhile.
+        """Do all final reads, dump the settled state of every node, and repeat both if the state
+        changed meanwhile.
 
         The network may still deliver a delayed request, or an operation that no client waits for.
-        If a request arrives only now, the target has to settle again.
+        If such a request arrives during the reads, the target has to settle again.
         """
         for _ in range(FINALS_MAX):
             await self._final_reads()
@@ -337,15 +341,15 @@ class _Run(OpenedTarget):
             await self._measure()
 
     async def _measure(self, *, at_rest: bool = False) -> None:
-        """Record the resource use of each node, if measurable; at rest also the op `memory`."""
+        """Record the measurable resource use of each node; with `at_rest`, also the op `memory`."""
         usages: dict[str, Usage] = {}
         for name in self.cluster.nodes:
             try:
                 usages[name] = await self.cluster.usage(name)
             except InfrastructureError as error:
                 usages[name] = Usage()
-                # A failed measurement in between is ignored, since another one follows; the last
-                # one is not.
+                # Only a failure of the last measurement is recorded, since another measurement
+                # follows every earlier one.
                 if at_rest:
                     self.recorder.fact("infrastructure", {"node": name, "what": str(error)})
         measured = {
@@ -372,7 +376,7 @@ class _Run(OpenedTarget):
 
 
 def _requests(planned: Iterable[Request]) -> list[Request]:
-    """The requests of a workload; raises `TypeError` for anything else."""
+    """Return the requests that a workload planned; raise `TypeError` for any other object."""
     requests = list(planned)
     for request in requests:
         if not isinstance(request, Request):
@@ -381,6 +385,6 @@ def _requests(planned: Iterable[Request]) -> list[Request]:
 
 
 def _is_of(snapshot: object, settled: Convergence) -> bool:
-    """Whether a snapshot shows the settled state, as far as it identifies its state."""
+    """Whether a snapshot shows the settled state: nothing is pending, and `at` is the same."""
     fields = snapshot if isinstance(snapshot, Mapping) else {}
     return not fields.get("pending") and fields.get("at") == settled.at

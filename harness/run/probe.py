@@ -41,8 +41,8 @@ class Breach(Completion, frozen=True):
 
 
 async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
-    """Do one operation. The result is a `Breach` if the client hangs or crashes, since it may have
-    done anything.
+    """Do one operation and return its completion: a `Breach` if the client hangs or crashes, since
+    such a client may have done anything.
     """
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
@@ -129,14 +129,16 @@ class Driver:
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The kinds that a probe tried, the kinds that failed, and the nodes of the failures."""
+    """The result of a probe: the kinds of operations that it tried, the kinds that never succeeded
+    (`missing`), and the nodes that failed operations asked (`asked`).
+    """
 
     kinds: list[str]
     missing: list[str]
     asked: list[str]
-    asked_late: list[str]  # the subset asked by operations that began after the bound
+    asked_late: list[str]  # nodes that operations asked which began after the bound
     breach: str | None = None
-    """The client's breach of its contract, if nothing else failed after the bound."""
+    """The client's breach of its contract, if no other operation failed after the bound."""
 
 
 async def probe(
@@ -147,12 +149,12 @@ async def probe(
     deadline_ns: int,
     late_tries_max: int,
 ) -> Probed:
-    """Try until one operation of every kind succeeds, in order; `requests(attempt, retry)` makes
-    them.
+    """Try the kinds of operations in order until one operation of each kind succeeds.
 
-    A request that definitely did nothing is retried; a request with an unknown outcome restarts the
-    probe with other names. Operations that begin after the deadline prove that the bound was
-    passed; `late_tries_max` of them may fail, so that each node can be asked once more.
+    `requests(attempt, retry)` makes the operations. A request that definitely did nothing is
+    retried; a request with an unknown outcome restarts the probe with other names. Operations that
+    begin after the deadline prove that the bound was passed; at most `late_tries_max` late
+    operations may fail, so that each node can be asked once more.
     """
     kinds = [request.f for request in requests(0, 0)]
     missing = set(range(len(kinds)))

@@ -1,7 +1,6 @@
-"""The recorder, the only place where ops get their index and time. It writes each op to the log
-first.
+"""The recorder, which gives each op of a run its index and time and writes the op to the log.
 
-Listeners (progress, tests) see every op after it is recorded; they cannot change or lose it.
+Listeners (progress, tests) see every op only after it is recorded; they cannot change or lose ops.
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ class Recorder:
     """Collects the history of one run. Times are ns since `start_ns` of the driver's clock."""
 
     def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
-        """Start the run's clock; log every op to `log`, and keep only the `last` ones, if given."""
+        """Start the run's clock; write every op to `log`, and keep in memory only the last `last`
+        ops, if given.
+        """
         self.start_ns = clock.monotonic_ns()
         self._clock = clock
         self._log = log
@@ -47,13 +48,13 @@ class Recorder:
         self._ops: deque[Op] = deque(maxlen=last)
         self._count = 0
         self._listeners: list[Callable[[Op], None]] = []
-        self._failure: Exception | None = None  # reason for a missing op; the run cannot be judged
+        self._failure: Exception | None = None  # the reason why an op is missing, so no judging
 
     def listen(self, listener: Callable[[Op], None]) -> None:
         self._listeners.append(listener)
 
     def now_ns(self) -> int:
-        """Ns since the start of the run."""
+        """Return the ns since the start of the run."""
         return self._clock.monotonic_ns() - self.start_ns
 
     def record(
@@ -67,7 +68,7 @@ class Recorder:
         node: str | None = None,
         attempts: Sequence[Attempt] = (),
     ) -> Op:
-        """Record one op now; after the return it survives a SIGKILL.
+        """Record one op now; after the return, the op survives a SIGKILL of the harness.
 
         If an op could not be written, every later call raises the same error again.
         """
@@ -75,7 +76,7 @@ class Recorder:
             raise self._failure
         if self._count >= OPS_MAX and self._last is None:
             raise InfrastructureError(
-                f"the run recorded {OPS_MAX} ops, the limit; lower --rate or --time-limit"
+                f"the run recorded {OPS_MAX} ops, which is the limit; lower --rate or --time-limit"
             )
         op = Op(
             index=self._count,
@@ -128,7 +129,7 @@ class Recorder:
         return self.record(HARNESS, OpType.INFO, f, value)
 
     def history(self) -> History:
-        """All ops recorded so far; raises if an op is missing."""
+        """Return all ops recorded so far; raise the first error if an op could not be recorded."""
         if self._failure is not None:
             raise self._failure
         return History(self._ops)
@@ -142,7 +143,9 @@ class EventScribe:
     """
 
     def __init__(self, recorder: Recorder, nodes: Iterable[NodeSpec]) -> None:
-        """No leader counts before `observe_roles`; only nodes with an `entry` announce one."""
+        """Record no leader before `observe_roles` names the candidates. Only nodes with an `entry`
+        announce leaders.
+        """
         self._recorder = recorder
         self.announced = any(spec.entry is not None for spec in nodes)
         self._candidates: tuple[str, ...] = ()
@@ -153,7 +156,9 @@ class EventScribe:
         self._checkpoints = Checkpoints()
 
     def observe_roles(self, roles: Roles) -> None:
-        """Note the candidates, and record the leader; called each time the roles were read."""
+        """Record the leader in `roles`, and remember which nodes may lead; called each time the
+        roles were read.
+        """
         self._candidates = roles.candidates
         if roles.leader is not None:
             self._lead(roles.leader, roles.by_node[roles.leader].term)
@@ -223,13 +228,13 @@ class EventScribe:
             self._recorder.fact(STARVATION, value)
 
     def summarize(self) -> None:
-        """Record the amount of comparisons, after the last one."""
+        """Record the summary of all compared checkpoints; called after the last event."""
         summary = self._checkpoints.summary()
         if summary is not None:
             self._recorder.fact("checkpoints", summary)
 
     def _lead(self, node: str, term: int) -> None:
-        """Record each node once per term; without terms (0), each change of leader.
+        """Record `node` as the leader, once per term; without terms (term 0), record each change.
 
         A node that is down does not lead, even if the roles say so; after its restart it is
         recorded again.

@@ -1,6 +1,4 @@
-"""The worker of a soak, see `harness.support.workers`: it reads one seed and answers with one
-result.
-"""
+"""The worker process of a soak (`harness.support.workers`), which runs one seed per job."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from harness.support.workers import serve
 
 
 def results(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The result of each job."""
+    """Yield the encoded result of each encoded job in `lines`."""
     gc.freeze()
     decoder = msgspec.json.Decoder(SeedJob)
     checked: str | None = None
     for line in lines:
         job = decoder.decode(line)
-        why = None  # the seed must not run here: the code differs from the soak's
+        why = None  # the reason why this worker's code must not run the seed
         if checked is None or checked != job.code:
             why = other_code(job.case, "sim", job.code)
         checked = job.code

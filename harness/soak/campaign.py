@@ -1,6 +1,6 @@
 """One soak from its first seed to its last, even if it is killed and resumed many times.
 
-`Campaign` has the finished seeds (the journal), the pending ones, and the totals. A seed is
+`Campaign` has the finished seeds (the journal), the pending seeds, and the totals. A seed is
 finished when the journal has its result and, if its run is to be kept, the store has exactly this
 run. The next soak retries crashed seeds, which have no verdict. The campaign does not depend on the
 processes that run seeds: local workers, Spark's, or one run after the other in a real environment.
@@ -56,7 +56,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
                     f"--label is {self.label!r}; use at most {LABEL_CHARACTERS_MAX} characters"
                 )
         if self.keep not in {KEEP_ALL, KEEP_FAILING}:
-            raise UsageError(f"--keep is {self.keep!r}; it is {KEEP_ALL} or {KEEP_FAILING}")
+            raise UsageError(f"--keep is {self.keep!r}; it must be {KEEP_ALL} or {KEEP_FAILING}")
 
     @property
     def seeds(self) -> int:
@@ -84,15 +84,15 @@ class Campaign:
     def __init__(self, spec: SoakSpec, *, fresh: bool, sink: OpenSink | None = None) -> None:
         """Take the lock and read the journal; `fresh` discards the journal.
 
-        With a `sink`, opened for the soak's name and the prefix of its runs, the runs move from the
-        store to the sink.
+        `sink` opens a sink for the soak's name and the prefix of its runs; the runs then move from
+        the store to the sink.
         """
         check_place(spec.store, spec.name)
         self.spec = spec
         self.id: SoakId = soak_id(spec.case, environment=spec.environment, label=spec.label)
         self.notes: list[str] = []
         self.tally = Tally()
-        self._looked = True  # whether the sink has looked up all runs that it has
+        self._looked = True  # whether the sink knows all its runs (`SunkRuns.look`)
         self.stopped: str | None = None
         """the reason why the soak must stop although seeds are left"""
         self._folder = spec.folder / SOAK_FOLDER
@@ -138,7 +138,7 @@ class Campaign:
             shutil.rmtree(part, ignore_errors=True)
 
     def _go_on(self, *, fresh: bool) -> None:
-        """Count seeds that are finished here or in the sink; forget seeds that must run again."""
+        """Count seeds that the journal or the sink has; forget seeds that must run again."""
         again = gone = 0
         for result in self._journal.results():
             if result.verdict == CRASH:
@@ -172,13 +172,15 @@ class Campaign:
                 self.tally.take(result)
 
     def _sinks(self, result: SeedResult) -> bool:
-        """Whether the sink has the run or takes it now: a killed soak may have left it."""
+        """Whether the sink has the run of `result`. A run that a killed soak left in the store
+        moves to the sink now.
+        """
         folder = result.folder(self.spec.store, self.spec.name)
         if self.sink is None or folder is None:
             return False
         if self.sink.holds(folder.name, result.digest or "", result.verdict):
             if self._record_in(folder) in {None, _Kept(result.digest or "", result.verdict)}:
-                shutil.rmtree(folder, ignore_errors=True)  # or the remains of a killed move
+                shutil.rmtree(folder, ignore_errors=True)  # the sink has the run already
             return True
         if self._is_kept(result):
             self.sink.add(folder)
@@ -236,14 +238,16 @@ class Campaign:
 
         The first result of a seed counts: an executor may run a seed twice.
         """
-        proven = result.verdict == Verdict.INVALID.value  # even if no run is kept
+        proven = result.verdict == Verdict.INVALID.value  # a failure counts even without a kept run
         if result.stop is not None:
             self.stopped = result.stop
             if proven:
                 self.tally.take(result)
             return False
         if not self.spec.first <= result.seed <= self.spec.last:
-            raise InfrastructureError(f"a result of seed {result.seed} was not requested")
+            raise InfrastructureError(
+                f"an executor returned a result of seed {result.seed}, which is not in the soak"
+            )
         if result.seed not in self._journal:
             try:
                 lost = result.run is None and (proven or result.verdict == CRASH)
@@ -251,7 +255,7 @@ class Campaign:
                     self._keep_case(result.seed)
                 self._journal.append(result)
                 if not lost:
-                    with contextlib.suppress(OSError):  # of an earlier crash; reports count these
+                    with contextlib.suppress(OSError):  # reports count case files as crashes
                         self._case_beside(result.seed).unlink(missing_ok=True)
             except InfrastructureError:
                 if proven:
@@ -267,7 +271,7 @@ class Campaign:
         return not self.enough
 
     def flush(self) -> None:
-        """Make the sink store the waiting runs; raises `InfrastructureError`."""
+        """Make the sink store all added runs; raises `InfrastructureError` if the sink fails."""
         if self.sink is None:
             return
         self.sink.flush()
@@ -279,14 +283,16 @@ class Campaign:
             latest.unlink(missing_ok=True)
 
     def place_of(self, result: SeedResult) -> str:
-        """The folder of the run's files; empty if only its rows are kept."""
+        """Return the folder with the files of the run; empty if only the run's rows are kept."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or self.sink is None or folder.is_dir():
             return "" if folder is None else str(folder)
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """The case file of a result; that of a crash, which leaves no run, is with the journal."""
+        """Return the case file of a result. A crash leaves no run, so its case file is next to the
+        journal.
+        """
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:
             return folder / "case.json"

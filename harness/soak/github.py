@@ -32,7 +32,7 @@ def step_summary(
     *,
     bytes_max: int = SUMMARY_BYTES_MAX,
 ) -> str:
-    """The summary within the size limit: a headline, a table of signatures, then `lines`."""
+    """Return the step summary within the size limit: headline, table of signatures, and `lines`."""
     parts = [f"<h3>{_inline(_headline(tally, groups, known))}</h3>\n", f"<p>{_inline(title)}</p>\n"]
     after = [f"<p>{_inline(line)}</p>\n" for line in lines]
     size = sum(len(part.encode()) for part in [*parts, *after])
@@ -78,7 +78,7 @@ def _headline(tally: Tally, groups: Sequence[FailureGroup], known: KnownFailures
 
 
 def _marked(known: KnownFailures) -> tuple[str, ...]:
-    """The column of marks; without entries there is none."""
+    """Return the heading of the column `new or known`, which exists only with known failures."""
     return ("new or known",) if known else ()
 
 
@@ -107,7 +107,9 @@ def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:
 def error_annotations(
     groups: Sequence[FailureGroup], replay: Callable[[SeedResult], str]
 ) -> list[str]:
-    """Workflow commands, one per signature; the last command covers all remaining signatures."""
+    """Return workflow commands that annotate failures, one per signature; if there are too many
+    signatures, the last command covers the rest.
+    """
     cut = len(groups) > ANNOTATIONS_MAX
     lines: list[str] = []
     for group in groups[: ANNOTATIONS_MAX - 1 if cut else ANNOTATIONS_MAX]:

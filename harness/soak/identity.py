@@ -50,7 +50,9 @@ class SoakId(msgspec.Struct, frozen=True):
 
 
 def soak_id(case: Case, *, environment: str, label: str | None) -> SoakId:
-    """The identity of a soak of a planned `case`; raises `UsageError` for plug-ins that fail."""
+    """Return the identity of a soak of a planned `case`; raises `UsageError` if a plug-in does not
+    load.
+    """
     base = msgspec.structs.replace(case, seed=0, faults=None)
     content = msgspec.json.encode([SCHEMA, base, environment, label], order="sorted")
     return SoakId(hashlib.sha256(content).hexdigest()[:DIGITS], code_digest(base, environment))
@@ -100,7 +102,7 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
     yield "targets", case.target
     yield "workloads", case.workload
     for name in sorted({*case.nemeses, *(fault.nemesis for fault in case.faults or ())}):
-        if not are_words(name):  # such a plug-in has no package of its own
+        if not are_words(name):  # a nemesis written in words has no package of its own
             yield "nemeses", name
     for name in sorted(checker_names(case)):
         yield "checkers", name
@@ -108,7 +110,9 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def _package_digest(package: str) -> str:
-    """A digest of the names and contents of all files; a process never reloads its code."""
+    """Return a digest of the names and contents of all files of a package. The digest is cached,
+    since a process never reloads its code.
+    """
     total = hashlib.sha256()
     for name, path in package_files(package):
         if not any(name.startswith(f"{prefix}/") for prefix in NOT_OF_WORKERS):

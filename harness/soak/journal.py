@@ -37,7 +37,7 @@ class Lock:
     """The lock of a running soak; raises `UsageError` if another soak holds it."""
 
     def __init__(self, path: Path) -> None:
-        """Take the lock, or raise at once."""
+        """Take the lock without waiting, or raise."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -54,7 +54,7 @@ class Lock:
                 f"the same soak is already running (process {owner or 'unknown'}); wait for it, "
                 "or use another --label, --name or --store"
             ) from error
-        with contextlib.suppress(OSError):  # disk full: the number only informs users
+        with contextlib.suppress(OSError):  # on a full disk: the PID only informs users
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
@@ -132,7 +132,7 @@ class Journal:
             self._write(line)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._file.truncate(self._end)  # else the next line would continue it
+                self._file.truncate(self._end)  # else the next line would follow a torn line
             raise self._refusal(error) from error
         if self._first <= result.seed <= self._last:
             self._offsets[result.seed - self._first] = offset

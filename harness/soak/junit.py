@@ -32,12 +32,14 @@ _FORBIDDEN: Final = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U000100
 
 
 def xml_text(text: str) -> str:
-    """`text` with code points for characters that XML 1.0 cannot contain even if escaped."""
+    """Return `text` with every character that XML 1.0 cannot contain, even if escaped, replaced by
+    its code point in hex.
+    """
     return _FORBIDDEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
 class JunitCase(NamedTuple):
-    """One test case. `tag` is the element of a failure, `PASSED` for none."""
+    """One test case. `tag` is the name of its failure element, or `PASSED`."""
 
     name: str
     wall_s: float | None
@@ -51,14 +53,16 @@ class JunitCase(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class JunitCases:
-    """Test cases of a soak's results; `folder` is the place of a run's files, empty for none."""
+    """Makes test cases from a soak's results. `folder` returns the folder with the files of a
+    result's run, empty if no files are kept.
+    """
 
     replay: Callable[[SeedResult], str]
     folder: Callable[[SeedResult], str]
     known_failures: KnownFailures = NONE_KNOWN
 
     def by_seed(self, results: Iterable[SeedResult]) -> Iterator[JunitCase]:
-        """One test case per seed, whose name does not depend on the result."""
+        """Yield one test case per seed; its name does not depend on the seed's result."""
         for result in results:
             name, properties = f"seed {result.seed}", {"seed": str(result.seed)}
             properties["run"] = self.folder(result)
@@ -68,8 +72,8 @@ class JunitCases:
                 yield JunitCase(name, result.wall_s, properties)
 
     def by_signature(self, groups: Sequence[FailureGroup], *, passing: int) -> Iterator[JunitCase]:
-        """One test case per signature with its first seed. The passing seeds are one more, and so
-        is each known failure that no seed showed.
+        """Yield one test case for all passing seeds, one per known failure that no seed showed, and
+        one per signature with its first seed.
         """
         yield JunitCase("passing seeds", None, {"seeds": str(passing)})
         for entry in self.known_failures.gone(group.signature for group in groups):
@@ -127,8 +131,8 @@ def write_junit(
     properties: Mapping[str, str],
     unfinished: str | None = None,
 ) -> None:
-    """Write the whole file or nothing. `cases` is read twice, since the counts come first in the
-    file.
+    """Write a JUnit file completely or not at all. `cases` is called twice, since the file begins
+    with the counts of cases.
 
     `started` and `wall_s` are the time of the whole suite; `unfinished` is the reason why the soak
     is incomplete.

@@ -21,7 +21,7 @@ SEED_TIMEOUT_S: Final = 900.0
 
 
 def soak(work: Iterator[SeedJob], *, jobs: int, on_result: Callable[[SeedResult], bool]) -> None:
-    """Run all of `work` on `jobs` worker processes.
+    """Run all seeds of `work` on `jobs` worker processes.
 
     `on_result` is called as results arrive and returns whether to continue; its exceptions end the
     soak. Ctrl-C waits until `on_result` returns. Raises `InfrastructureError` if no worker can be

@@ -34,7 +34,8 @@ def soak_one_by_one(
     on_result: Callable[[SeedResult], bool],
     listen: Callable[[int], Callable[[Op], None]] | None = None,
 ) -> bool:
-    """Run all of `work`, or until `on_result` returns false; returns whether the user cut it short.
+    """Run the seeds of `work` one after the other, until `on_result` returns false; return whether
+    the user interrupted the soak.
 
     `listen` is called before each seed and returns the listener for the run's ops.
 
@@ -64,7 +65,7 @@ def soak_one_by_one(
 def _run(
     job: SeedJob, environment: Environment, listener: Callable[[Op], None] | None
 ) -> tuple[SeedResult, bool]:
-    """The result of one run, and whether the user wants to stop."""
+    """Run one seed; return its result and whether the user wants to stop."""
     plan = plan_case(job.case, environment)
     assert job.store is not None
     folder = RunFolder(Path(job.store), job.name, new_run_id(job.case.seed))

@@ -43,7 +43,7 @@ so even the number of kept bytes varies)."""
 
 
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The job of a worker. `store` is `None` if nothing is kept."""
+    """The job of a worker: one seed to run. `store` is `None` if no run is kept."""
 
     case: Case
     store: str | None
@@ -54,7 +54,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None  # the digest of the code that must run the job; `None` accepts any code
     lake: str | None = None  # the final place of the soak's runs; workers on this machine ignore it
     reporters: tuple[str, ...] = ()  # artefacts that a remote executor makes of failing runs
-    artefacts: int = 0  # for this number of runs, since the driver sees no folder
+    artefacts: int = 0  # the number of failing runs of which an executor makes artefacts
 
     @property
     def run(self) -> str:
@@ -81,14 +81,14 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str  # one of VERDICTS
     reason: str
     checker: str | None = None
-    signature: str = ""  # of the worst finding: equal failures have equal signatures
-    checkers: tuple[CheckerVerdict, ...] = ()  # all checkers, if the run was not valid
+    signature: str = ""  # signature of the worst finding, equal for equal failures
+    checkers: tuple[CheckerVerdict, ...] = ()  # of all checkers, if the run was not valid
     digest: str | None = None
     ops: int = 0
     ok: int = 0
     leader_changes: int = 0
     simulated_s: float = 0.0
-    run: str | None = None  # the folder below store/name, if the run was kept
+    run: str | None = None  # the run's folder below store/name, if the run was kept
     stop: str | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
@@ -106,7 +106,8 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FailureGroup(msgspec.Struct, kw_only=True):
-    """Failing seeds with the same signature; `first` is the lowest seed, `seeds` the lowest few.
+    """Failing seeds with one signature. `first` is the result of the lowest seed; `seeds` has the
+    lowest seeds.
 
     `shapes` counts the seeds by the operations through which they failed.
     """
@@ -127,7 +128,7 @@ class FailureGroup(msgspec.Struct, kw_only=True):
 
     @property
     def shapes_text(self) -> str:
-        """The most frequent shapes with their numbers of seeds."""
+        """The most frequent shapes in `shapes`, each with its number of seeds."""
         return shapes_text(self.shapes)
 
     def take(self, result: SeedResult) -> None:
@@ -161,7 +162,7 @@ def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
 
 
 class Tally(msgspec.Struct):
-    """Totals over results, of constant size for any number of seeds."""
+    """Totals over the results of a soak, which need the same memory for any number of seeds."""
 
     verdicts: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     ops: int = 0
@@ -172,7 +173,7 @@ class Tally(msgspec.Struct):
     valid_kept: int = 0
     valid_bytes: int = 0
     failing_bytes: int = 0
-    permitted: dict[str, list[int]] = msgspec.field(default_factory=dict)  # -> [seeds, times]
+    permitted: dict[str, list[int]] = msgspec.field(default_factory=dict)  # permit -> [seeds, uses]
 
     def take(self, result: SeedResult) -> None:
         self.verdicts[result.verdict] += 1
@@ -211,7 +212,9 @@ class Tally(msgspec.Struct):
 
 
 def exit_code_of(verdicts: Iterable[str]) -> int:
-    """One exit code for many runs: invalid, then crash, then unknown, also without runs."""
+    """Return one exit code for many runs: of the worst verdict (invalid, then crash, then unknown);
+    for no runs, that of unknown.
+    """
     distinct = set(verdicts)
     if Verdict.INVALID.value in distinct:
         return EXIT_INVALID
@@ -234,8 +237,8 @@ def shortened(text: str) -> str:
 def memory_bytes_max() -> int:
     """The largest resident size of this process so far.
 
-    Linux reports it for the current program (`VmHWM`); on Linux `getrusage` also counts the memory
-    that the parent used before the `exec`.
+    Linux reports this size for the current program as `VmHWM`; on Linux `getrusage` also counts the
+    memory that the parent used before the `exec`.
     """
     try:
         for line in Path("/proc/self/status").read_bytes().splitlines():

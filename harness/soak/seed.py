@@ -43,7 +43,7 @@ def run_seed(job: SeedJob) -> SeedResult:
     begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
     try:
         result = _run_seed(job)
-    except HistoryError as error:  # digest of this seed's history; other histories may differ
+    except HistoryError as error:  # only this seed's history is at fault, so the soak goes on
         result = crashed(job, crash_reason(error))
     except UsageError as error:  # the case was planned before, so the code or the plug-ins changed
         result = stopped(job, str(error))
@@ -70,19 +70,19 @@ def _run_seed(job: SeedJob) -> SeedResult:
     kept = run_and_keep(
         plan, environment, folder_if_wanted, run_id=job.run, label=job.label, code=job.code
     )
-    if kept.outcome.stop_asked:  # the recorded history is not the seed's
+    if kept.outcome.stop_asked:  # an interrupted history is not that of the seed
         return stopped(job, f"seed {job.case.seed} was interrupted")
     result = result_of(job, kept)
     if not isinstance(kept.unkept, HistoryError):
         return result
     if result.verdict != Verdict.INVALID.value:
-        raise kept.unkept  # no column can store it, on any machine
+        raise kept.unkept  # no machine can store this history
     reason = shortened(f"{result.reason} (the run could not be kept: {kept.unkept})")
-    return msgspec.structs.replace(result, reason=reason, stop=None)  # still proven
+    return msgspec.structs.replace(result, reason=reason, stop=None)  # the failure is proven
 
 
 def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
-    """The result of a judged run; it stops the soak if the run could not be kept."""
+    """Return the result of a judged run; the result stops the soak if the run could not be kept."""
     record, history, results = kept.record, kept.outcome.history, kept.judgement.results
     failure = record.failure
     stop = None
@@ -122,7 +122,7 @@ def _said(found: CheckResult) -> CheckerVerdict:
 
 
 def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
-    """The result of a seed without a verdict."""
+    """Return the result of a seed that has no verdict, since its run crashed for `reason`."""
     return SeedResult(
         seed=job.case.seed,
         verdict=CRASH,
@@ -133,12 +133,12 @@ def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
 
 
 def stopped(job: SeedJob, why: str) -> SeedResult:
-    """A result that does not count: the soak must stop, and the seed must run again."""
+    """Return a result that stops the soak for the reason `why`; the seed must run again."""
     return SeedResult(seed=job.case.seed, verdict=CRASH, reason=why, stop=why)
 
 
 def crash_reason(error: BaseException) -> str:
-    """One line: the error, and its location if it was not raised on purpose.
+    """Return the error as one line, with its location if the harness did not raise it on purpose.
 
     The line must be the same in every run of the seed, so it contains no addresses of objects.
     """

@@ -4,8 +4,8 @@
 
 | file             | content                                                               |
 |------------------|-----------------------------------------------------------------------|
-| case.json        | the case, with its planned faults; written before anything happens     |
-| ops.log          | every op as it happens, checksummed; gone once the run is sealed       |
+| case.json        | the case, with its planned faults; written before the run begins       |
+| ops.log          | every op as it happens, checksummed; removed when the run is sealed    |
 | history.parquet  | the sealed history, sorted by index                                    |
 | results.json     | verdict, one entry per checker, the anti-vacuity certificate           |
 | run.json         | identity, versions, digest, verdict; written last, by atomic rename    |

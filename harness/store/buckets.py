@@ -1,10 +1,10 @@
 """Latencies as integer log-linear buckets, which give the same exact percentiles in every engine.
 
-A bucket keeps the `MANTISSA_BITS` bits after the leading one of a value, so its width is at most
-1/32 of where it begins; the middle of a bucket is off by 1.6 % at most. Counts of buckets can be
-merged by addition, while rank sketches cannot merge tails exactly. There are no floats here, so
-SQL, numpy and this file agree on every value. The idea is that of HdrHistogram
-(https://hdrhistogram.org).
+A bucket keeps the leading 1 bit of a value and the next `MANTISSA_BITS` bits. So the width of a
+bucket is at most 1/32 of its lower bound, and its middle differs from a value by at most 1.6 %.
+Counts of buckets can be merged by addition, while rank sketches cannot merge tails exactly. The
+code uses no floats, so SQL, numpy and this file agree on every value. The design follows
+HdrHistogram (https://hdrhistogram.org).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def lat_bucket(latency_ns: int) -> int:
 
 
 def lat_buckets(latencies_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """`lat_bucket` for a whole column, with integers only."""
+    """Return the `lat_bucket` of each latency in a column, computed with integers only."""
     import numpy as np
 
     values = np.maximum(np.asarray(latencies_ns, np.int64), 0)

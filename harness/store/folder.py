@@ -1,4 +1,4 @@
-"""A run's folder: created before anything happens, complete once it has `run.json`."""
+"""The folder of a run, created before the run begins and complete once it has `run.json`."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`run.json`: a small file that identifies the run."""
+    """The content of `run.json`, a small file that identifies a run and its verdict."""
 
     schema: int = 1
     run: str
     environment: str
-    started: str  # ISO 8601, UTC
+    started: str  # the time of the start in ISO 8601, UTC
     wall_s: float
     verdict: Verdict
     digest: str
-    ops: int  # client operations; earlier releases counted the lines of the history
+    ops: int  # number of client operations; earlier releases counted lines of the history
     versions: dict[str, str]
     warnings: tuple[str, ...] = ()
     label: str | None = None  # distinguishes runs in reports, such as a version under test
@@ -97,11 +97,14 @@ class RunFolder:
     A staged run is built under a hidden name, which readers ignore, and `publish` renames it: after
     a kill at any moment the store has the whole run or nothing of it.
 
-    Any other folder is locked until `finish` or the end of the process (`is_being_written`).
+    The folder of a run that is not staged is locked until `finish` or the end of the process
+    (`is_being_written`).
     """
 
     def __init__(self, store: Path, name: str, run_id: str, *, staged: bool = False) -> None:
-        """Create `store/name/run_id` with `latest`; for a staged run, `publish` does both."""
+        """Create the folder `store/name/run_id`, and make `store/name/latest` link to it. For a
+        staged run, `publish` does both.
+        """
         check_name(name, "--name")
         check_name(run_id, "run")
         self.name = name
@@ -111,7 +114,7 @@ class RunFolder:
         self.path = parent / (f".{run_id}.{os.getpid()}{STAGED_SUFFIX}" if staged else run_id)
         try:
             if staged:
-                shutil.rmtree(self.path, ignore_errors=True)  # of a dead process with this number
+                shutil.rmtree(self.path, ignore_errors=True)  # a dead process with this PID left it
             self.path.mkdir(parents=True)
             self._unlock = None if staged else weakref.finalize(self, os.close, _locked(self.path))
             if not staged:
@@ -120,7 +123,9 @@ class RunFolder:
             raise self._refusal(error) from error
 
     def publish(self, *, latest: bool) -> Path:
-        """Give a staged run its final name, replacing any run there; returns the new path."""
+        """Rename a staged run to its final name, replacing an older run of that name; return the
+        new path.
+        """
         final = self.path.parent / self.run_id
         old = self.path.with_name(f"{self.path.name}.old{STAGED_SUFFIX}")
         try:
@@ -192,7 +197,7 @@ class RunFolder:
 
 
 def is_being_written(folder: Path) -> bool:
-    """Whether a live process is still writing a run, as far as the kernel knows."""
+    """Whether a live process is still writing the run in `folder`, which it then has locked."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -201,7 +206,7 @@ def is_being_written(folder: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
+    except OSError:  # the file system supports no locks
         return False
     finally:
         os.close(descriptor)
@@ -209,7 +214,7 @@ def is_being_written(folder: Path) -> bool:
 
 
 def _locked(folder: Path) -> int:
-    """An open descriptor of a folder; the folder is locked if its file system supports locks."""
+    """Open a folder, lock it if its file system supports locks, and return the descriptor."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -217,7 +222,9 @@ def _locked(folder: Path) -> int:
 
 
 def load_run(path: Path | str) -> StoredRun:
-    """Read a run's folder, sealed or incomplete; raises `HistoryError` or `UsageError`."""
+    """Read a run's folder, sealed or incomplete; raises `UsageError` if it is not the folder of a
+    run, and `HistoryError` if its history is damaged.
+    """
     try:
         return _load_run(Path(path))
     except OSError as error:
@@ -238,7 +245,7 @@ def _load_run(path: Path) -> StoredRun:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path / 'run.json')!r} is not valid: {error}") from error
     if (path / "history.parquet").is_file():
-        history = read_parquet(path / "history.parquet")  # also checks the footer's digest
+        history = read_parquet(path / "history.parquet")  # this checks the footer's digest, too
         if record is None:
             return StoredRun(path, case, history, None, "the run was sealed but not finished")
         other = _another(path / "history.parquet", record)
@@ -255,7 +262,7 @@ def _load_run(path: Path) -> StoredRun:
 
 
 def _another(path: Path, record: RunRecord) -> str | None:
-    """The note that a sealed file contains another history than its record describes."""
+    """Return a note if the sealed file contains another history than `record` describes."""
     sealed_as = read_footer(path).digest
     if not sealed_as or sealed_as == record.digest:
         return None

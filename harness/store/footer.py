@@ -1,14 +1,15 @@
 """The footer of a sealed history, which allows planning work on a store without reading ops.
 
-The footer's key-value metadata holds, each under `harness.` and as text:
+The footer's key-value metadata has these entries. Each name has the prefix `harness.`, and each
+value is text.
 
 | name        | content                                                                       |
 |-------------|-------------------------------------------------------------------------------|
-| schema      | 2; files without it are of version 1, and only hold the digest                |
+| schema      | 2; files without this entry are of version 1, and have only the digest        |
 | run, seed, label | the identity of the run, as far as given                                 |
 | digest      | `History.digest()` of the file's ops                                          |
-| n_ops       | rows: invocations, completions, notes of nemesis and harness                  |
-| cost        | estimated CPU ns of checking it, for packing; only its proportions matter     |
+| n_ops       | number of rows: invocations, completions, ops of nemesis and harness          |
+| cost        | estimated CPU ns of a check, to pack work evenly; only ratios matter          |
 | order       | "index"                                                                       |
 """
 
@@ -27,14 +28,16 @@ if TYPE_CHECKING:
 SCHEMA: Final = 2
 BY_INDEX: Final = "index"
 COLUMNS: Final = ("index", "time", "process", "type", "f", "value", "error", "node", "attempts")
-"""The metadata that every sealed history has."""
+"""The columns that every sealed history has."""
 _PREFIX: Final = "harness."
 _NS_PER_OP: Final = 20_000
 _NS_PER_OP_AND_OPEN: Final = 1_500
 
 
 class Footer(msgspec.Struct, frozen=True, kw_only=True):
-    """The footer of one file; for a file of version 1, only the values that need no ops."""
+    """The footer of a sealed history. For a file of version 1, it has only the values that can be
+    known without reading ops.
+    """
 
     digest: str
     n_ops: int
@@ -46,7 +49,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     order: str = BY_INDEX
 
     def metadata(self) -> dict[str, str]:
-        """The key-value metadata of a Parquet file."""
+        """Return this footer as the key-value metadata of a Parquet file."""
         return {
             f"{_PREFIX}{name}": str(value)
             for name, value in msgspec.structs.asdict(self).items()
@@ -65,7 +68,8 @@ def cost_of(n_ops: int, open_max: int) -> int:
 
 
 def open_sealed(path: Path) -> Any:
-    """The `pyarrow.parquet.ParquetFile`; raises `HistoryError` if the file is not a sealed history.
+    """Open a sealed history and return its `pyarrow.parquet.ParquetFile`; raises `HistoryError` if
+    the file is not a sealed history.
 
     Each page's checksum is verified when the page is read.
     """
@@ -95,7 +99,7 @@ def open_sealed(path: Path) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """An error's message, on one line."""
+    """Return the first line of an error's message, or the error's type if it has no message."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
@@ -106,7 +110,9 @@ def read_footer(path: Path) -> Footer:
 
 
 def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
-    """The footer in a file's schema; raises `HistoryError` if it contradicts itself."""
+    """Return the footer in the `schema` of a file with this number of rows; raises `HistoryError`
+    if the footer is invalid or contradicts the number of rows.
+    """
     texts = {
         name.decode(errors="replace"): value.decode(errors="replace")
         for name, value in (schema.metadata or {}).items()
@@ -127,8 +133,8 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
         raise HistoryError(f"{str(path)!r} has an invalid footer: {error}") from error
     if footer.schema != SCHEMA:
         raise HistoryError(
-            f"{str(path)!r} is of schema {footer.schema}; this version reads 1 and {SCHEMA}: "
-            "read it with the version that wrote it"
+            f"{str(path)!r} is of schema {footer.schema}; this version of harness reads schemas 1 "
+            f"and {SCHEMA}; read the file with the version that wrote it"
         )
     if footer.order != BY_INDEX:
         raise HistoryError(
@@ -137,7 +143,7 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
         )
     if footer.n_ops != rows:
         raise HistoryError(
-            f"{str(path)!r} has an invalid footer: it names {counted(footer.n_ops, 'op')}, the "
-            f"file holds {rows}"
+            f"{str(path)!r} has an invalid footer: the footer counts "
+            f"{counted(footer.n_ops, 'op')}, but the file holds {rows}"
         )
     return footer

@@ -27,7 +27,7 @@ _SEARCH_PASSES: Final = 4
 
 
 class OpLog:
-    """An open log. Raises `InfrastructureError` if an op cannot be written."""
+    """The open log of a run. Raises `InfrastructureError` if an op cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -68,7 +68,8 @@ class OpLog:
 
 
 def read_log(path: Path) -> tuple[list[Op], str | None]:
-    """The ops of a log, and a sentence about its torn end, if there is one.
+    """Return the ops of a log, and a sentence about the torn end of the log, or `None` if its end
+    is not torn.
 
     Raises `HistoryError` for damage that a crash cannot explain (a bad record followed by more
     records).
@@ -91,8 +92,8 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
             if following is not None:
                 raise HistoryError(
                     f"{str(path)!r} is damaged at byte {offset}: op record {len(ops)} claims to "
-                    f"go beyond the end of the file, but another begins at byte {following}; "
-                    "restore the file from a copy"
+                    "go beyond the end of the file, but another record begins at byte "
+                    f"{following}; restore the file from a copy"
                 )
             return ops, (
                 f"{path} ends in a torn record at byte {offset}: "
@@ -121,7 +122,7 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
 
 
 def _payload(data: bytes, offset: int) -> bytes | None:
-    """The record's bytes, or `None` if the file ends before the record does."""
+    """Return the op's JSON in the record at `offset`; `None` if the file ends before the record."""
     if offset + _HEADER.size > len(data):
         return None
     length, _ = _HEADER.unpack_from(data, offset)
@@ -137,8 +138,8 @@ def _next_record(data: bytes, offset: int) -> int | None:
     A torn record is the last record of a log. If a whole record follows, the record is not torn but
     has a damaged length. The search looks for `{"`, since every payload begins with this and ends
     with `}`. It computes checksums over at most `_SEARCH_PASSES` times the size of the file. Text
-    never looks like a header, so a log that needs more was forged, and its next candidate counts as
-    a record.
+    never looks like a header, so a log that needs more checksums was forged, and its next candidate
+    counts as a record.
     """
     view = memoryview(data)
     left = _SEARCH_PASSES * len(data)

@@ -8,10 +8,10 @@
 | type       | string | invoke, ok, fail, info                                         |
 | f          | string | the kind of operation                                          |
 | value      | string | JSON                                                           |
-| error      | string | null where there was none                                      |
+| error      | string | null if the op has no error                                    |
 | node       | string | the node that answered last                                    |
 | attempts   | list   | structs of node, start, end (ns since start), outcome          |
-| lat_bucket | int32  | `lat_bucket` of how long it took; only completions of clients  |
+| lat_bucket | int32  | `lat_bucket` of the latency; only in completions of clients    |
 
 Version 1 had no `lat_bucket`; files of version 1 can still be read. The footer describes the file
 (see `harness.store.footer`); its `harness.digest` is the digest of the history. Pages have
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 _CODES: Final = {"int32": "i", "int64": "q"}
 _TEXT_BYTES_MAX: Final = 2**31 - 1
 ROWS_AT_ONCE: Final = 1 << 16
-"""The batch size: as Python objects, rows take twenty times as much memory as in columns."""
+"""The number of rows that exist as Python objects at a time. Python objects take twenty times as
+much memory as columns."""
 _ATTEMPT: Final = ("node", "start", "end", "outcome")
 _ACTORS: Final[dict[str, int]] = dict(zip(ACTORS, (-1, -2), strict=True))
 _BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)
@@ -125,7 +126,8 @@ def write_table(path: Path, table: pa.Table, footer: Footer) -> None:
 
 
 def table_of(history: History) -> tuple[pa.Table, int]:
-    """The history as a table of `schema_of`, and the maximum number of operations open at once.
+    """Return the history as a table of `schema_of`, and the maximum number of operations that were
+    open at the same time.
 
     Raises `HistoryError` for values that the columns cannot store.
     """
@@ -200,7 +202,7 @@ def _number(op: Op) -> int:
         if op.process not in _ACTORS:
             raise HistoryError(
                 f"op {op.index}: the process {op.process!r} is unknown; "
-                f"valid are numbers and {', '.join(_ACTORS)}"
+                f"a process is a number or one of {', '.join(_ACTORS)}"
             )
         return _ACTORS[op.process]
     if op.process < 0:
@@ -217,14 +219,16 @@ def read_parquet(path: Path) -> History:
         raise HistoryError(f"{str(path)!r}: {error}") from error
     if footer.digest and footer.digest != history.digest():
         raise HistoryError(
-            f"{str(path)!r} was altered: its digest is {history.digest()}, "
-            f"sealed as {footer.digest}"
+            f"{str(path)!r} was altered: the digest of its ops is {history.digest()}, but "
+            f"it was sealed with the digest {footer.digest}"
         )
     return history
 
 
 def read_sealed(path: Path) -> tuple[pa.Table, Footer]:
-    """All rows and the footer; raises `HistoryError`."""
+    """Return all rows and the footer of a sealed history; raises `HistoryError` if the file is
+    damaged or is not a sealed history.
+    """
     import pyarrow as pa
 
     with open_sealed(path) as file:
@@ -241,7 +245,7 @@ def read_sealed(path: Path) -> tuple[pa.Table, Footer]:
 
 
 def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
-    """The rows as ops, one by one; raises `HistoryError` for rows that are not ops."""
+    """Yield the rows of a table as ops; raises `HistoryError` for a row that is not an op."""
     import pyarrow as pa
 
     decode = msgspec.json.Decoder().decode
@@ -259,11 +263,13 @@ def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
     except _BAD_ROW as error:
         raise HistoryError(f"{str(path)!r} holds a row that is not an op: {error!r}") from error
     except pa.ArrowException as error:
-        raise HistoryError(f"{str(path)!r} holds columns of other types: {error}") from error
+        raise HistoryError(f"{str(path)!r} holds a column of a wrong type: {error}") from error
 
 
 def _typed(path: Path, table: pa.Table) -> pa.Table:
-    """The columns in the expected types; raises `HistoryError` for nulls in required columns."""
+    """Return the table with the column types of `schema_of`; raises `HistoryError` for nulls in
+    required columns.
+    """
     import pyarrow as pa
 
     for name in ("index", "time", "process", "type", "f", "value"):
@@ -277,7 +283,7 @@ def _attempts(table: pa.Table) -> Iterator[tuple[Attempt, ...]]:
     for chunk in table.column("attempts").chunks:
         offsets, structs = chunk.offsets.to_pylist(), chunk.values
         if any(structs.field(name).null_count for name in _ATTEMPT):
-            raise ValueError("an attempt lacks a part")
+            raise ValueError("an attempt lacks one of its fields")
         made = [
             Attempt(*fields)
             for fields in zip(*(structs.field(name).to_pylist() for name in _ATTEMPT), strict=True)
@@ -287,7 +293,7 @@ def _attempts(table: pa.Table) -> Iterator[tuple[Attempt, ...]]:
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """An array of int32, int64 or string; `None` is null.
+    """Return `values` as an array of int32, int64 or string, with nulls for `None`.
 
     `pyarrow.array` does the same, but first imports pandas, if installed, which takes half of the
     time of a short run. Raises `TypeError` for values of another kind, `OverflowError` for numbers
@@ -306,6 +312,6 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.Chunked
     encoded = [b"" if value is None else str.encode(value) for value in values]
     ends = list(itertools.accumulate(map(len, encoded), initial=0))
     if ends[-1] > _TEXT_BYTES_MAX:
-        return pa.array(values, kind)  # in several pieces
+        return pa.array(values, kind)  # the text is too long for one chunk
     text = [pa.py_buffer(array.array("i", ends)), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(kind, len(values), [valid, *text])

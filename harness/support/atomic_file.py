@@ -16,10 +16,11 @@ _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def descriptor_of(path: Path) -> int | None:
-    """The descriptor number that a path such as `/dev/stdout` refers to.
+    """Return the descriptor number that a path such as `/dev/stdout` refers to, else `None`.
 
-    If the shell redirects this descriptor to a plain file, opening the path again would overwrite
-    earlier output, and a rename would remove `/dev/stdout` itself.
+    Such a path must not be opened or replaced. If the shell redirects the descriptor to a plain
+    file, opening the path again would overwrite earlier output, and a rename would remove
+    `/dev/stdout` itself.
     """
     match = _OF_THIS_PROCESS.fullmatch(str(path))
     return int(match[1]) if match else _STREAMS.get(str(path))
@@ -27,7 +28,7 @@ def descriptor_of(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """`replacing_bytes` for text in UTF-8."""
+    """Open a UTF-8 text file that replaces `path` when the block ends (see `replacing_bytes`)."""
     with (
         replacing_bytes(path) as file,
         io.TextIOWrapper(file, encoding="utf-8") as text,
@@ -37,11 +38,11 @@ def replacing(path: Path) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def replacing_bytes(path: Path) -> Iterator[BinaryIO]:
-    """A file that replaces `path` when the block ends without an error.
+    """Open a file that replaces `path` when the block ends without an error.
 
-    Other files, such as `/dev/null` or a pipe, are written to directly: a rename over them would
-    remove them for all processes. A link stays a link, and its destination is replaced. Raises
-    `OSError`.
+    If `path` is not a plain file but, for example, `/dev/null` or a pipe, the block writes to it
+    directly, since a rename would remove it for all processes. A link stays a link, and its
+    destination is replaced. Raises `OSError`.
     """
     number = descriptor_of(path)
     if number is not None:
@@ -66,7 +67,7 @@ def replacing_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 def _end_of_links(path: Path) -> Path:
-    """The destination of `path`; raises `OSError` for links that form a cycle."""
+    """Return `path` with all links resolved; raises `OSError` for links that form a cycle."""
     try:
         return path.resolve()
     except RuntimeError as error:  # Python 3.11 raises this for ELOOP

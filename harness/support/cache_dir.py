@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """`~/.cache/catalog-harness`, or the same under `XDG_CACHE_HOME`; created if missing."""
+    """Return `~/.cache/catalog-harness`, or `catalog-harness` below `XDG_CACHE_HOME` if this is
+    set; create the folder if it is missing.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(base) / "catalog-harness"
     folder.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ _COMPILED: Final = frozenset({".pyc", ".pyo"})
 
 
 def plugin_distributions() -> list[Distribution]:
-    """Every distribution with plug-ins, and the harness itself, by name."""
+    """Return every distribution with plug-ins, including the harness itself, sorted by name."""
     by_name: dict[str, Distribution] = {}
     for group in importlib.metadata.entry_points().groups:
         for point in importlib.metadata.entry_points(group=group):
@@ -37,7 +37,7 @@ def plugin_distributions() -> list[Distribution]:
 
 
 def packages_of(distribution: Distribution) -> list[str]:
-    """The top-level packages and modules of a distribution, including those of its plug-ins."""
+    """Return the top-level packages and modules of a distribution and of its plug-ins."""
     named = (distribution.read_text("top_level.txt") or "").split()
     points = distribution.entry_points
     ours = {point.module.split(".")[0] for point in points if point.group.startswith(_GROUP)}
@@ -45,10 +45,12 @@ def packages_of(distribution: Distribution) -> list[str]:
 
 
 def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
-    """All files of a package or module, as `PACKAGE/...`, but compiled ones, or `UsageError`."""
+    """Return all files of a package or module, except compiled files, as (`PACKAGE/...`, path);
+    raises `UsageError` if the package is missing.
+    """
     spec = importlib.util.find_spec(package)
     if spec is None:
-        raise UsageError(f"the package {package!r} of a plug-in is not there; install it again")
+        raise UsageError(f"the package {package!r} of a plug-in is missing; install it again")
     loader: object = spec.loader
     if isinstance(loader, zipimport.zipimporter):  # a zip file, as on Spark's executors
         archive = zipfile.Path(loader.archive)
@@ -67,7 +69,7 @@ def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
 
 
 def texts_of(distribution: Distribution) -> Iterator[tuple[str, str]]:
-    """The metadata that the registry reads, as `NAME-VERSION.dist-info/...`."""
+    """Yield the metadata files that the registry reads, as (`NAME-VERSION.dist-info/...`, text)."""
     about = f"{distribution.name.replace('-', '_')}-{distribution.version}.dist-info"
     for name in _METADATA:
         text = distribution.read_text(name)

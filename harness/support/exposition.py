@@ -13,7 +13,7 @@ Sample = tuple[Mapping[str, str], float]
 
 
 class Family(NamedTuple):
-    """All series of one name. A `counter` never decreases while its process lives."""
+    """One metric with all its series. A `counter` never decreases while its process lives."""
 
     name: str
     kind: str  # "counter", "gauge"
@@ -22,7 +22,7 @@ class Family(NamedTuple):
 
 
 def exposed(families: Iterable[Family]) -> str:
-    """The text of these families."""
+    """Return these families in Prometheus's text format."""
     lines: list[str] = []
     for name, kind, what, samples in families:
         lines += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 
 
 def filled(template: str, fillings: Mapping[str, str]) -> str:
-    """The filled template; inserted text is never searched for placeholders."""
+    """Return `template` with `fillings` in place of its placeholders; inserted text is never
+    searched for placeholders.
+    """
     parts = template.split("@@")
     parts[1::2] = [fillings[name] for name in parts[1::2]]
     return "".join(parts)
 
 
 def script_safe(text: str) -> str:
-    """JSON for a script element: none of its characters can end the element."""
+    """Return JSON `text` for a script element, escaped so that it cannot end the element."""
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -56,7 +56,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def refusal(status: int, why: str) -> Response:
-    """A response whose body is one sentence."""
+    """Return a response that refuses a request for the reason `why`."""
     text = f"{int(status)} {HTTPStatus(status).phrase}: {why}\n"
     return Response(status, text.encode(), TEXT)
 
@@ -89,7 +89,9 @@ class HttpServer:
         task.add_done_callback(self._tasks.discard)
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the address that was bound. Raises `OSError`."""
+        """Listen on `host` and `port`; return the address that was bound. Raises `OSError` if the
+        server cannot listen there.
+        """
         self._server = await asyncio.start_server(self._accepted, host, port)
         bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
         self._names_us = names_loopback if is_loopback(bound_host) else names_neighbour
@@ -160,7 +162,9 @@ class HttpServer:
     async def _read_request(
         self, connection: h11.Connection, reader: asyncio.StreamReader
     ) -> Request | None:
-        """The next request; `None` if the client hung up. Raises `h11.RemoteProtocolError`."""
+        """Return the next request, or `None` if the client hung up; raises
+        `h11.RemoteProtocolError` for an invalid request.
+        """
         import h11
 
         head, body = None, b""
@@ -197,7 +201,7 @@ class HttpServer:
                 return await self._handler(request)
         except TimeoutError:
             return refusal(503, f"no answer within {self._limits.handler_s:g} s")
-        except Exception:  # noqa: BLE001 - the crash of one request is its answer, and logged
+        except Exception:  # noqa: BLE001 - a crash is logged and becomes the answer
             _log.exception("%s %s", request.method, request.target)
             return refusal(500, "internal error")
 
@@ -217,7 +221,7 @@ def _sent(connection: h11.Connection, event: Any) -> bytes:
 
 
 async def hang_up(writer: asyncio.StreamWriter, *, abort: bool = True) -> None:
-    """Close a connection and consume its error, which asyncio might otherwise log later."""
+    """Close a connection and consume its error, so that asyncio does not log the error later."""
     if abort:
         writer.transport.abort()
     else:
@@ -234,7 +238,7 @@ async def fetch(
     headers: Iterable[tuple[str, str]],
     body: bytes = b"",
 ) -> tuple[Response, bool]:
-    """The response to a request, and whether the connection can be used again.
+    """Send a request; return its response, and whether the connection can be used again.
 
     `headers` must have a Host. Raises `OSError`, `EOFError` for a response that ends early, and
     `ValueError` for a response that is malformed or too long.

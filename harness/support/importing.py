@@ -2,7 +2,8 @@
 
 A user's repository may also have folders called `targets`, `nemesis`, `checkers`, `workloads` or
 `results`. If Python searches the user's folder first (as in `python -m pytest`), the user's package
-hides the harness's. So the harness's folder is added to the `__path__` of the user's package.
+hides the harness's package. So this module adds the harness's folder to the `__path__` of the
+user's package.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ _WAY_OUT: Final = (
 )
 
 _EXTRA: Final = re.compile(r"([\w.-]+).*\bextra\s*==\s*['\"]([\w.-]+)['\"]")
-"""A package and the extra that has it, in the metadata of a distribution."""
-_SEPARATOR: Final = re.compile(r"[-_.]")  # names of packages and modules differ in these
+"""Matches a required package, and the extra that requires it, in a distribution's metadata."""
+_SEPARATOR: Final = re.compile(r"[-_.]")  # names of packages and of their modules differ in these
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module by its dotted name; raises `ImportError`."""
+    """Import a module by its dotted name, even if a package of the user hides the harness's
+    package; raises `ImportError`.
+    """
     top = name.partition(".")[0]
     if top in _OWN:
         _add_place(top)
@@ -49,7 +52,9 @@ def _add_place(top: str) -> None:
 
 
 def hidden_by(name: str) -> str:
-    """The user's file imported instead of the harness's module, and the fix; else empty."""
+    """Return a sentence about the user's file that was imported instead of the harness's module
+    `name`, with the fix; empty if there is no such file.
+    """
     module, top = sys.modules.get(name), name.partition(".")[0]
     file = getattr(module, "__file__", None)
     if top not in _OWN or file is None or Path(file).is_relative_to(_ROOT / top):
@@ -58,7 +63,9 @@ def hidden_by(name: str) -> str:
 
 
 def missing_extra(error: BaseException, distribution: Distribution) -> tuple[str, str] | None:
-    """The package whose module was not found, and the extra of the distribution that has it."""
+    """Return the package whose module `error` did not find, and the extra of the distribution that
+    installs this package; `None` if no extra does.
+    """
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     module = _SEPARATOR.sub("", error.name.partition(".")[0]).lower()

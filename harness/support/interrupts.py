@@ -1,8 +1,8 @@
 """Ctrl-C, as distinct from a `KeyboardInterrupt` that the code of a plug-in raises.
 
 An exception of a checker or a client is a failure of the plug-in and only affects its own result,
-but Ctrl-C must stop everything. Both would be `KeyboardInterrupt`, so Ctrl-C raises a separate
-type.
+but Ctrl-C must stop everything. In Python both may be a `KeyboardInterrupt`, so in the harness
+Ctrl-C raises a separate type, `UserInterrupt`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class UserInterrupt(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def blaming(what: str) -> Iterator[None]:
-    """Turn exceptions of the plug-in and method `what` into a `TargetError` that names them.
+    """Turn an exception in the block into a `TargetError` that names `what`, a method of a plug-in.
 
     Errors that the harness raises on purpose pass unchanged.
     """
@@ -45,7 +45,7 @@ def blaming(what: str) -> Iterator[None]:
 
 
 def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = None) -> NoReturn:
-    """A handler of SIGINT."""
+    """Raise `UserInterrupt`, as the handler of a signal."""
     raise UserInterrupt
 
 
@@ -80,7 +80,9 @@ def holding_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handling(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
-    """Handle signals while the block runs, if this is the main thread, which gets them."""
+    """Handle these signals with `handler` while the block runs; do nothing in other threads than
+    the main thread, which alone can handle signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -16,7 +16,9 @@ _VERSION: Final = re.compile(r'version "(\d+)')
 
 
 def check_java(who: str) -> str:
-    """The Java that `who` will use; raises `InfrastructureError` with the fix if there is none."""
+    """Return the version and path of the Java that `who` will use; raises `InfrastructureError`
+    with the fix if Java is missing, broken or too old.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     fix = "install a Java runtime of version 17 or 21 (Debian: apt install openjdk-17-jre-headless)"

@@ -3,9 +3,9 @@
 A foreign web page whose name resolves to 127.0.0.1 (DNS rebinding) can read the answers of a server
 on this machine, unless the server checks `Host`, where the browser sends the page's name.
 
-A socket that connects to a free port of its own machine in the ephemeral range may get this very
-port, and TCP then connects it to itself (simultaneous open, RFC 9293 section 3.5): the caller reads
-its own request as an answer. Ports that an engine publishes are in that range.
+A socket that connects to a free port of its own machine in the ephemeral range may get this port as
+its own port, and TCP then connects the socket to itself (simultaneous open, RFC 9293 section 3.5):
+the caller reads its own request as an answer. Ports that an engine publishes are in that range.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _named(header: str | None) -> str:
-    """The host without brackets and port; empty if there is none."""
+    """Return the host in a `Host` header, without brackets and port; empty if it names no host."""
     match = None if header is None else _HOST.fullmatch(header.strip())
     if match is None:
         return ""
@@ -61,7 +61,9 @@ def names_neighbour(header: str | None) -> bool:
 async def dial(
     host: str, port: int, *, limit: int = 65536
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """`asyncio.open_connection`; raises `ConnectionRefusedError` for a socket joined to itself."""
+    """Connect like `asyncio.open_connection`; also raise `ConnectionRefusedError` if the socket
+    connected to itself.
+    """
     reader, writer = await asyncio.open_connection(host, port, limit=limit)
     if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
         writer.transport.abort()

@@ -1,14 +1,14 @@
 """Isolated worker processes, each given one job at a time: a line of JSON in, one or more out.
 
 A worker is `python -m MODULE PARENT ARGUMENT...`; its module calls `serve`. It has one job at a
-time, so the pool knows which job it died of. A fresh worker gets that job, because something else
-may have killed the first worker. A job that has killed too many workers is lost, with the reason. A
-worker that is silent for too long hangs, and is killed. All answers of a job except the last one
-report progress, and restart the time limit.
+time, so the pool knows which job killed a worker. A fresh worker gets that job, because something
+else may have killed the first worker. A job that has killed too many workers is lost, with the
+reason. A worker that is silent for too long hangs, and is killed. All answers of a job except the
+last one report progress, and restart the time limit.
 
 Workers have their own session, so that Ctrl-C reaches only the process that started them. On Linux
 the kernel kills them when that process (precisely: the thread that started them) ends for any
-reason: an orphan would continue to write into a store that the next soak owns by then.
+reason: an orphaned worker would continue to write into a store that the next soak then owns.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Busy(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A job that will have no answer."""
+    """The outcome of a job that will have no answer, with the reason."""
 
     reason: str
     wall_s: float
@@ -57,7 +57,7 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerPool(Generic[Job, Answer]):
-    """The limits for one kind of job; `run` runs jobs.
+    """A pool of worker processes with limits for one kind of job; `run` does the jobs.
 
     A worker may be silent for `timeout_s` during a job. A job is lost if `deaths_max` workers died
     of it, or if one worker hung (unless `retry_hung`). A worker is replaced after `jobs_max` jobs,
@@ -76,7 +76,8 @@ class WorkerPool(Generic[Job, Answer]):
     def run(
         self, jobs: Iterable[Job], slots: int
     ) -> Generator[tuple[Job, Answer | Busy | Lost], None, None]:
-        """Do `jobs` on at most `slots` workers; closing the generator ends them all.
+        """Do `jobs` on at most `slots` workers, and yield each answer with its job. Closing the
+        generator kills all workers.
 
         A job is taken when a worker is free, and ends with its last answer or with `Lost`. Raises
         `InfrastructureError` if no worker can be started.
@@ -112,7 +113,9 @@ class WorkerPool(Generic[Job, Answer]):
         task.worker.give(msgspec.json.encode(task.job))
 
     def _answers(self, task: _Task[Job]) -> Iterator[Answer | Lost]:
-        """The outcome of a ready task, or `None` if it has none yet."""
+        """Yield the answers of a task's worker that have arrived. If the worker died or hung, give
+        the job to a fresh worker, or yield `Lost`.
+        """
         how = f"gave no answer within {self.timeout_s(task.job):g} s"
         hung = False
         try:
@@ -156,7 +159,7 @@ class _Task(Generic[Job]):
 
 
 def _ready(tasks: Sequence[_Task[Job]]) -> list[_Task[Job]]:
-    """The tasks whose workers have answered, died or hung; empty if nothing happens for a while."""
+    """Return the tasks whose workers have answered, died or hung; wait at most `BEAT_S` for one."""
     with selectors.DefaultSelector() as selector:
         for task in tasks:
             selector.register(task.worker.output, selectors.EVENT_READ, task)
@@ -171,7 +174,7 @@ def _end(workers: Iterable[_Worker]) -> None:
     """Kill workers at once; they are idle, or their answers are no longer needed."""
     ended = list(workers)
     for worker in ended:
-        worker.process.kill()  # before the first wait, which a second Ctrl-C may interrupt
+        worker.process.kill()  # kill all before waiting: a second Ctrl-C may end the wait
     for worker in ended:
         worker.close()
 
@@ -208,7 +211,9 @@ class _Worker:
             self._input.flush()
 
     def lines(self) -> list[bytes]:
-        """The complete lines that have arrived; raises `_DiedError`."""
+        """Return the complete lines that the worker has written; raises `_DiedError` if the worker
+        has ended.
+        """
         try:
             read = os.read(self.output.fileno(), READ_BYTES)
         except BlockingIOError:
@@ -258,7 +263,7 @@ def how_ended(code: int) -> str:
 
 
 def default_jobs() -> int:
-    """One worker per core that this process may use."""
+    """Return the default number of workers: one per core that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

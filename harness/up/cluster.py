@@ -1,7 +1,7 @@
 """Manual control of a long-lived cluster: inspection, faults and healing.
 
 Faults are the same as in a run (`harness.faults`), with the same language, ledger and damage
-budget. The user decides when a fault strikes, so the times in a fault's text have no meaning here.
+budget. A fault strikes when the user asks for it, so the text of a fault must not contain times.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ OPS_KEPT: Final = 1000
 ACTIVE_MAX: Final = 100
 HEALED_KEPT: Final = 20
 WITHOUT_END_S: Final = 1e8
-"""The lease of a fault that only `heal` ends: three years. The holder's death ends it as well."""
+"""The lease of a fault without a time limit, three years: `heal` or the death of the holder ends
+such a fault."""
 FOR_S_MIN: Final = 0.1
 _log = logging.getLogger(__name__)
 
@@ -63,8 +64,8 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
     targets: tuple[str, ...]
     note: str
-    left_s: float | None = None  # seconds until it heals by itself
-    trouble: str = ""  # the reason if that failed
+    left_s: float | None = None  # seconds until the harness heals the fault
+    trouble: str = ""  # the reason why healing failed
     healed: Healed | None = None
 
 
@@ -77,18 +78,18 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster at one moment."""
+    """The state of a cluster at one moment: nodes, leaders and faults."""
 
     ready: bool
     pending: tuple[str, ...]
     nodes: tuple[NodeStatus, ...]
-    leaders: dict[str, str | None]  # of each group
+    leaders: dict[str, str | None]  # group -> its leader
     faults: tuple[Broken, ...]
-    healed: tuple[Healed, ...]  # the last ones
+    healed: tuple[Healed, ...]  # the faults that ended last
 
 
 class _Active:
-    """An active fault."""
+    """An active fault, and the time at which the harness will heal it."""
 
     def __init__(self, broken: Broken, end_ns: int | None) -> None:
         self.broken = broken
@@ -97,7 +98,7 @@ class _Active:
 
 
 class StandingCluster(OpenedTarget):
-    """The target of a plan, open while its holder lives."""
+    """The opened target of a long-lived cluster, with the actions that users ask for."""
 
     def __init__(
         self,
@@ -119,7 +120,8 @@ class StandingCluster(OpenedTarget):
     # --- break -------------------------------------------------------------------------------
 
     async def break_by_hand(self, text: str, for_s: float | None) -> Broken:
-        """Inject a fault now; returns the nodes that were hit.
+        """Inject the fault that `text` describes now, for `for_s` or until `heal`; return the fault
+        with the nodes that it hit.
 
         Raises `UsageError` for a fault that is impossible or not allowed, and `TargetError` for a
         fault that misses.
@@ -130,7 +132,7 @@ class StandingCluster(OpenedTarget):
             )
         self._refuse_while_saving()
         if len(self._active) >= ACTIVE_MAX:
-            raise UsageError(f"{ACTIVE_MAX} faults are on, the limit; heal some of them first")
+            raise UsageError(f"{ACTIVE_MAX} faults are active, the limit; heal some of them first")
         nemesis = self._checked(text)
         fault_id = self.ledger.new_id()
         lasts_s = WITHOUT_END_S if for_s is None else for_s
@@ -155,11 +157,11 @@ class StandingCluster(OpenedTarget):
             note=injection.note or f"hit {', '.join(injection.targets)}",
             left_s=for_s,
         )
-        if injection.what is None:  # an operation, which is already finished
+        if injection.what is None:  # the fault is an operation, which is finished
             return broken
         end_ns = None if for_s is None else self.recorder.now_ns() + int(for_s * NS_PER_S)
         active = self._active[fault.id] = _Active(broken, end_ns)
-        if isinstance(injection.what, Reset):  # there is nothing to undo
+        if isinstance(injection.what, Reset):  # a reset has nothing to undo
             return msgspec.structs.replace(broken, left_s=None, healed=await self._heal_one(active))
         if for_s is not None:
             self.env.spawn(self._heal_after(fault.id, for_s), name=f"heal-{fault.id}")
@@ -185,8 +187,8 @@ class StandingCluster(OpenedTarget):
             sentence = nemesis.sentences[0]
             if sentence.trigger is not None or sentence.schedule != Schedule():
                 raise UsageError(
-                    f"{text!r} has a time; a fault by hand is injected now: leave out `when`, "
-                    "`every`, `at` and `for`, and give --for 30s to have it end by itself"
+                    f"{text!r} has a time, but `harness break` injects a fault now: leave out "
+                    "`when`, `every`, `at` and `for`; with --for 30s the fault ends by itself"
                 )
         return nemesis
 
@@ -218,7 +220,9 @@ class StandingCluster(OpenedTarget):
         return healed
 
     async def heal_by_hand(self, fault_id: str | None) -> list[Healed]:
-        """Undo this fault, or the only active one; raises `UsageError` if that is ambiguous."""
+        """Undo the fault with this id, or the only active fault if `fault_id` is `None`; raises
+        `UsageError` if no such fault is active, or several faults are.
+        """
         self._refuse_while_saving()
         active = ", ".join(self._active) or "none"
         if fault_id is None:
@@ -237,7 +241,8 @@ class StandingCluster(OpenedTarget):
     async def heal_everything(self) -> list[Healed]:
         """Undo all faults, and start every node that is down.
 
-        Raises one `InfrastructureError` for all faults that cannot be undone, after all others are.
+        Raises one `InfrastructureError` for all faults that cannot be undone, after all other
+        faults are undone.
         """
         self._refuse_while_saving()
         return await self._heal_all()
@@ -253,7 +258,7 @@ class StandingCluster(OpenedTarget):
         return healed
 
     async def save_data(self, folder: Path, record: Callable[[], None]) -> None:
-        """Stop all nodes gracefully, copy the data of each into `folder`, and call `record` when
+        """Stop all nodes gracefully, copy the data of each node to `folder`, and call `record` when
         all copies exist. The cluster is about to end, so later requests to inject, heal or save are
         refused.
 
@@ -291,18 +296,22 @@ class StandingCluster(OpenedTarget):
             await start_down(self.cluster, self.cluster.nodes)
             raise InfrastructureError(
                 f"data could not be copied to {folder}: {why_not_copied(error)}; the cluster goes "
-                "on. Make room there, or take it down without --keep-data"
+                "on. Make room there, or end the cluster without --keep-data"
             ) from error
 
     def _refuse_while_saving(self) -> None:
-        """Do not start nodes any more, since their data are being copied."""
+        """Raise `UsageError` while data of nodes are being copied, since no node may start then."""
         if self._saving:
-            raise UsageError("its data are being copied; wait until `harness down` is done")
+            raise UsageError(
+                "the data of the cluster are being copied; wait until `harness down` is done"
+            )
 
     # --- administer --------------------------------------------------------------------------
 
     async def use_tool(self, arguments: Sequence[str]) -> Said:
-        """The output of the target's own tool; raises `UsageError` if the target has no tool."""
+        """Run the target's own tool and return its output; raises `UsageError` if the target has no
+        tool.
+        """
         return await self.system.tool(arguments)
 
     # --- look --------------------------------------------------------------------------------

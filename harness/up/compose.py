@@ -1,10 +1,10 @@
 """The nodes that a target declares, as a file for `docker compose`.
 
 Image, entry points, ports, addresses and data volumes are the same as with `--env docker`, but
-there are no faults, no readiness checks and no warden. Each node gets its declaration in a
-variable, since old versions of compose support no inline files. The code comes from a mounted
-folder: the parent of the file's folder, or `HARNESS_CODE` (the site-packages of an installed
-harness).
+there are no faults, no readiness checks and no warden. Each node gets its declaration in an
+environment variable, since old versions of compose support no inline files. The code comes from a
+mounted folder: the parent of the file's folder, or `HARNESS_CODE` (the site-packages of an
+installed harness).
 
 The file is written without a YAML library: plain maps and lists, with texts quoted as in JSON,
 which is YAML.
@@ -32,7 +32,7 @@ PORT_STEP: Final = 100
 _LOOPBACK: Final = "127.0.0.1"
 _MEMORY_MIB: Final = 1024
 _HEAD: Final = """\
-# Made by `harness up --print-compose`; a test sees that it is what that prints.
+# Made by `harness up --print-compose`; a test checks that this file equals its output.
 #
 #     harness image build
 #     docker compose --file docker/compose.yaml up --detach
@@ -43,7 +43,9 @@ _HEAD: Final = """\
 
 
 def compose_file(case: Case) -> str:
-    """The text of the compose file; raises `UsageError` for nodes that need a running harness."""
+    """Return the text of the compose file for the target's nodes; raises `UsageError` if a node is
+    a foreign program, which needs a running harness.
+    """
     target: Target = load_plugin("targets", case.target)
     options = with_defaults("target", case.target, target.options, case.target_options)
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=options)
@@ -98,8 +100,9 @@ def compose_file(case: Case) -> str:
 
 
 def published_ports(nodes: Sequence[NodeSpec]) -> dict[tuple[str, int], int]:
-    """The port on this machine for each declared port. The second node of a role gets the port plus
-    100, and so on, as in Kudu's own examples, or else the next free port.
+    """Return the port on this machine for each declared port of a node. For the second node of a
+    role it is the declared port plus 100, and so on, as in Kudu's own examples. If another node has
+    this port, it is the next free port.
     """
     published: dict[tuple[str, int], int] = {}
     counts: dict[str, int] = {}
@@ -127,7 +130,7 @@ def _lines(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """A value as JSON, which is YAML; a text that contains quotes is in single quotes."""
+    """Return `value` as JSON, which is valid YAML, or a text with quotes in single quotes."""
     if isinstance(value, str) and '"' in value:
         return "'" + value.replace("'", "''") + "'"
     return json.dumps(value)

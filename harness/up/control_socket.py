@@ -25,8 +25,8 @@ _QUESTION_BYTES_MAX: Final = 64 * 1024
 _ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _ASKERS_MAX: Final = 32
 ANSWER_TIMEOUT_S: Final = 150.0
-"""The time limit of an answer: longer than an operation (`faults.operations`) and the stop of a
-node."""
+"""The time limit for an answer of the holder, longer than the limits of an operation
+(`run.operations`) and of the stop of a node."""
 
 
 class _Question(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask"):
@@ -75,7 +75,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """The path of the socket, short enough to connect to while the block runs."""
+    """Yield a path of the socket, short enough to connect to and valid only inside the block."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{_NAME}"
@@ -87,7 +87,9 @@ def _short(folder: Path) -> Iterator[str]:
 async def open_door(
     folder: Path, answer: Callable[[Question], Awaitable[Any]]
 ) -> AsyncIterator[None]:
-    """Answer questions with `answer` while the block runs; sends its exceptions as answers, too."""
+    """Answer questions at the control socket with `answer` while the block runs. An exception in
+    `answer` is sent to the caller.
+    """
     places = asyncio.Semaphore(_ASKERS_MAX)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -115,7 +117,9 @@ async def _reply(
     try:
         question = msgspec.json.decode(await reader.readline(), type=Question)
     except (ValueError, msgspec.DecodeError) as error:
-        return _Answer(failure=Failure.of(UsageError(f"this is no question: {error}")))
+        return _Answer(
+            failure=Failure.of(UsageError(f"the holder received an invalid question: {error}"))
+        )
     try:
         return _Answer(value=await answer(question))
     except HarnessError as error:
@@ -125,8 +129,8 @@ async def _reply(
 
 
 def ask(folder: Path, question: Question, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-    """The holder's answer; raises the holder's error, or `InfrastructureError` if the holder cannot
-    be reached.
+    """Send a question to the holder and return its answer; raises the error that the holder sent,
+    or `InfrastructureError` if the holder cannot be reached.
     """
     data = b""
     try:
@@ -138,7 +142,7 @@ def ask(folder: Path, question: Question, *, timeout_s: float = ANSWER_TIMEOUT_S
                 piece = link.recv(65536)
                 if not piece or len(data) > _ANSWER_BYTES_MAX:
                     raise InfrastructureError(
-                        f"the holder of {folder.name!r} broke off; see {folder / 'holder.log'}"
+                        f"the holder of {folder.name!r} gave no answer; see {folder / 'holder.log'}"
                     )
                 data += piece
     except TimeoutError as error:
@@ -147,7 +151,7 @@ def ask(folder: Path, question: Question, *, timeout_s: float = ANSWER_TIMEOUT_S
         ) from error
     except OSError as error:
         raise InfrastructureError(
-            f"the holder of {folder.name!r} does not open its door: {error.strerror}"
+            f"the holder of {folder.name!r} cannot be reached: {error.strerror}"
         ) from error
     answer = msgspec.json.decode(data, type=_Answer)
     if answer.failure is not None:

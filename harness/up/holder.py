@@ -2,8 +2,8 @@
 
 `python -m harness.up.holder FOLDER` reads the order in this folder, deploys, waits until the system
 serves, records the cluster, and answers at its socket until a command ends it. Its standard input
-comes from the command that started it: if stdin closes without a line, the user gave up in the
-meantime, and the holder undoes everything.
+comes from the command that started it. If stdin closes without a line, the user gave up during the
+start, and the holder undoes everything.
 
 The holder controls the deployment like a run: if the holder is killed, the warden undoes the
 deployment, and `harness clean` removes the rest.
@@ -52,7 +52,7 @@ class _Holder:
         self._down = asyncio.Event()
 
     def hold(self) -> bool:
-        """Deploy and serve; returns whether a command ended the cluster."""
+        """Deploy the cluster and answer commands; return whether a command ended the cluster."""
         plan = self._plan
         deployment = DeploymentPlan(
             run_id=self._order.run_id,
@@ -87,7 +87,7 @@ class _Holder:
             async with open_door(self._place.folder, answer):
                 self._place.write_standing(self._standing(session))
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.sleep(0)  # answer the command that ended the cluster
+                await asyncio.sleep(0)  # let `answer` reply to the command `down`
             return self._down.is_set()
         finally:
             for task in (starting, *over):
@@ -95,10 +95,12 @@ class _Holder:
             await asyncio.gather(starting, *over, return_exceptions=True)
 
     async def _wait_lost(self) -> None:
-        """Wait until the folder is gone: then no command can reach the holder any more."""
+        """Wait until the cluster's folder is removed: then no command can reach the holder any
+        more.
+        """
         while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event
             await asyncio.sleep(LOOK_S)
-        _log.warning("%s is gone, and so the cluster goes as well", self._place.folder)
+        _log.warning("the folder %s is gone, so the cluster ends", self._place.folder)
 
     async def _answer(self, cluster: StandingCluster, question: Question) -> Any:
         match question:

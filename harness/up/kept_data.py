@@ -3,9 +3,9 @@ them.
 
     $XDG_STATE_HOME/catalog-harness/kept/NAME/        (next to `clusters`)
 
-This is the cluster's folder after a move, with `data/NODE` and `kept.json` (`Kept`). The holder
-writes `kept.json` last: without this file the data are incomplete. A continued cluster works on a
-copy, so kept data stay until the next `harness down --keep-data` of that name replaces them.
+The folder NAME is the moved folder of the cluster, with `data/NODE` and `kept.json` (`Kept`). The
+holder writes `kept.json` last: without this file the data are incomplete. A continued cluster works
+on a copy, so kept data stay until the next `harness down --keep-data` of that name replaces them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """Kept data, and a description of the cluster that they came from."""
 
     order: Order
-    version: str  # of the harness
+    version: str  # the version of the harness
     at: str
-    nodes: dict[str, str]  # nodes by name, with their roles
+    nodes: dict[str, str]  # node -> its role
 
 
 def record(place: Place, order: Order, nodes: Sequence[NodeSpec], at: str) -> None:
@@ -49,9 +49,10 @@ def _kept_folder(name: str) -> Path:
 
 
 def keep(place: Place) -> Path | None:
-    """Move the folder of an ended cluster to the kept data, replacing older ones of its name.
+    """Move the folder of an ended cluster to the kept data, replacing older kept data of the same
+    name; return the new folder.
 
-    Returns `None` if its data are incomplete.
+    Returns `None`, and moves nothing, if the cluster's data are incomplete.
     """
     if not place.saved:
         return None
@@ -79,7 +80,7 @@ def find_kept(name: str) -> tuple[Path, Kept] | None:
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
             f"{folder} cannot be read as kept data: {error}; remove it, or give --fresh to start "
-            "without it"
+            "without the data"
         ) from error
 
 
@@ -96,7 +97,7 @@ def refuse_other_nodes(
     lacking = [name for name in roles if not (folder / DATA / name).is_dir()]
     why = fix = ""
     if kept.version != __version__:
-        why = f"they are of version {kept.version}, and this is {__version__}"
+        why = f"harness {kept.version} wrote them, and this is harness {__version__}"
     elif foreign:
         why = (
             f"{', '.join(foreign)} are foreign programs, whose data hold addresses that are gone, "
@@ -105,20 +106,23 @@ def refuse_other_nodes(
     elif not environment.restores_data:
         why = f"{environment.name!r} cannot bring data back"
     elif roles != kept.nodes:
-        why = f"they are of {', '.join(kept.nodes)}, and asked for are {', '.join(roles)}"
+        why = (
+            f"they are of the nodes {', '.join(kept.nodes)}, and the cluster to start has the "
+            f"nodes {', '.join(roles)}"
+        )
         fix = "leave out the options that change the nodes, or "
     elif lacking:
         why = f"data of {', '.join(lacking)} are missing"
     if why:
         raise UsageError(
-            f"the cluster cannot go on from the data in {folder}: {why}; {fix}give --fresh to "
-            "start without them"
+            f"the cluster cannot continue from the data in {folder}: {why}; {fix}give --fresh to "
+            "start without the data"
         )
 
 
 def seed_of(order: Order) -> int:
-    """The seed of a deployment. It differs each time that a cluster continues; otherwise its nodes
-    would draw the same ids again that are already in their data.
+    """Return the seed of a deployment, which differs each time that a cluster continues: with an
+    equal seed, nodes would draw ids again that are already in their data.
     """
     seed = order.case.seed
     if order.goes_on == 0:

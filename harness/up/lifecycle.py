@@ -1,4 +1,4 @@
-"""The commands' side of a holder: start it, end it, and check that nothing is left."""
+"""The functions with which commands start, query and end the holder of a long-lived cluster."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from harness.up.records import Order, Place, Standing, claim, places
 
 POLL_S: Final = 0.05
 GONE_BOUND_S: Final = 180.0
-"""The time in which an ending holder must stop its nodes and remove everything; then it is killed.
-"""
+"""The time in which an ending holder must stop its nodes and remove everything. After this time the
+holder is killed."""
 DOWN_TIMEOUT_S: Final = 20.0
 """The time in which a reachable holder must confirm that it is ending."""
 LOG_LINES: Final = 10
@@ -37,10 +37,10 @@ LOG_LINES: Final = 10
 def start(
     name: str, environment: str, case: Case, *, kept: tuple[Path, Kept] | None = None
 ) -> Standing:
-    """Start a cluster with this name, from kept data or empty, and return once it serves.
+    """Start a cluster with this name, empty or from kept data; return when the cluster serves.
 
     After any exception no part of the cluster is left. Raises `UsageError` if the name is taken,
-    and the error of its holder.
+    and the error with which the holder ended.
     """
     place = claim(name)
     run_id = f"up-{name}-{secrets.token_hex(2)}"
@@ -104,7 +104,7 @@ def _end_of(log: Path) -> str:
 
 
 def _give_up(holder: subprocess.Popen[bytes]) -> None:
-    """Make the holder undo everything; Ctrl-C does not interrupt this."""
+    """Make the holder undo everything and wait for its end; Ctrl-C does not interrupt the wait."""
     assert holder.stdin is not None
     holder.stdin.close()
     deadline_s = time.monotonic() + GONE_BOUND_S
@@ -114,7 +114,7 @@ def _give_up(holder: subprocess.Popen[bytes]) -> None:
         except KeyboardInterrupt:
             continue  # the holder is already ending
         except subprocess.TimeoutExpired:
-            holder.kill()  # and its warden undoes the rest
+            holder.kill()  # the warden of a killed holder undoes the rest
 
 
 def question(place: Place, asked: Question) -> Any:
@@ -143,7 +143,7 @@ def take_down(
     """End the holder of a cluster, remove its leftovers and its folder; returns notes for the user.
 
     Raises `InfrastructureError` if something cannot be removed, and `UsageError` if the holder may
-    be alive in another place.
+    be alive in another PID namespace or on another machine.
     """
     if place.life() is Life.UNKNOWN:
         raise UsageError(place.why_unseen())
@@ -155,18 +155,18 @@ def take_down(
     if order is not None:
         environment: Environment = load_plugin("environments", order.environment)
         try:
-            lines += environment.clean()  # no notes, if its holder could clean up
+            lines += environment.clean()  # no notes if the holder could clean up
         except CleaningError as error:
             if any(order.run_id in failure for failure in error.failures):
                 raise
-            lines += [*error.removed, *error.failures]  # of others
+            lines += [*error.removed, *error.failures]  # these failures concern other clusters
     kept = keep(place)
     if kept is not None:
         lines.append(f"kept: {kept}/{DATA}/NODE, {kept}/logs/NODE.log")
         lines.append(f"`harness up --name {place.name}` goes on from there")
     elif keep_data:
         raise InfrastructureError(
-            f"the data of {place.name!r} are not all there, since its holder is dead: nothing is "
+            f"the data of {place.name!r} are incomplete, since its holder is dead; nothing is "
             f"kept. Its logs are in {place.folder}; `harness down {place.name}` removes them"
         )
     else:
@@ -189,7 +189,7 @@ def _end(
             bound_s = ANSWER_TIMEOUT_S if keep_data else DOWN_TIMEOUT_S
             ask(place.folder, Down(keep_data=keep_data), timeout_s=bound_s)
         except HarnessError as error:
-            if not place.saved:  # otherwise it is about to end
+            if not place.saved:  # a holder that has saved the data is about to end
                 if keep_data:
                     raise
                 progress(f"{error}; it is killed, and its warden undoes what it did")
@@ -206,8 +206,8 @@ def _end(
 def clean_places() -> tuple[list[str], list[str]]:
     """Remove the folders of clusters whose holders are dead, but keep data that they had saved.
 
-    Returns the lines about dead clusters, and the lines about clusters that are left alone.
-    Leftovers of dead holders in their environments are removed elsewhere.
+    Returns lines about dead clusters, and lines about clusters that are left alone. Nodes that a
+    dead holder left in its environment stay: `Environment.clean` removes them.
     """
     removed, standing = [], []
     for place in places(hidden=True):

@@ -4,11 +4,11 @@
 
 | file           | holds                                                             |
 |----------------|-------------------------------------------------------------------|
-| `owner`        | its controller and machine: first the starter's, then the         |
-|                | holder's                                                          |
+| `owner`        | the process that owns the folder, and its machine: first the      |
+|                | command that starts the cluster, then the holder                  |
 | `order.json`   | the cluster to start (`Order`)                                    |
 | `cluster.json` | the running cluster (`Standing`), once the system serves          |
-| `failure.json` | why its holder ended (`Failure`), unless `harness down` ended it  |
+| `failure.json` | why the holder ended (`Failure`), unless `harness down` ended it  |
 | `door`         | the socket of its holder (`harness.up.control_socket`)                |
 | `kept.json`    | marks `data/` as complete (`harness.up.kept_data`)                |
 | `logs/`        | the output of its nodes; `holder.log` is next to it               |
@@ -51,7 +51,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     case: Case
     run_id: str
     goes_on: int = 0  # how often the cluster continued from kept data
-    data: str = ""  # where they are
+    data: str = ""  # the folder of the kept data
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,13 +59,13 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     role: str
-    addresses: dict[str, str]  # `m1:7051` -> `127.0.0.1:40123`
-    pages: str = ""  # the URL of its pages for people
+    addresses: dict[str, str]  # such as `m1:7051` -> `127.0.0.1:40123`
+    pages: str = ""  # the URL of the node's web pages
     data: str = ""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster that serves clients."""
+    """The content of `cluster.json`: a cluster that serves clients."""
 
     name: str
     environment: str
@@ -85,7 +85,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why a holder ended or refused a question."""
 
     error: str
-    kind: str = ""  # the name of its class in `harness.errors`
+    kind: str = ""  # the error's class in `harness.errors`
 
     @classmethod
     def of(cls, error: HarnessError) -> Failure:
@@ -97,10 +97,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place:
-    """The folder of one cluster."""
+    """The folder of one long-lived cluster, and the files in the folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Reads nothing until a method is called."""
+        """Read no file until a method is called."""
         self.folder = folder
         self.name = folder.name
         self.log = folder / "holder.log"
@@ -108,7 +108,7 @@ class Place:
     # --- whose it is -------------------------------------------------------------------------
 
     def own(self) -> None:
-        """Make the calling process the owner."""
+        """Record the calling process as the owner of the folder."""
         self.write("owner", f"{this_controller()} {os.uname().nodename}".encode())
 
     def life(self) -> Life:
@@ -119,7 +119,7 @@ class Place:
         return self._owner()[1]
 
     def owner(self) -> ProcessId | None:
-        """The owner's process, if it lives and is visible from here."""
+        """Return the owner's process if it is alive and visible to this process, else `None`."""
         process, life = self._owner()
         return process if life is Life.ALIVE else None
 
@@ -136,14 +136,14 @@ class Place:
 
     @property
     def young(self) -> bool:
-        """Whether the folder changed a moment ago: its owner may be about to record itself."""
+        """Whether the folder changed in the last `YOUNG_S`: its owner may not be recorded yet."""
         with contextlib.suppress(OSError):
             return time.time() - self.folder.stat().st_mtime < YOUNG_S
         return False
 
     @property
     def saved(self) -> bool:
-        """Whether all data to keep are in the folder: the cluster has ended, or is about to."""
+        """Whether the folder has all data to keep: the cluster has ended, or is about to end."""
         return (self.folder / KEPT).exists()
 
     def remove(self) -> None:
@@ -153,7 +153,7 @@ class Place:
     # --- files -------------------------------------------------------------------------------
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file of the folder atomically; raises `InfrastructureError`."""
+        """Write a file of the folder atomically; raises `InfrastructureError` if that fails."""
         path = self.folder / name
         scratch = self.folder / f"{name}.new"
         try:
@@ -180,7 +180,7 @@ class Place:
         self.write("cluster.json", text + b"\n")
 
     def standing(self) -> Standing | None:
-        """The running cluster; `None` before it serves."""
+        """Return the record of the running cluster; `None` before the cluster serves."""
         return self._read("cluster.json", Standing)
 
     def write_failure(self, failure: Failure) -> None:
@@ -201,7 +201,7 @@ class Place:
         )
 
     def why_gone(self) -> InfrastructureError:
-        """The error of a command that needs a holder if the holder is dead."""
+        """Return the error of a command that needs the holder of this cluster, which is dead."""
         failure = self.failure()
         if self.saved:
             return InfrastructureError(
@@ -268,7 +268,9 @@ def claim(name: str) -> Place:
 
 
 def places(*, hidden: bool = False) -> Iterator[Place]:
-    """This user's clusters by name, including dead ones; with `hidden` also incomplete ones."""
+    """Yield this user's clusters by name, including dead clusters. With `hidden`, also yield
+    folders that a killed command left incomplete.
+    """
     root = _root()
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         place = Place(folder)
@@ -278,7 +280,9 @@ def places(*, hidden: bool = False) -> Iterator[Place]:
 
 
 def find_place(name: str | None) -> Place:
-    """The cluster of this name, or the only cluster; raises `UsageError`."""
+    """Return the cluster of this name, or the only cluster if `name` is `None`; raises `UsageError`
+    if there is no such cluster, or more than one.
+    """
     clusters = {place.name: place for place in places()}
     if name is None and len(clusters) == 1:
         return next(iter(clusters.values()))

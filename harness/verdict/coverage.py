@@ -19,12 +19,13 @@ from harness.ops import CheckResult, Verdict
 INVARIANTS: Final = "invariants"
 """The key in the details of a result: name of an invariant -> number of judged cases."""
 EXEMPT_SHARE_MAX: Final = 0.5
-"""The largest share of exempt cases: a check that exempts more proves too little."""
+"""The largest share of cases that a check may exempt; a check that exempts more proves too little.
+"""
 CHECKS_NAMED_MAX: Final = 5
 
 
 def weighed(result: CheckResult) -> CheckResult:
-    """The result; `unknown` if it is only valid because there was nothing to judge."""
+    """Return `result`, changed to `unknown` if it passes only because too little was judged."""
     looked, exempt = _counts(result, "looked"), _counts(result, "exempt")
     if not result.verdict.holds or not (looked or exempt):
         return result
@@ -50,7 +51,9 @@ def weighed(result: CheckResult) -> CheckResult:
 
 
 def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
-    """The results; the result with the certificate also gets the counts of all checkers."""
+    """Return the results; the result that has the certificate of the run gets, in addition, the
+    counts of judged cases of all checkers.
+    """
     every = list(results)
     looked = {}
     for result in every:
@@ -75,7 +78,7 @@ def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
 
 
 def _counts(result: CheckResult, name: str) -> dict[str, int]:
-    """The counts by check; empty if the checker does not count."""
+    """Return the counts by check in the detail `name`; empty if the checker does not count."""
     counts = result.details.get(name)
     if not isinstance(counts, Mapping):
         return {}

@@ -49,9 +49,9 @@ from harness.timeline import (
 )
 
 OPERATIONS_MAX: Final = 64
-"""The limit of operations per result that are considered."""
+"""The maximum number of operations of a result that the sentence considers."""
 NAMED_MAX: Final = 4
-"""The limit of nodes, faults or states in one list."""
+"""The maximum number of nodes, faults or states in one list of the sentence."""
 STUCK_MAX: Final = 20
 NAME_CHARS_MAX: Final = 80
 _DID: Final = {
@@ -72,7 +72,7 @@ _QUOTED: Final = re.compile(r"'([^']{1,200})'|\b(?:table|tablet) (\S{1,200})")
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The facts of a run for its sentences, computed once for all results."""
+    """The facts of a run that the sentences of all its results use."""
 
     history: History
     faults: Sequence[Fault]
@@ -82,7 +82,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """The facts of `history`, without databases that lead but have no terms and no clients."""
+        """Compute the facts of `history`, without leaders that have no term and no clients."""
         faults = faults_of(history)
         served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
@@ -98,7 +98,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return next(seen, None)
 
     def sentence(self, result: CheckResult) -> str | None:
-        """The sentence for a result that is not valid; `None` if there is nothing to say."""
+        """Return the sentence for a failed result; `None` without facts about leaders or faults."""
         if result.verdict.holds or not (self.reigns or self.faults):
             return None
         wanted = set(result.operations[:OPERATIONS_MAX])
@@ -148,7 +148,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return _joined([what, *self._faults(call.time, end, node), *self._ours(call.time, end)])
 
     def _answered(self, done: Op, node: str, name: str, time_ns: int) -> str:
-        """`m1 answered op 623 (list) in term 1 while m2 led in term 2`."""
+        """Return a clause such as `m1 answered op 623 (list) in term 1 while m2 led in term 2`."""
         term = done.value.get("term") if isinstance(done.value, Mapping) else None
         within = f" in term {term}" if isinstance(term, int) else ""
         reign, last = self.leader(time_ns), self.leader(done.time)
@@ -162,7 +162,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return f"{_short(node)}{before} answered {name}{within}{self._while(reign, time_ns)}"
 
     def _while(self, reign: Reign | None, time_ns: int) -> str:
-        """The leader, as the end of a clause."""
+        """Return the end of a clause that names the leader: ` while m2 led in term 2`."""
         if reign is None:
             return " before any leader was seen" if self.reigns else ""
         rivals = [
@@ -191,7 +191,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return f"At {_s(op.time)} {_joined(parts)}"
 
     def _ours(self, start: int, end: int) -> Iterator[str]:
-        """Disturbances by the harness, its host or its engine, which are not the target's fault."""
+        """Yield phrases about disturbances by the harness, its host or engine, not the target."""
         gaps = (op for op in self.history.facts("heartbeat-gap") if _meets(op, start, end))
         if (gap := next(gaps, None)) is not None:
             begin_s, end_s = gap.value["from_s"], gap.value["to_s"]
@@ -208,7 +208,7 @@ class Timeline(msgspec.Struct, frozen=True):
                 break
 
     def _stuck(self, op: Op) -> Iterator[str]:
-        """The last change of the open point, if the text names a table or its id."""
+        """Yield a phrase about the last change of the table named in the pending points of `op`."""
         pending = op.value.get("pending") if isinstance(op.value, Mapping) else None
         words = [str(text) for text in pending[:STUCK_MAX]] if isinstance(pending, list) else []
         names = {a or b for text in words for a, b in _QUOTED.findall(text)}
@@ -229,7 +229,7 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- faults ------------------------------------------------------------------------------
 
     def _faults(self, start: int, end: int, node: str | None) -> list[str]:
-        """The faults active from `start` to `end`; faults that hit `node` come first."""
+        """Return phrases for the faults active from `start` to `end`, faults on `node` first."""
         on = [fault for fault in self.faults if fault.is_on(start, end)]
         on.sort(key=lambda fault: node not in fault.targets)
         if on:
@@ -244,7 +244,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """The results; invalid and unknown results get the sentence, and table names next to ids."""
+    """Return the results; failed results get a sentence, and table names next to table ids."""
     judged = tuple(results)
     if all(result.verdict.holds for result in judged):
         return judged
@@ -294,7 +294,7 @@ class _TableNames:
                 names.append(name)
 
     def put_into(self, text: str) -> str:
-        """The text with `table 't3' (id 0e7fb6…)` for `table 0e7fb6...`, if the name is known."""
+        """Return `text` with `table 't3' (id 0e7fb6…)` for `table 0e7fb6...` if t3 is known."""
         return _TABLE_ID.sub(self._named, text) if self._names else text
 
     def _named(self, found: re.Match[str]) -> str:
@@ -306,7 +306,7 @@ class _TableNames:
 
 
 def _meets(op: Op, start: int, end: int) -> bool:
-    """Whether the time span of an op overlaps this time span."""
+    """Whether the time span that a harness op records overlaps the span from `start` to `end`."""
     value = op.value if isinstance(op.value, Mapping) else {}
     begin_s, end_s = value.get("from_s"), value.get("to_s")
     if not isinstance(begin_s, (int, float)) or not isinstance(end_s, (int, float)):
@@ -349,7 +349,7 @@ def _changes(pair: Pair, names: set[str]) -> bool:
 
 
 def _told(fault: Fault, time_ns: int) -> str:
-    """`partition-leader had cut m1 off since 7.900 s`."""
+    """Return a phrase such as `partition-leader had cut m1 off since 7.9 s`."""
     form = _DID.get(fault.kind, "had hit {} since {}")
     if fault.clients:  # nodes hit by such a fault may still reach each other
         text = f"{_short(fault.nemesis)} was on since {_s(fault.start)} ({_short(fault.note)})"
@@ -375,7 +375,7 @@ def _s(time_ns: int) -> str:
 
 
 def counterexample_of(results: Sequence[CheckResult]) -> Counterexample:
-    """The results, with a picture for those whose checker drew none: partial orders or ops."""
+    """Return data for a picture: partial orders of a failed search, or the results' operations."""
     for result in results:
         failure = result.details.get("failure")
         if isinstance(failure, Mapping):

@@ -1,8 +1,8 @@
 """Judging a history: `judge_one` runs one checker within limits, `judge` all of them.
 
-Runs, soaks, `harness check`, tests and the workers of reports all use them. The result of a checker
-that crashes, reaches a limit or returns no result is `unknown` with the reason, never `valid`.
-Other checkers keep their verdicts.
+Runs, soaks, `harness check`, tests and the workers of reports all use both functions. The result of
+a checker that crashes, reaches a limit or returns no result is `unknown` with the reason, never
+`valid`. Other checkers keep their verdicts.
 """
 
 from __future__ import annotations
@@ -65,18 +65,22 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def checkers_of(case: Case) -> tuple[Checker, ...]:
-    """The checkers that judge the case's runs; needs no target. Raises `UsageError`."""
+    """Load the checkers that judge runs of `case`, without loading its target; raises `UsageError`
+    if a checker does not load.
+    """
     return tuple(map(load_checker, checker_names(case)))
 
 
 def load_checker(name: str) -> Checker:
-    """The checker of this name; raises `UsageError`."""
+    """Load the checker of this name; raises `UsageError` if the checker does not load."""
     checker: Checker = load_plugin("checkers", name)
     return checker
 
 
 def load_model(name: str) -> HistoryModel:
-    """The checker of this name, if it can judge imported histories; raises `UsageError`."""
+    """Load the checker of this name; raises `UsageError` if the checker does not load or cannot
+    judge imported histories.
+    """
     checker = load_checker(name)
     if not isinstance(checker, HistoryModel):
         raise UsageError(f"the checker {name!r} judges runs only, and no imported histories")
@@ -84,13 +88,17 @@ def load_model(name: str) -> HistoryModel:
 
 
 def model_names(kind: str) -> list[str]:
-    """The checkers of imported histories that this option of `harness check` can name."""
+    """Return the names of the checkers of imported histories with this `HistoryModel.kind`, which
+    is the option of `harness check` that names one of the checkers.
+    """
     models = ((name, plugin) for name, plugin in load_all("checkers"))
     return [n for n, plugin in models if isinstance(plugin, HistoryModel) and plugin.kind == kind]
 
 
 def checker_names(case: Case) -> tuple[str, ...]:
-    """The workload's checkers, then those that the target and the user added."""
+    """Return the names of the checkers of a case: first the workload's checkers, then the checkers
+    that the target and the user added.
+    """
     if case.model is not None:
         return (case.model,)
     workload: Workload = load_plugin("workloads", case.workload)
@@ -106,7 +114,7 @@ def judge(
 ) -> Judgement:
     """Judge `history` with `checkers`, one after the other, and add up their coverage.
 
-    Each has `time_limit_s`. Only Ctrl-C ends a checker that ignores the clock.
+    Each checker has `time_limit_s`. Only Ctrl-C ends a checker that ignores its time limit.
     """
     limits = Limits(cpu_s=time_limit_s)
     return Judgement(tuple(certified(judge_one(each, history, case, limits) for each in checkers)))
@@ -115,10 +123,11 @@ def judge(
 def judge_one(
     checker: Checker, history: History, case: Case, limits: Limits, *, whole: bool = True
 ) -> CheckResult:
-    """Judge `history` with one checker: within limits, weakened by excuses, signed and explained.
+    """Judge `history` with one checker within limits; return the result, signed and explained.
 
-    `whole` is false for the history of one key, which may have nothing to judge. Raises only
-    `UserInterrupt`.
+    Events that the target is not responsible for (`temper`) may change an invalid result to
+    `unknown`. `whole` is false for the history of one key, which may have nothing to judge. Raises
+    only `UserInterrupt`.
     """
     name = checker.name
 
@@ -155,7 +164,7 @@ def judge_one(
 
 
 def bounded(checker: Checker, limits: Limits) -> Checker:
-    """The checker with the search limits applied, if there are any."""
+    """Return the checker, bounded by the limits of steps and configurations if both are set."""
     if limits.steps is None or limits.configurations is None:
         return checker
     return checker.bounded(steps=limits.steps, configurations=limits.configurations)
@@ -164,10 +173,11 @@ def bounded(checker: Checker, limits: Limits) -> Checker:
 def result_of_check(
     name: str, check: Callable[[], CheckResult], *, whole: bool = True
 ) -> CheckResult:
-    """The result of `check()`; anything else than a result becomes `unknown`.
+    """Return the result of `check()`; an exception, or a value that is not a result, becomes a
+    result `unknown`.
 
-    Raises only `UserInterrupt`, when the user presses Ctrl-C meanwhile, and `SpentError`, when the
-    alarm of `cpu_limit` rings.
+    Raises only `UserInterrupt`, when the user presses Ctrl-C during the check, and `SpentError`,
+    when the alarm of `cpu_limit` rings.
     """
     try:
         with telling_interrupts():
@@ -229,12 +239,12 @@ def checked_result(name: str, result: object, *, whole: bool = True) -> CheckRes
 
 
 def _unstorable(result: CheckResult) -> str | None:
-    """The reason why a store cannot keep a result; `None` if it can."""
+    """Return the reason why a store cannot keep `result`; `None` if a store can keep it."""
     if not _is_well_formed(result):
         return "a field is not of its type"
     try:
         size = len(msgspec.json.encode(result))
-    except Exception as error:  # noqa: BLE001 - anything may be in there
+    except Exception as error:  # noqa: BLE001 - details may have any type
         return _shown(error)
     if size > RESULT_BYTES_MAX:
         return f"it takes {size} bytes; the limit is {RESULT_BYTES_MAX}"
@@ -242,7 +252,7 @@ def _unstorable(result: CheckResult) -> str | None:
 
 
 def _is_well_formed(result: CheckResult) -> bool:
-    """Whether each field has its declared type, which a struct does not check itself."""
+    """Whether each field of a result has its declared type, which structs do not check."""
     return (
         isinstance(result.verdict, Verdict)
         and all(isinstance(text, str) for text in (result.checker, result.reason))
@@ -253,7 +263,7 @@ def _is_well_formed(result: CheckResult) -> bool:
 
 
 def _shown(value: object, tell: Callable[[object], str] = repr) -> str:
-    """`value` as one line of limited length, even if methods of a plug-in fail."""
+    """Return `value` as text of limited length, even if a method of its class fails."""
     try:
         with telling_interrupts():
             return _text(tell(value))
@@ -264,5 +274,5 @@ def _shown(value: object, tell: Callable[[object], str] = repr) -> str:
 
 
 def _text(text: object) -> str:
-    """`text` in a form that JSON can store, cut if it is too long."""
+    """Return `text` in a form that JSON can store, shortened if it is too long."""
     return str(text)[:_SHOWN_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()

@@ -1,6 +1,6 @@
 """Known failures: signatures of failures that a ticket tracks.
 
-The tables `[[known]]` of a TOML file list them:
+The tables `[[known]]` of a TOML file list the known failures:
 
     [[known]]
     signature = "linearizable-catalog · stale-read"
@@ -29,7 +29,7 @@ KEY: Final = "known"
 
 
 class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry; `fails` tells whether its failures still fail a soak or a report."""
+    """One known failure; `fails` tells whether it still makes a soak or a report fail."""
 
     signature: str
     ticket: str
@@ -43,7 +43,7 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnownFailures(msgspec.Struct, frozen=True):
-    """All entries; false without any."""
+    """All known failures of a file; false in a condition if the file has none."""
 
     entries: tuple[KnownFailure, ...] = ()
 
@@ -51,7 +51,7 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return bool(self.entries)
 
     def of(self, signature: str) -> KnownFailure | None:
-        """The entry that covers a signature; of several, the one with the most parts."""
+        """Return the entry that covers a signature; of several entries, the one with most parts."""
         covering = [
             entry
             for entry in self.entries
@@ -89,7 +89,7 @@ def read_known(path: Path) -> KnownFailures:
         raise UsageError(f"{path} cannot be read: {error}; name a TOML file") from error
     for key in values:
         if key != KEY:
-            raise UsageError(f"{path} has the key {key!r}; it may only have [[{KEY}]] tables")
+            raise UsageError(f"{path} has the key {key!r}; the file may only have [[{KEY}]] tables")
     return known_in(values, path)
 
 
@@ -99,8 +99,8 @@ def known_in(values: dict[str, Any], path: Path) -> KnownFailures:
         entries = msgspec.convert(values.get(KEY, []), type=tuple[KnownFailure, ...])
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path}: a [[{KEY}]] table is wrong: {error}; it has the texts signature and ticket, "
-            "and may have the text note and fails = false"
+            f"{path}: a [[{KEY}]] table is wrong: {error}; the table must have the texts signature "
+            "and ticket, and may have the text note and fails = false"
         ) from error
     for entry in entries:
         if not (entry.signature.strip() and entry.ticket.strip()):

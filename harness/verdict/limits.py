@@ -25,10 +25,10 @@ _GRACE_S: Final = 0.5
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one check of one history; for a limit of `None`, the checker uses its own.
+    """The limits of one check of one history; if a limit is `None`, the checker uses its default.
 
-    `memory_mib` is named in the result of a check that ran out of memory. The caller sets that
-    limit, by `memory_limit`, since it holds for the whole process.
+    The result of a check that ran out of memory names `memory_mib`. The caller must set this limit
+    with `memory_limit`, since it holds for the whole process.
     """
 
     alarm: ClassVar[bool] = False  # whether an alarm ends a checker that exceeds `cpu_s`
@@ -44,7 +44,9 @@ class SpentError(BaseException):
 
 @contextlib.contextmanager
 def cpu_limit(seconds: float) -> Iterator[None]:
-    """Raise `SpentError` in the block some time after `seconds` of CPU; main thread only."""
+    """Raise `SpentError` in the block some time after `seconds` of CPU time; this works only in the
+    main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -56,7 +58,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
             raise SpentError
 
     before = signal.signal(signal.SIGPROF, ring)
-    # The alarm repeats: the first one may hit code that catches every exception.
+    # The alarm repeats, since the first alarm may hit code that catches every exception.
     signal.setitimer(signal.ITIMER_PROF, seconds * _GRACE + _GRACE_S, 1.0)
     try:
         yield
@@ -68,7 +70,9 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_limit(mib: int) -> Iterator[None]:
-    """Let the process grow by `mib` beyond its present size; can only lower the limit."""
+    """Let the process grow by at most `mib` beyond its present size while the block runs; a lower
+    limit that exists already stays.
+    """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

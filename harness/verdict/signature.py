@@ -1,13 +1,13 @@
 """Signatures of failed runs: a short text that is equal for equal failures of many seeds.
 
 A signature is (checker, rule, fault): `catalog-invariants · acknowledged · kill`. One defect breaks
-one rule under one or two kinds of faults, but through any operations. So a result has one part
-more, the shape, and lists of failures count the shapes of each signature.
+one rule under one or two kinds of faults, but through any operations. So the text in a result has a
+fourth part, the shape, and lists of failures count the shapes of each signature.
 
-* The **rule** is the broken rule. Checkers name it in `details["rule"]`; otherwise it is derived
-  from the rest of the result, and finally from the words of its reason.
-* The **fault** is the kind of the fault that began last of those active at the last operation
-  involved; if none was active, the kind of the last fault before.
+* The **rule** is the broken rule. Checkers name it in `details["rule"]`. For other checkers it is
+  derived from the rest of the result, and finally from the words of its reason.
+* The **fault** is a kind of fault. If faults were active at the last operation involved, it is the
+  kind of the fault that began last; if no fault was active, the kind of the last fault before.
 * The **shape** is the kinds of the operations involved.
 
 The operations involved are the first two that the checker names. A checker names the worst finding
@@ -55,7 +55,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def sign(results: Iterable[CheckResult], history: History) -> tuple[CheckResult, ...]:
-    """The results; each result that is not valid gets its signature in its details."""
+    """Return the results; each result that is not valid gets its signature in its details."""
     return tuple(_signed(result, history) for result in results)
 
 
@@ -67,7 +67,7 @@ def _signed(result: CheckResult, history: History) -> CheckResult:
 
 
 def failure_of(results: Sequence[CheckResult]) -> Failure | None:
-    """The first of the worst results; `None` if all are valid. Uses the signatures of `sign`."""
+    """Return the worst finding in signed results (see `sign`); `None` if all results pass."""
     verdict = worst(result.verdict for result in results)
     if verdict.holds:
         return None
@@ -82,7 +82,9 @@ def failure_of(results: Sequence[CheckResult]) -> Failure | None:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The signature, and the shape, which is empty if the failure concerns no operation."""
+    """Split a signature with a shape into signature and shape; the shape is empty if the failure
+    concerns no operation.
+    """
     parts = text.split(SEPARATOR)
     return SEPARATOR.join(parts[:PARTS]), SEPARATOR.join(parts[PARTS:])
 
@@ -109,7 +111,9 @@ def signature(result: CheckResult, history: History) -> str:
 
 
 def begun_until(result: CheckResult, history: History) -> int | None:
-    """The number of operations up to the last operation involved; `None` if there is none."""
+    """Return the number of operations that were invoked up to the last operation that `result`
+    involves; `None` if it involves no operation.
+    """
     ops = _involved(history, result.operations)
     if not ops:
         return None
@@ -119,7 +123,7 @@ def begun_until(result: CheckResult, history: History) -> int | None:
 
 def _joined(*parts: str) -> str:
     text = SEPARATOR.join(part for part in parts if part)
-    return text.encode("utf-8", "backslashreplace").decode()  # in the form that files have
+    return text.encode("utf-8", "backslashreplace").decode()  # text that a file in UTF-8 can hold
 
 
 # --- which rule ----------------------------------------------------------------------------------
@@ -154,7 +158,9 @@ def rule_of_words(reason: str) -> str:
 
 
 def _involved(history: History, indices: Sequence[int]) -> list[Op]:
-    """The first ops with these indices, of clients (invoked or completed) or the harness."""
+    """Return the invocations of the first operations of clients with these indices; if the indices
+    name no operation of a client, return the first ops of the harness with these indices.
+    """
     wanted = frozenset(indices)
     by_index = {op.index: op for op in history if op.index in wanted}
     for pair in history.pairs if wanted else ():
@@ -165,7 +171,7 @@ def _involved(history: History, indices: Sequence[int]) -> list[Op]:
 
 
 def _kinds(op: Op) -> Sequence[str]:
-    """The kinds of operations that an op concerns: its own, or the kinds in a harness op."""
+    """Return the kind of a client's op, or the kinds that an op of the harness names as missing."""
     if op.is_client:
         return [op.f]
     missing: Any = op.value.get("missing") if isinstance(op.value, dict) else None
@@ -176,9 +182,10 @@ def _kinds(op: Op) -> Sequence[str]:
 
 
 def _fault(history: History, ops: Sequence[Op]) -> str:
-    """The kind of the fault that hit the last of `ops`; empty if there was none before it.
+    """Return the kind of the fault that was active at the last of `ops`, or else of the last fault
+    before; empty if no fault had begun.
 
-    Without ops, the end of the run counts.
+    Without ops, the fault at the end of the run counts.
     """
     if not len(history):
         return ""

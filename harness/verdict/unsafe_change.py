@@ -54,7 +54,9 @@ def _forced(op: Op) -> _Excuse:
 
 
 def _impostors(history: History) -> Iterator[_Excuse]:
-    """One excuse per impostor, from its node's last exit: a running node keeps its port."""
+    """Yield one excuse per impostor. The excuse begins at the last exit of the impostor's node,
+    since a running node keeps its port.
+    """
     ended: dict[object, int] = {}
     for op in history.of_process(HARNESS):
         value = op.value if isinstance(op.value, dict) else {}
@@ -68,7 +70,7 @@ def _impostors(history: History) -> Iterator[_Excuse]:
 def temper(
     history: History, result: CheckResult, check: Callable[[History], CheckResult]
 ) -> CheckResult:
-    """`result`, but unknown if it blames the target for possible effects of others.
+    """Return `result`, changed to `unknown` if an unsafe change or an impostor explains it.
 
     `check` judges a history in the same way as `history` was judged.
     """

@@ -30,7 +30,7 @@ class Call(msgspec.Struct, frozen=True):
     past: ClassVar[str] = ""
 
     def asked(self) -> Any:
-        """The value of the invocation."""
+        """Return the value of this operation's invocation in a history."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
     @classmethod
@@ -40,7 +40,9 @@ class Call(msgspec.Struct, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A phrase for a definite answer: `and was refused: exists`; empty if it adds nothing."""
+        """A phrase for a definite answer, such as `and was refused: exists`; empty for a plain
+        "ok".
+        """
         del call
         result = answer.get("result", "ok")
         return "" if result == "ok" else f"and was refused: {result}"
@@ -62,11 +64,13 @@ class Vocabulary(Generic[C]):
         return iter(self.by_name.values())
 
     def call_of(self, f: str, value: Any) -> C:
-        """An operation by its name and value; raises `UsageError` for any other."""
+        """Return the operation of this name and value; raises `UsageError` if the vocabulary has no
+        such operation or the value does not fit.
+        """
         kind = self.by_name.get(f)
         if kind is None:
             raise UsageError(
-                f"the operation {f!r} is not in the vocabulary {self.name!r}: "
+                f"the operation {f!r} is not in the vocabulary {self.name!r}, which has "
                 f"{', '.join(sorted(self.by_name))}"
             )
         try:
@@ -79,7 +83,9 @@ class Vocabulary(Generic[C]):
 
 
 def fields_of(op: Op | None) -> Mapping[str, Any]:
-    """The value of an op if it is an object, else empty; foreign histories have other values."""
+    """Return the value of an op if it is an object, else an empty mapping: foreign histories have
+    other values, too.
+    """
     return op.value if op is not None and isinstance(op.value, Mapping) else {}
 
 
@@ -89,7 +95,7 @@ def is_ok(pair: Pair) -> bool:
 
 
 def names_in_words(names: Iterable[str]) -> str:
-    """Quoted names; a long list is cut."""
+    """Return the quoted names as a text; of a long list, only the first names and a count."""
     quoted = [repr(name) for name in names]
     left = len(quoted) - NAMES_SHOWN_MAX
     more = f" and {left} more" if left > 0 else ""

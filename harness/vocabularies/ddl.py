@@ -57,7 +57,7 @@ class LookCall(Call, frozen=True):
 
 
 class ListCall(Call, frozen=True):
-    """A list of all tables."""
+    """A read that lists all tables."""
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
@@ -83,7 +83,7 @@ class Create(_Change, frozen=True):
 
 
 class Alter(_Change, frozen=True):
-    """Apply several steps atomically: ["add", c], ["drop", c], ["rename", old, new]."""
+    """Alter a table by atomic `steps`: ["add", column], ["drop", column], ["rename", old, new]."""
 
     f: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"
@@ -117,7 +117,9 @@ class Delete(_Change, frozen=True):
 
 
 class Get(LookCall, frozen=True):
-    """The answer also has `columns`, `column_ids`, `comment` and `applied_schema_version`."""
+    """Read a table: the answer also has `columns`, `column_ids`, `comment` and
+    `applied_schema_version`.
+    """
 
     f: ClassVar[str] = "get"
     past: ClassVar[str] = "read"
@@ -125,14 +127,16 @@ class Get(LookCall, frozen=True):
 
 
 class List(ListCall, frozen=True):
-    """The answer has `tables`: [name, id, version] of each, sorted by name."""
+    """List all tables: the answer has `tables`, [name, id, version] per table, sorted by name."""
 
     f: ClassVar[str] = "list"
     past: ClassVar[str] = "listed"
 
 
 class Locate(LookCall, frozen=True):
-    """The answer has `tablets`: id, key range, replicas and leader of each."""
+    """Locate the tablets of a table: the answer has `tablets`, with id, key range, replicas and
+    leader per tablet.
+    """
 
     f: ClassVar[str] = "locate"
     past: ClassVar[str] = "located"
@@ -140,7 +144,7 @@ class Locate(LookCall, frozen=True):
 
 
 class IsCreateDone(LookCall, frozen=True):
-    """The answer has `done`: whether all tablets of the table are running."""
+    """Ask if a table is created: the answer has `done`, whether all tablets of the table run."""
 
     f: ClassVar[str] = "is-create-done"
     past: ClassVar[str] = "asked about the creation of"
@@ -148,7 +152,7 @@ class IsCreateDone(LookCall, frozen=True):
 
 
 class IsAlterDone(LookCall, frozen=True):
-    """The answer has `done`: whether all tablets have the table's last version."""
+    """Ask if an alter is done: the answer has `done`, true if all tablets have the new version."""
 
     f: ClassVar[str] = "is-alter-done"
     past: ClassVar[str] = "asked about the alteration of"
@@ -171,7 +175,7 @@ class Listed(msgspec.Struct, array_like=True):
 
 
 class Answered(msgspec.Struct):
-    """The types of the fields of answers; foreign histories may have other ids than texts."""
+    """The fields of answers with their types; in foreign histories ids may not be texts."""
 
     table_id: Ident = None
     comment: Ident = None

@@ -34,12 +34,13 @@ from harness.errors import HistoryError, shown
 SET: Final = "#{}"
 """The only key of a JSON object that represents a set."""
 SET_MARK: Final = "\x1e"
-"""The placeholder for `SET` in values before `settled`."""
+"""The placeholder for `SET` in values as read from a file, before `settled` converts them."""
 OTHER_KEY: Final = "\x1f"
-"""The prefix of a key that is not a string, keyword or similar, in values before `settled`."""
+"""The prefix of a key that is no string, keyword or other atom, in values as read from a file,
+before `settled` converts them."""
 STRING_KEY: Final = "\x1d"
-"""The prefix of a string key that would begin with one of these prefixes, in values before
-`settled`."""
+"""The prefix of a string key that itself begins with `OTHER_KEY` or `STRING_KEY`, in values as read
+from a file, before `settled` converts them."""
 _VERBS: Final = {
     f":{name}": name
     for name in ("append", "r", "w", "read", "write", "rp", "insert", "delete", "update")
@@ -71,7 +72,9 @@ def members(value: Any) -> list[Any] | None:
 
 
 def number_of(token: str) -> Any:
-    """The number that `token` denotes in EDN, or `None`; `ValueError` if it is out of range."""
+    """Return the number that `token` denotes in EDN, or `None` if it denotes no number; raises
+    `ValueError` if the number is out of range.
+    """
     if _INTEGER.fullmatch(token):
         return int(token.rstrip("N"))
     if (ratio := _RATIO.fullmatch(token)) is not None:
@@ -131,12 +134,12 @@ def is_edn_atom(text: str) -> bool:
 
 
 def text_of(string: str) -> str:
-    """A string of EDN in the form that values have."""
+    """Return a string of EDN in the form that it has in an op's value."""
     return f'#"{string}' if string[:1] in {":", "#"} and is_edn_atom(string) else string
 
 
 def _is_ambiguous(key: str) -> bool:
-    """Whether a string key would be mistaken for another key."""
+    """Whether a string key would be mistaken for a key of another type in EDN."""
     if _IDENTIFIER.fullmatch(key) or key == SET or is_edn_atom(key):
         return True
     if key.startswith('#"'):
@@ -145,7 +148,9 @@ def _is_ambiguous(key: str) -> bool:
 
 
 def _json_key(key: str) -> tuple[Any] | None:
-    """The value of this JSON text, as a tuple of one, unless it is a string or a keyword."""
+    """Return the value whose JSON is `key`, as a tuple of one; `None` if `key` is not JSON, or is
+    the JSON of a string.
+    """
     try:
         value = msgspec.json.decode(key)
         return None if isinstance(value, str) or _encode(value).decode() != key else (value,)
@@ -155,7 +160,7 @@ def _json_key(key: str) -> tuple[Any] | None:
 
 @functools.lru_cache(maxsize=10_000)
 def _key(raw: str) -> str:
-    """A key of EDN in the form that values have."""
+    """Return a key of a map in EDN in the form that it has in an op's value."""
     if raw.startswith((OTHER_KEY, STRING_KEY)):
         return raw[1:]
     if raw.startswith(":") and _KEYWORD.fullmatch(raw):
@@ -168,8 +173,8 @@ def _key(raw: str) -> str:
 
 
 def settled(value: Any) -> Any:
-    """A client's value as read from a file, in the form that it has in an op; lists are changed in
-    place.
+    """Convert a client's value, as read from a file, to the form that it has in an op; lists are
+    changed in place.
 
     Raises `HistoryError` for a set with a duplicate element.
     """
@@ -194,7 +199,7 @@ def settled(value: Any) -> Any:
 
 
 def without_colons(value: Any) -> Any:
-    """A value that was already JSON; only names of micro-operations may have colons."""
+    """Return a value that was read from JSON, without colons in names of micro-operations."""
     if type(value) is list:
         for item in value:
             if type(item) is list and item and type(item[0]) is str and item[0] in _VERBS:
@@ -203,7 +208,7 @@ def without_colons(value: Any) -> Any:
 
 
 def _ordered(items: list[Any]) -> list[Any]:
-    """The elements of a set in canonical order, which is the same for equal sets."""
+    """Return the elements of a set in canonical order, which is the same for equal sets."""
     if set(map(type, items)) <= {int}:
         kept = sorted(set(items))
         if len(kept) == len(items):
@@ -212,12 +217,12 @@ def _ordered(items: list[Any]) -> list[Any]:
     if len(by_text) < len(items):
         texts = [_encode(item) for item in items]
         twice = next(item for item in items if texts.count(_encode(item)) > 1)
-        raise HistoryError(f"a set with the element {shown(twice)} twice")
+        raise HistoryError(f"a set contains the element {shown(twice)} twice")
     return [by_text[text] for text in sorted(by_text)]
 
 
 def loose(value: Any) -> Any:
-    """A value as read from a file, in plain strings and lists: for display, not for comparison."""
+    """Convert a value, as read from a file, to plain strings and lists, for display only."""
     if isinstance(value, str):
         return _bare(value)
     if isinstance(value, list):
@@ -245,7 +250,8 @@ def _bare(text: str) -> str:
 
 
 def edn_of(value: Any, *, plain: bool = False) -> str:
-    """A value in EDN; if it is `plain`, its strings encode no other EDN forms.
+    """Return a value as EDN text. `plain` means that strings in the value encode no other EDN
+    forms.
 
     Raises `HistoryError` for values that neither JSON nor EDN can express.
     """

@@ -56,7 +56,7 @@ class Create(_OfTable, frozen=True):
 
 
 class Alter(_OfTable, frozen=True):
-    """Replace the table with this name."""
+    """Alter a table, which replaces the whole table with this name."""
 
     f: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"
@@ -67,7 +67,7 @@ class Alter(_OfTable, frozen=True):
 
 
 class Rename(_OfTable, frozen=True):
-    """Replace the table and change its name, and perhaps its database."""
+    """Rename a table, which replaces the whole table and may change its database, too."""
 
     f: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"
@@ -91,7 +91,9 @@ class Drop(_OfTable, frozen=True):
 
 
 class Get(_OfTable, frozen=True):
-    """The answer has `nonce`, of the last change, and `directory`: "gone" without its files."""
+    """Read a table: the answer has the `nonce` of the table's last change, and `directory`, which
+    is "gone" if the table's files are missing.
+    """
 
     f: ClassVar[str] = "get"
     past: ClassVar[str] = "read"
@@ -100,13 +102,13 @@ class Get(_OfTable, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A phrase that says if the table was there."""
+        """A phrase that says if the table existed."""
         del call
         return "and found it" if answer.get("result", "ok") == "ok" else "and found it missing"
 
 
 class List(Call, frozen=True):
-    """The answer has `tables`: the names of all tables, as `database.name`, sorted."""
+    """List all tables: the answer has `tables`, the sorted names as `database.name`."""
 
     f: ClassVar[str] = "list"
     past: ClassVar[str] = "listed all tables"
@@ -120,10 +122,10 @@ class List(Call, frozen=True):
 class Poll(Call, frozen=True):
     """Continue reading the notification log from this client's position, at first the log's end.
 
-    The answer has `after`, the id after which it reads, and `events`: [id, time in ms, kind, full
-    name before, full name after, nonce before, nonce after] each, at most `POLL_MAX` of them. If
-    the log does not go back that far, the answer instead has `missing`, the first id that was not
-    there, and `to`, the end of the log, where the client continues.
+    The answer has `after`, the id after which the client reads, and at most `POLL_MAX` `events`,
+    each as [id, time in ms, kind, full name before, full name after, nonce before, nonce after]. If
+    the log has lost the event after this id, the answer instead has `missing`, the first lost id,
+    and `to`, the end of the log, where the client continues.
     """
 
     f: ClassVar[str] = "poll"
@@ -137,5 +139,5 @@ call_of = CALLS.call_of
 
 
 def times_sent(attempts: tuple[Attempt, ...]) -> int:
-    """The number of attempts that had a connection."""
+    """Return the number of requests that were sent: the attempts without a failed connection."""
     return sum(not attempt.outcome.startswith(NOT_SENT) for attempt in attempts)

@@ -30,7 +30,7 @@ class _OfToken(Call, frozen=True):
 
 
 class Issue(_OfToken, frozen=True):
-    """The answer has `token`, a new token."""
+    """Issue a new token to `owner`: the answer has `token`."""
 
     f: ClassVar[str] = "issue"
     past: ClassVar[str] = "asked for"
@@ -40,7 +40,7 @@ class Issue(_OfToken, frozen=True):
 
 
 class Renew(_OfToken, frozen=True):
-    """Renew the token for `user`, for one interval, but at most to its maximum age."""
+    """Renew the token on behalf of `user`, for one interval, but not beyond its maximum age."""
 
     f: ClassVar[str] = "renew"
     past: ClassVar[str] = "renewed"
@@ -61,8 +61,9 @@ class Cancel(_OfToken, frozen=True):
 class Verify(_OfToken, frozen=True):
     """Open a connection with the token, and ask for its `owner`.
 
-    The number selects a metastore from the client's list, modulo its length; if it does not answer,
-    the next one is used. A refusal is an `ok` answer with "invalid-token" as its `result`.
+    The number `metastore`, modulo the length of the client's list, selects a metastore from this
+    list; if this metastore does not answer, the client uses the next one. A refusal is an `ok`
+    answer with "invalid-token" as its `result`.
     """
 
     f: ClassVar[str] = "verify"

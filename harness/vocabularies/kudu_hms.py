@@ -17,7 +17,7 @@ from harness.vocabularies import Call, Vocabulary, ddl
 
 
 class HiveDrop(Call, frozen=True):
-    """DROP TABLE in Hive."""
+    """Drop a table through Hive (DROP TABLE)."""
 
     f: ClassVar[str] = "hive-drop"
     mutates: ClassVar[bool] = True
@@ -27,7 +27,7 @@ class HiveDrop(Call, frozen=True):
 
 
 class HiveRename(Call, frozen=True):
-    """ALTER TABLE ... RENAME in Hive: reads the entry and writes it under the new name."""
+    """Rename a table through Hive, which reads its entry and writes it with the new name."""
 
     f: ClassVar[str] = "hive-rename"
     mutates: ClassVar[bool] = True
@@ -38,7 +38,7 @@ class HiveRename(Call, frozen=True):
 
 
 class HiveGet(Call, frozen=True):
-    """The answer has `table_id`, `comment` and `masters` of the entry."""
+    """Read a table's entry in Hive: the answer has its `table_id`, `comment` and `masters`."""
 
     f: ClassVar[str] = "hive-get"
     past: ClassVar[str] = "read in Hive"
@@ -46,7 +46,7 @@ class HiveGet(Call, frozen=True):
 
 
 class HiveList(Call, frozen=True):
-    """The answer has `tables`: the names of all entries, sorted."""
+    """List the tables in Hive: the answer has `tables`, the sorted names of all entries."""
 
     f: ClassVar[str] = "hive-list"
     past: ClassVar[str] = "listed in Hive"

@@ -2,11 +2,11 @@
 
 Masters are named by their nodes. A change is answered when it has committed; a new master gets its
 vote, and a moved replica its rows, some time later. An administrator makes the changes, so normally
-at most one is in progress; a target may refuse a second change.
+at most one change is in progress; a target may refuse a second change.
 
-The answer of `list-masters` has `masters`: [node, role, member type] of each. `move-replica` moves
-a replica of some tablet of a table to another server; its answer has `tablet`, `source` and
-`target`.
+The answer of `list-masters` has `masters`, with [node, role, member type] per master.
+`move-replica` moves a replica of some tablet of a table to another server; its answer has `tablet`,
+`source` and `target`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AddMaster(Call, frozen=True):
 
 
 class RemoveMaster(Call, frozen=True):
-    """Remove a member that does not lead."""
+    """Remove a master that does not lead from the members."""
 
     f: ClassVar[str] = "remove-master"
     mutates: ClassVar[bool] = True
@@ -41,7 +41,7 @@ class MoveReplica(Call, frozen=True):
 
 
 class ListMasters(Call, frozen=True):
-    """The members, as the leader knows them."""
+    """List the masters that are members, as their leader knows them."""
 
     f: ClassVar[str] = "list-masters"
 

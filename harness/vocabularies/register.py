@@ -11,13 +11,13 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Read(Call, frozen=True):
-    """The answer has `value`."""
+    """Read the register: the answer has `value`."""
 
     f: ClassVar[str] = "read"
 
 
 class Write(Call, frozen=True):
-    """Set the value."""
+    """Set the register to `value`."""
 
     f: ClassVar[str] = "write"
     mutates: ClassVar[bool] = True
@@ -25,7 +25,7 @@ class Write(Call, frozen=True):
 
 
 class Cas(Call, frozen=True):
-    """Set `new` if the value is `old`."""
+    """Set the register to `new` if its value is `old`."""
 
     f: ClassVar[str] = "cas"
     mutates: ClassVar[bool] = True

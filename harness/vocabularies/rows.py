@@ -15,25 +15,26 @@ one timestamp, with its rows in the given order; each row may be refused by itse
 
 | result            | means                                                            |
 |-------------------|------------------------------------------------------------------|
-| "ok"              | it was written                                                   |
-| "already-present" | insert: there was such a row, which was left as it was           |
-| "not-found"       | update, delete: there was no such row                            |
+| "ok"              | the row was written                                              |
+| "already-present" | insert: a row with this key existed and is unchanged             |
+| "not-found"       | update, delete: no row with this key existed                     |
 | "invalid"         | the row does not fit the table; nothing was written              |
-| "failed"          | its part never took effect, and never will                       |
-| null              | unknown: it may have been written, or may still be               |
+| "failed"          | the part with the row never took effect, and never will          |
+| null              | unknown: the row may have been written, or may still be written  |
 
 `parts` has for each tablet {"tablet", "node", "term", "timestamp", "rows"}: the node that answered,
-the term of the tablet's leader, the timestamp or null, and the positions of its rows. A part that
-was acknowledged and then sent again, with the same request id, has `again`: [timestamp, results] of
-each further answer. The operation is `ok` only if each row was answered by its tablet, `fail` if no
-part took effect, and `info` otherwise; the value of an `info` still has the known results.
+the term of the tablet's leader, the timestamp or null, and the positions of the part's rows. A part
+that was acknowledged and then sent again, with the same request id, has `again`: [timestamp,
+results] of each further answer. The operation is `ok` only if each row was answered by its tablet,
+`fail` if no part took effect, and `info` otherwise; the value of an `info` still has the known
+results.
 
 **The answer of a read** has `table_id`, `tablet`, `term`, `timestamp`, and `row`: its cells, or
 null if there is no such row. **The answer of a scan** has `table_id`, `timestamp`, and `parts`, for
 each tablet {"tablet", "node", "term", "timestamp", "rows"}, where rows are [key, cells] in the
 order of keys. If a `timestamp` is not null, the rows are exactly the state at this timestamp. The
-timestamp of the whole scan is null if tablets were read at different timestamps. The answer of both
-is {"result": "not-found"} if there is no such table.
+timestamp of the whole scan is null if tablets were read at different timestamps. The answer of a
+read or scan is {"result": "not-found"} if the table does not exist.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ RESULTS: Final = ("ok", "already-present", "not-found", "invalid", "failed")
 
 
 class Write(Call, frozen=True):
-    """Rows are [kind, key, cells], in order; a delete has no cells. `nonce` is unique."""
+    """Write `rows` to a table in order, each as [kind, key, cells]; a delete has no cells. `nonce`
+    is unique.
+    """
 
     f: ClassVar[str] = "write"
     mutates: ClassVar[bool] = True
@@ -62,10 +65,10 @@ class Write(Call, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.rows:
-            raise ValueError("it has no rows; give it at least one")
+            raise ValueError("the write has no rows; give at least one row")
 
     def asked(self) -> Any:
-        """The value in the form that histories have: rows are lists."""
+        """Return the value of the invocation as histories have it, with rows as lists."""
         return {**super().asked(), "rows": [list(row) for row in self.rows]}
 
 
@@ -84,8 +87,8 @@ class Scan(Call, frozen=True):
     In the mode `latest` each tablet returns its current rows: its leader returns all acknowledged
     rows, any other replica the rows that it has. In the mode `snapshot` all tablets return the
     state at the timestamp `at`, or, if `at` is null, at a timestamp that the first tablet chooses.
-    The mode `read-your-writes` is the same, at a timestamp that is not below any that this client
-    received before; so it includes the client's own writes.
+    In the mode `read-your-writes` all tablets return the state at a timestamp that is not below any
+    timestamp that this client received before; so the rows include the client's own writes.
     """
 
     f: ClassVar[str] = "scan"
@@ -97,7 +100,7 @@ class Scan(Call, frozen=True):
     end: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a timestamp in another mode than `snapshot`."""
+        """Raise `ValueError` for a timestamp `at` in another mode than `snapshot`."""
         if self.at is not None and self.mode != "snapshot":
             raise ValueError("only the mode 'snapshot' reads at a timestamp")
 

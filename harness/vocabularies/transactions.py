@@ -5,9 +5,9 @@ a transaction has the read values in place of the nulls. Micro-operations take e
 order: a read sees earlier appends of the same transaction.
 
 In the vocabulary `list-append` keys are texts, elements are numbers, a transaction may have several
-keys, and a list without appends reads as []. In the vocabulary `append` keys are tables,
-elements are columns, a transaction has one table, and `create` is that of `ddl`; a table that is
-not there reads as empty.
+keys, and a list without appends reads as []. In the vocabulary `append` keys are tables, elements
+are columns, and a transaction has one table; `create` is the operation of `ddl`, and a missing
+table reads as empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Mop = list[Any]
 
 
 class Txn(Call, frozen=True):
-    """A transaction, whose value in histories is the list itself."""
+    """A transaction. Its value in histories is its list of micro-operations."""
 
     f: ClassVar[str] = "txn"
     mutates: ClassVar[bool] = True
@@ -39,9 +39,9 @@ def only_reads(value: Any) -> bool:
 
 
 def play(mops: Sequence[Mop], lists: Mapping[str, list[Any]]) -> tuple[list[Mop], dict[str, Any]]:
-    """The answer of a transaction on lists with this content, and the lists that it changes.
+    """Return the answer of a transaction on these lists, and the new content of the changed lists.
 
-    This is for targets that first read all keys of a transaction and then write them.
+    The function is for targets that first read all keys of a transaction and then write them.
     """
     now, changed, answer = dict(lists), {}, []
     for f, key, element in mops:

@@ -279,7 +279,7 @@ def test_a_damaged_length_in_the_middle_is_no_torn_end(tmp_path):
     data = bytearray(path.read_bytes())
     data[len(b"catalog-harness ops 1\n") + 2] ^= 0x40  # the first record now claims 4 MB more
     path.write_bytes(data)
-    with pytest.raises(HistoryError, match="another begins at byte"):
+    with pytest.raises(HistoryError, match="another record begins at byte"):
         read_log(path)
 
 
