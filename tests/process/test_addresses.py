@@ -174,7 +174,7 @@ def test_a_port_that_is_taken_everywhere_is_refused(run):
 
 def test_where_the_kernel_does_not_tell_it_is_refused(run, monkeypatch):
     monkeypatch.setattr("harness.environments.callers._NETLINK_SOCK_DIAG", 999)
-    with pytest.raises(UsageError, match=r"does not say.*--env docker"):
+    with pytest.raises(UsageError, match=r"cannot name the process.*--env docker"):
         run(never, [asks_b("b")], wait=False)
 
 
