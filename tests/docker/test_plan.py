@@ -232,7 +232,7 @@ def test_a_package_that_is_missing_or_too_large_is_refused(monkeypatch):
         ([node("a.setup")], r"'a\.setup'"),
         ([node("a.proxy")], r"'a\.proxy'"),
         ([node(after=("x",))], "start after 'x'"),
-        ([node(dockerfile="/nowhere")], "there is none in /nowhere"),
+        ([node(dockerfile="/nowhere")], "/nowhere has no such file"),
         ([node(), node()], "unique"),
         ([node(command=())], "either an entry or a command"),
         ([node(entry="a:b")], "either an entry or a command"),

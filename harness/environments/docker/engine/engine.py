@@ -534,7 +534,7 @@ class Engine:
         return usage_of(statistics)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
-        """Wait up to `timeout_s` until a container stops; returns its state, `None` if it is gone."""
+        """Wait up to `timeout_s` for a container to stop; returns its state, `None` if gone."""
         # The SDK reports a timeout like a lost connection, so ask for the state in both cases.
         with (
             contextlib.suppress(EngineUnreachableError),
