@@ -189,7 +189,7 @@ async def test_a_node_that_comes_up_is_waited_for(monkeypatch):
     monkeypatch.setattr(control_module, "_START_TIMEOUT_S", 0.01)
     world = World()
     world.start(listens=False).deaf = True
-    with pytest.raises(InfrastructureError, match="did not begin to listen"):
+    with pytest.raises(InfrastructureError, match="did not start to read commands"):
         await world.control.worsen_disk(FULL)
 
 
