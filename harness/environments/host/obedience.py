@@ -61,7 +61,7 @@ class Obedience:
         self.aliases.update(condition.aliases)
 
     def listen(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-        """Start to obey the commands from `descriptor`, even those that have already arrived."""
+        """Start to obey the commands from `descriptor`, even if they have already arrived."""
         mode = os.fstat(descriptor).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             return

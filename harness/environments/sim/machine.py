@@ -136,7 +136,7 @@ class Machine:
         lose_unsynced: bool = False,
         torn: bool = False,
     ) -> None:
-        """End the current incarnation, for any cause: stop it, crash the disk, and publish the exit."""
+        """End the current incarnation, for any cause; crash its disk and publish its exit."""
         incarnation = self.incarnation
         assert incarnation is not None, f"{self.name} does not run"
         self.incarnation = None
