@@ -101,7 +101,7 @@ def state(process: ProcessId) -> str | None:
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Whether the process has not ended; a stopped process counts as alive, a zombie does not."""
+    """Whether the process is alive; a stopped process counts as alive, a zombie does not."""
     return state(process) not in {None, "Z", "X"}
 
 

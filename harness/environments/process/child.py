@@ -200,7 +200,7 @@ class Child:
         # Some programs put their children into other process groups (PostgreSQL does). Such a
         # program passes SIGTERM on to its children itself. It cannot pass on SIGKILL or SIGSTOP.
         others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
-        # The driver has not yet waited for the child, so the pid cannot have been recycled.
+        # The pid cannot be recycled before the driver has waited for the child.
         try:
             os.killpg(self._popen.pid, number)
         except ProcessLookupError:

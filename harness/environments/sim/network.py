@@ -283,7 +283,7 @@ class SimListener:
         self._owner = owner
         self._port = port
         self._on_connect = on_connect
-        self.backlog = 0  # connections that the kernel has accepted, but the node has not
+        self.backlog = 0  # connections accepted by the kernel that wait for the node
 
     def close(self) -> None:
         """Stop accepting connections; open connections stay open."""

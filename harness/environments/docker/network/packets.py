@@ -227,8 +227,8 @@ class Scheduler:
     def learn(self, meaning: Meaning, now_s: float, *, latest: bool = True) -> None:
         """Apply changed rules, and release the packets that only faults now over have held.
 
-        `latest` says that the rules have not changed since they were read. If so, a bit without a
-        meaning belongs to a fault that is over.
+        With `latest`, the rules are the same as when they were read, so a bit without a meaning
+        belongs to a fault that is over.
         """
         changed = {
             flow

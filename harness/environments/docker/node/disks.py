@@ -42,7 +42,7 @@ class Disks:
         self._plan = plan
         self._warden = warden
         self._folder: Path | None = None
-        self.mounted: dict[str, FuseDisk] = {}  # node -> its disk; nodes without one have a volume
+        self.mounted: dict[str, FuseDisk] = {}  # node -> disk; other nodes have volumes
 
     async def mount(self, engine: Engine, on_failure: Callable[[BaseException], None]) -> None:
         """Mount a disk for each node that declares `faulty_disk`, if FUSE disks work here.

@@ -69,7 +69,7 @@ def _requirements(distributions: list[Distribution]) -> Iterator[str]:
                 versions = f"=={importlib.metadata.version(name)}"
             except importlib.metadata.PackageNotFoundError:
                 if marker and extra is None:
-                    continue  # the marker excludes this platform, so pip has not installed it
+                    continue  # the marker excludes this platform, so pip skipped the package
             yield f"{name}{extras}{versions.strip()}"
 
 
