@@ -124,7 +124,7 @@ class CallerBook:
                 yield path.name.partition("~")[0], pids
 
     def find(self, local: Address, remote: Address) -> str | None:
-        """The caller whose socket has these addresses; `None` if no recorded process holds one.
+        """The caller whose socket has these addresses; `None` if the caller is not recorded.
 
         Raises `CallerGoneError` if the caller has closed the socket, and `InfrastructureError` if
         the kernel does not answer.

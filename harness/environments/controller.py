@@ -50,11 +50,11 @@ class Controller(NamedTuple):
 
 
 def this_controller() -> Controller:
-    """The controller that the calling process is."""
+    """The identity of the calling process as a controller."""
     return _controller(os.getpid())
 
 
-@functools.cache  # asked for each process of a run, whose environment names the controller
+@functools.cache  # the driver calls this for each process that it starts and marks
 def _controller(pid: int) -> Controller:
     process = procfs.identify(pid)
     if process is None:

@@ -147,7 +147,7 @@ class ClockError(msgspec.Struct, frozen=True, kw_only=True):
 
     offset_ns: int = 0  # offset of the wall clock
     drift_ppm: int = 0  # how much too fast the wall clock and the monotonic clock run
-    since_ns: int = 0  # begin of the drift, by a correct wall clock
+    since_ns: int = 0  # time at which the drift began, by a correct wall clock
 
 
 class FaultyClock:

@@ -227,7 +227,7 @@ def computed_s(pids: Iterable[int]) -> float:
 
 
 def any_stopped(pid: int) -> bool:
-    """Whether a process or a descendant is stopped, unless one of them is the stopping tracer."""
+    """Whether a process or a descendant is stopped, except by a tracer that is one of them."""
     members = family(pid)
     return any(
         state == "T" or (state == "t" and _tracer(each) not in members)
@@ -236,7 +236,7 @@ def any_stopped(pid: int) -> bool:
 
 
 def all_stopped(pid: int) -> bool:
-    """Whether a process and all descendants are stopped: none of them runs, waits or sleeps."""
+    """Whether no process among `pid` and its descendants is running, ready or sleeping."""
     return all(state not in _AWAKE for _, state in _states(family(pid)))
 
 

@@ -60,7 +60,7 @@ def left_folders() -> Iterator[tuple[Path, Owner | str]]:
             controller = Controller.parse(owner.controller)
         except FileNotFoundError:
             continue  # a run is creating or removing this folder right now
-        except (OSError, ValueError) as error:  # errors of msgspec are also a `ValueError`
+        except (OSError, ValueError) as error:  # msgspec raises subclasses of `ValueError`
             yield folder, f"its {OWNER_FILE} cannot be read: {error}"
             continue
         match life(controller, here, same_machine=True):

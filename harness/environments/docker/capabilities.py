@@ -16,7 +16,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     | dict.fromkeys(
         (
             Capability.DELAY,  # a user-space program delays packets and may itself wait for a CPU
-            Capability.REORDER,  # fails if no other packet arrives soon enough to overtake
+            Capability.REORDER,  # a packet keeps its place if no other packet follows soon
             Capability.THROTTLE,
             *STREAMS,  # stream faults affect only declared ports, and first reset connections
             Capability.SLOW_CPU,  # a slow node runs at full speed for a part of each 0.1 s

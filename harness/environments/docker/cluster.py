@@ -109,7 +109,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     async def usage(self, node: str) -> Usage:
-        """The usage of the node's processes, without its data, which no engine measures."""
+        """The usage of the node's processes, without its volume, which engines do not measure."""
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
@@ -123,7 +123,7 @@ class DockerCluster(RealCluster[DockerNode]):
     # --- deployment --------------------------------------------------------------------------
 
     async def deploy(self) -> dict[str, tuple[str, int]]:
-        """Create all containers, then start one node after another, each once the last is ready.
+        """Create all containers, then start the nodes in order, each once the previous is ready.
 
         Returns the address at which clients reach each declared port. Raises `TargetError` if a
         node does not become ready or its set-up fails.

@@ -161,7 +161,7 @@ def create_network(engine: Engine, run_id: str) -> ipaddress.IPv4Network:
 class Blueprint:
     """The specifications of a run's containers, and the archives to copy into them.
 
-    A blueprint changes nothing in the engine. Creating one reads packages from disk.
+    A blueprint changes nothing in the engine. Its constructor reads packages from disk.
     """
 
     def __init__(

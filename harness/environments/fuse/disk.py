@@ -53,7 +53,7 @@ def _write_back_ms(seed: int) -> int:
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """The losses of a power cut: unsynced bytes, files with losses, and lost changes of names."""
+    """The losses of a power cut: unsynced bytes, their files, changes of names or attributes."""
 
     bytes: int
     files: int

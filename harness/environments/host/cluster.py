@@ -85,7 +85,7 @@ class RealCluster(Generic[N]):
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Set the quality of a node's disk, which a foreign program must declare `faulty_disk`."""
+        """Set the quality of a node's disk; a foreign program's node must declare `faulty_disk`."""
         entry = self._node(node)
         return await (entry.disk or entry.control).worsen_disk(quality)
 

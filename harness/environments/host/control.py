@@ -298,7 +298,7 @@ async def prove_clocks(
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all awaitables; returns their results or, after all have ended, raises a failure."""
+    """Await all awaitables; returns their results, or raises the first failure at the end."""
     answers = await asyncio.gather(*work, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from harness.environments.host.power import SUFFIX, SyncedLength, beside
 
 _SYNC_THREADS_MAX = 4
-_ASIDE_SUFFIX = ".harness-aside"  # of a replacement that is not yet renamed
-_OURS = (_ASIDE_SUFFIX, SUFFIX)  # of files that `RealDisk.list` hides
+_ASIDE_SUFFIX = ".harness-aside"  # suffix of a new file until it replaces the old one
+_OURS = (_ASIDE_SUFFIX, SUFFIX)  # suffixes of files that `RealDisk.list` hides
 
 
 def _sync_folder(folder: Path) -> None:

@@ -48,7 +48,7 @@ class Obedience:
         self._touched = 0
         self._pending = b""
         self._number = 0  # number of the last command
-        self._descriptor: int | None = None  # of the control channel, until the channel ends
+        self._descriptor: int | None = None  # the control channel, while it is open
         self._stops_at: tuple[str, ...] = ()
         self._stops = 0
         self._goes_on = 0

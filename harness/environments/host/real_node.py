@@ -276,7 +276,7 @@ class RealNode(ABC):
             _log.warning("%s", error)
 
     def tell(self, what: str, *, undid: str | None = None) -> None:
-        """Publish a failure of the harness or its host, which may have ended an `undid` fault."""
+        """Publish a failure of the harness or its host; `undid` is the kind of fault it ended."""
         data = {"what": what} | ({} if undid is None else {"undid": undid})
         self._bus.publish(self.spec.name, "infrastructure", data)
 

@@ -36,7 +36,7 @@ _COPY: Final = "libfaketime-harness.so"
 
 
 def check_clocks(nodes: Iterable[str]) -> None:
-    """Raise `UsageError` if `nodes`, which clock faults may hit, exist without libfaketime."""
+    """Raise `UsageError` if clock faults may hit any `nodes` and libfaketime is not installed."""
     wanted = ", ".join(nodes)
     if wanted and find_library() is None:
         raise UsageError(

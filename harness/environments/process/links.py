@@ -11,7 +11,7 @@ opened. A fault on `Link(a, b)` puts a toxic on both directions.
 | stall           | `latency` of a day      | the same; removal releases all held bytes        |
 | slices          | `slicer`                | the same                                         |
 | reset after     | `reset_peer`            | the same                                         |
-| reset           | the proxy resets, counts | the proxy goes off and on; /proc has the count   |
+| reset           | the server resets       | switched off and on; /proc has the count         |
 | bytes swallowed | live counter            | received minus sent, once connections have ended |
 
 The ledger sets the states of links. If the harness dies, the warden removes the toxics shortly

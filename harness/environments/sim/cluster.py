@@ -138,7 +138,7 @@ class SimCluster:
         return True
 
     async def wait_ready(self, node: str) -> str | None:
-        """Return the reason why a node is not ready; it is ready if it runs, without a probe."""
+        """Return the reason why a node is not ready; `None` if it runs, since it has no probe."""
         runs = self._machine(node).state is not NodeState.DOWN
         return None if runs else f"node {node!r} is down"
 

@@ -24,7 +24,7 @@ from harness.environments.sim.clock import Scheduler
 from harness.environments.sim.loop import NodeLoop
 
 UNSYNCED_OPERATIONS_MAX: Final = 4096
-"""The most unsynced operations of a file; then the oldest become durable, as by write-back."""
+"""The most unsynced operations per file; with more, the oldest become durable (write-back)."""
 
 
 class _Inode:
@@ -118,7 +118,7 @@ class DiskStore:
         return self._wait(loop, self._queued_until_ns(), effect)
 
     async def whole(self, loop: NodeLoop, effect: Callable[[], None]) -> None:
-        """Run a request to the device, for whose end even a cancelled caller waits.
+        """Run a request to the device; even a cancelled caller waits for the request's end.
 
         If a crash interrupts the request, a random draw decides whether it has taken effect.
         """
@@ -208,7 +208,7 @@ class DiskStore:
 
 
 class SimDisk:
-    """The disk of one incarnation (`harness.env.Disk`), without effect once that is dead."""
+    """The disk of one incarnation (`harness.env.Disk`), without effect after the node's death."""
 
     def __init__(self, store: DiskStore, loop: NodeLoop) -> None:
         self._store = store

@@ -150,7 +150,7 @@ class Fabric:
         if peer is None or listener is None:
             self._refuse(attempt)
         elif listener.backlog >= BACKLOG_MAX:
-            self._lose_syn(attempt, link)  # Linux also drops it if the accept queue is full
+            self._lose_syn(attempt, link)  # Linux also drops the packet if the queue is full
         else:
             self._establish(attempt, peer, listener)
 
@@ -315,7 +315,7 @@ class SimNetwork:
         self._ports = frozenset(ports)
 
     def resolve(self, address: Address) -> Address:
-        """The address with its node's name replaced, if that is currently an alias."""
+        """The address, with a node's name that is currently an alias replaced."""
         return Address(self._fabric.aliases.get(address.node, address.node), address.port)
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:

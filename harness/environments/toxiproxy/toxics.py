@@ -16,8 +16,8 @@ _STALL_MS_MIN: Final = 3_600_000
 class Bandwidth(Toxic, frozen=True):
     """Throttles a stream to `rate` KB per second (1 KB is 1000 bytes).
 
-    Bytes pass in pieces for at most a tenth of a second. With a rate of zero or less, no bytes pass
-    until the toxic is changed or removed. (Upstream crashes for a rate below zero.)
+    Bytes pass in pieces that take at most a tenth of a second each. With a rate of zero or less, no
+    bytes pass until the toxic is changed or removed. (Upstream crashes for a rate below zero.)
     """
 
     rate: int = 0

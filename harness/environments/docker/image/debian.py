@@ -162,7 +162,7 @@ def _require_tools() -> None:
 
 
 def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = PACKAGES) -> Path:
-    """The path of a tar file of a minimal Debian with these packages, cached if it exists.
+    """Return the path of a tar file of a minimal Debian with these packages, made unless cached.
 
     Raises `InfrastructureError` with the fix if the tar file cannot be made.
     """

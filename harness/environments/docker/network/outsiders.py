@@ -86,7 +86,7 @@ class NamespaceWatch:
                 why = str(error)
             if self._closing.wait(_AGAIN_S):
                 return
-        if self._first is None:  # the program has never worked, so nothing has been changed
+        if self._first is None:  # a watch that has never worked is no interference
             _log.warning("docker: the network of %s cannot be watched: %s", self._container, why)
         else:
             self.changed = f"has a network namespace that cannot be watched any more ({why})"

@@ -69,7 +69,7 @@ class Disks:
         return {name: str(disk.mount) for name, disk in self.mounted.items()}
 
     async def let_go(self) -> None:
-        """Heal all disks, which releases delayed requests: they would keep nodes from dying."""
+        """Heal all disks to release delayed requests, which would keep nodes from dying."""
         for disk in self.mounted.values():
             with contextlib.suppress(InfrastructureError):
                 await disk.mend()

@@ -53,7 +53,7 @@ class Incarnation:
     """One run of a node's program, from its start to its exit."""
 
     def __init__(self) -> None:
-        self.pid: int | None = None  # of the first process; `None` if the engine is remote
+        self.pid: int | None = None  # the first process; `None` if the engine is remote
         self.ending: frozenset[int] = frozenset()
         self.exited = asyncio.Event()
 
