@@ -1,12 +1,12 @@
-"""The process that opened a connection on loopback, found without the caller's help.
+"""Finds the process that opened a connection on loopback, without that process's help.
 
 All nodes of a run are processes of one machine and call from 127.0.0.1. The kernel knows which
-process has the other end of an accepted connection: a query for that one socket (sock_diag(7))
-returns its inode, and the process that holds the socket has a descriptor `socket:[inode]`
-(proc(5)). Per connection, the query costs some 10 us, and the search another 2 us for each
-descriptor of the nodes' processes. Reading /proc/net/tcp instead takes milliseconds on a machine
-with a thousand sockets. The lookup needs no privilege: a process may inspect processes of the same
-user, and root may inspect all.
+process has the other end of an accepted connection. A query for that socket (sock_diag(7)) returns
+the socket's inode. The process that holds the socket has a descriptor `socket:[inode]` (proc(5)).
+Per connection, the query costs some 10 us, and the search costs another 2 us for each descriptor of
+the nodes' processes. Reading /proc/net/tcp instead takes milliseconds on a machine with a thousand
+sockets. The lookup needs no privilege, since a process may inspect processes of the same user, and
+root may inspect all processes.
 
 The driver records in a folder which process belongs to which caller, in one small file per caller,
 right after the process has started. A file is visible to readers at once, however busy the driver
@@ -38,7 +38,7 @@ _ANY_STATE: Final = 0xFFFFFFFF
 _NO_COOKIE: Final = b"\xff" * 8
 _ANSWER_BYTES_MAX: Final = 8192
 _PATIENCE_S: Final = 0.25
-"""How long a lookup is repeated: the caller may be a node that has only just been started."""
+"""How long `wait_found` repeats a lookup, since a node may call before its start is recorded."""
 _POLL_S: Final = 0.005
 
 Address = tuple[str, int]
@@ -61,7 +61,7 @@ def socket_inode(local: Address, remote: Address) -> int:
     question = wanted + ends + struct.pack("=I", 0) + _NO_COOKIE
     size = _HEADER.size + len(question)
     try:
-        # This also finds AF_INET6 sockets with IPv4-mapped addresses (Java uses them).
+        # A query for AF_INET also finds AF_INET6 sockets with IPv4-mapped addresses (as in Java).
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
             netlink.send(_HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + question)
             answer = netlink.recv(_ANSWER_BYTES_MAX)
@@ -70,25 +70,25 @@ def socket_inode(local: Address, remote: Address) -> int:
             return int(struct.unpack_from("=I", answer, _INODE_AT)[0])
     except (OSError, struct.error) as error:
         raise InfrastructureError(
-            f"the kernel does not say who has a connection: {error}"
+            f"the kernel cannot name the process that opened a connection: {error}"
         ) from error
     if code in {errno.ENOENT, errno.ESTALE}:
         return 0
     raise InfrastructureError(
-        f"the kernel does not say who has a connection: {os.strerror(code)} (it must have "
-        "CONFIG_INET_DIAG)"
+        f"the kernel cannot name the process that opened a connection: {os.strerror(code)} (the "
+        "kernel needs CONFIG_INET_DIAG)"
     )
 
 
 def require_socket_owners() -> None:
-    """Raise `UsageError` if the kernel cannot say which process has a connection."""
+    """Raise `UsageError` if the kernel cannot name the process that opened a connection."""
     nowhere = ("127.0.0.1", 0)
     try:
         socket_inode(nowhere, nowhere)
     except InfrastructureError as error:
         raise UsageError(
-            "the nodes need one address each, the same for all, where the link proxy must be able "
-            f"to tell who calls; {error}; use --env docker"
+            "each node needs one address for all callers, and the link proxy must identify the "
+            f"callers of these addresses; {error}; use --env docker"
         ) from error
 
 
@@ -99,23 +99,24 @@ class CallerBook:
         self.folder = folder
 
     def note(self, caller: str, process: ProcessId, *, part: str = "", alone: bool = False) -> None:
-        """Record that `process` belongs to `caller`; it replaces the `part`'s last process.
+        """Record that `process` belongs to `caller`, in place of the last process of this `part`.
 
-        Its descendants belong to the caller too, unless `alone`. Raises `InfrastructureError`.
+        Unless `alone`, descendants of `process` also belong to `caller`. Raises
+        `InfrastructureError` if the record cannot be written.
         """
         text = f"{process} {'alone' if alone else 'tree'}\n"
         try:
             (self.folder / f"{caller}~{part}").write_text(text, encoding="ascii")
         except OSError as error:
             raise InfrastructureError(
-                f"whose process {process} is, cannot be noted: {error}"
+                f"cannot record that process {process} belongs to {caller}: {error}"
             ) from error
 
     def _entries(self) -> Iterator[tuple[str, list[int]]]:
         for path in sorted(self.folder.iterdir()):
             words = path.read_text(encoding="ascii").split()
             if len(words) != 2:
-                continue  # just being written
+                continue  # the driver is writing this file right now
             process = ProcessId.parse(words[0])
             if procfs.is_alive(process):
                 alone = words[1] == "alone"
@@ -123,9 +124,10 @@ class CallerBook:
                 yield path.name.partition("~")[0], pids
 
     def find(self, local: Address, remote: Address) -> str | None:
-        """The caller whose socket has these addresses; `None` if no recorded process holds it.
+        """The caller whose socket has these addresses; `None` if the caller is not recorded.
 
-        Raises `CallerGoneError`, and `InfrastructureError` if the kernel does not answer.
+        Raises `CallerGoneError` if the caller has closed the socket, and `InfrastructureError` if
+        the kernel does not answer.
         """
         inode = socket_inode(local, remote)
         if inode == 0:
@@ -136,7 +138,7 @@ class CallerBook:
         return None
 
     async def wait_found(self, local: Address, remote: Address) -> str | None:
-        """Repeat `find` for a moment, since a process may call before it is recorded."""
+        """The result of `find`, repeated briefly since a process may call before it is recorded."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _PATIENCE_S
         while (caller := self.find(local, remote)) is None and loop.time() < deadline_s:  # noqa: ASYNC110 - a poll

@@ -23,7 +23,7 @@ _CONTROLLER = re.compile(r"(\d+:\d+)@([0-9a-f-]+)/(\d+)")
 
 
 class Life(enum.Enum):
-    """The state of a controller, as far as it is visible from here."""
+    """The state of a controller, as far as the calling process can see it."""
 
     ALIVE = "alive"
     DEAD = "dead"
@@ -31,7 +31,7 @@ class Life(enum.Enum):
 
 
 class Controller(NamedTuple):
-    """The process that controls a run, wherever it runs."""
+    """The identity of the process that controls a run, on any machine."""
 
     process: ProcessId
     boot_id: str
@@ -42,34 +42,34 @@ class Controller(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Controller:
-        """The inverse of `str`; raises `ValueError`."""
+        """Parse a controller from its `str`; raises `ValueError` for any other text."""
         match = _CONTROLLER.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is not a controller; write PID:TICKS@BOOT-ID/NAMESPACE")
+            raise ValueError(f"{text!r} is no controller of the form PID:TICKS@BOOT-ID/NAMESPACE")
         return Controller(ProcessId.parse(match[1]), match[2], int(match[3]))
 
 
 def this_controller() -> Controller:
-    """The calling process."""
+    """The identity of the calling process as a controller."""
     return _controller(os.getpid())
 
 
-@functools.cache  # every process of a run has the controller's name in its environment
+@functools.cache  # the driver calls this for each process that it starts and marks
 def _controller(pid: int) -> Controller:
     process = procfs.identify(pid)
     if process is None:
-        raise InternalError("/proc does not show this process; real environments need Linux")
+        raise InternalError("/proc has no entry for the harness; real environments need Linux")
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     namespace = Path("/proc/self/ns/pid").stat().st_ino
     return Controller(process, boot_id, namespace)
 
 
 def life(controller: Controller, here: Controller, *, same_machine: bool) -> Life:
-    """The state of `controller`, as far as `here` can know.
+    """The state of `controller`, as far as the controller `here` can know.
 
-    On the same machine, a different boot id proves that the machine has been restarted; otherwise
-    the controller may simply run on another machine. Processes in another PID namespace are
-    invisible from here.
+    On the same machine, a different boot id proves that the machine has been restarted. Without
+    `same_machine`, a controller with a different boot id may simply run on another machine.
+    Processes in another PID namespace are invisible to `here`.
     """
     if controller.boot_id != here.boot_id:
         return Life.DEAD if same_machine else Life.UNKNOWN

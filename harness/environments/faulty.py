@@ -28,27 +28,27 @@ _MILLION: Final = 1_000_000
 
 
 class DiskTrouble:
-    """The current quality of one machine's disk, and the number of requests it affected."""
+    """The quality of a machine's disk, and how many requests this quality has affected."""
 
     def __init__(self, draws: random.Random, label: str) -> None:
-        """Start with a good disk; `draws` selects failing requests, `label` rotten positions."""
+        """Start with a good disk; `draws` selects requests that fail, `label` rotten positions."""
         self._draws = draws
         self._label = label
         self.quality = DiskQuality()
         self._touched = 0
 
     def set(self, quality: DiskQuality) -> int:
-        """Set the quality; returns the number of requests affected by the previous quality."""
+        """Set the disk's quality; returns how many requests the previous quality has affected."""
         self.quality = quality
         return self.touched()
 
     def touched(self) -> int:
-        """The number of affected requests since the last call."""
+        """Return how many requests the quality has affected since the last call."""
         touched, self._touched = self._touched, 0
         return touched
 
     async def strike(self, path: str, *, writes: bool) -> None:
-        """Delay a request if the quality says so; raises `OSError` if the request must fail."""
+        """Delay a request by the quality's delay; raises `OSError` if the request must fail."""
         quality = self.quality
         if quality.delay_ms:
             self._touched += 1
@@ -56,7 +56,7 @@ class DiskTrouble:
         self.fail(path, writes=writes)
 
     def fail(self, path: str, *, writes: bool) -> None:
-        """Raise `OSError` if a request must fail: the part of `strike` without the delay."""
+        """Raise `OSError` if the quality lets this request fail; unlike `strike`, never delay."""
         quality = self.quality
         if writes and quality.full:
             self._touched += 1
@@ -66,7 +66,7 @@ class DiskTrouble:
             raise OSError(errno.EIO, "input/output error", path)
 
     def rot(self, path: str, data: bytes, offset: int, size: int) -> bytes:
-        """`data` with rotten bits, read at `offset` of a file of `size` bytes."""
+        """Return `data`, read at `offset` of a file of `size` bytes, with rotten bits."""
         share = self.quality.bitrot
         if not share:
             return data
@@ -145,24 +145,24 @@ class FaultyFile:
 class ClockError(msgspec.Struct, frozen=True, kw_only=True):
     """The errors of a machine's clocks, within the limits of `harness.cluster.check_clock`."""
 
-    offset_ns: int = 0  # of the wall clock
-    drift_ppm: int = 0  # of both clocks: how much too fast they run
-    since_ns: int = 0  # when the drift began, by a correct wall clock
+    offset_ns: int = 0  # offset of the wall clock
+    drift_ppm: int = 0  # how much too fast the wall clock and the monotonic clock run
+    since_ns: int = 0  # time at which the drift began, by a correct wall clock
 
 
 class FaultyClock:
     """Clocks that go wrong on command (`harness.env.Clock`).
 
     When the rate changes, monotonic time continues from its current value, so it never goes back.
-    The wall clock is off by the last offset plus the drift since that offset was set.
+    The wall clock is off by the current offset plus the drift since that offset was set.
     """
 
     def __init__(self, clock: Clock, error: ClockError) -> None:
-        """Wrap the correct `clock`; `error` may have begun before this incarnation."""
+        """Wrap the correct `clock`; the clock error may be older than the node's incarnation."""
         self._clock = clock
         self._error = error
         self._anchor_ns = clock.monotonic_ns()  # correct time at the last rate change
-        self._local_ns = self._anchor_ns  # this clock's time at that moment
+        self._local_ns = self._anchor_ns  # this clock's time at the last rate change
         wrong_for_ns = max(0, clock.wall_ns() - error.since_ns) if error.drift_ppm else 0
         self._ahead_ns = wrong_for_ns * error.drift_ppm // _MILLION
 

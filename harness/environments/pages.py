@@ -1,8 +1,8 @@
-"""The dispatcher for a node's pages, the same in all environments: parsing and limits of requests.
+"""Parses requests for a node's pages, limits them, and calls the node's handler.
 
-Pages are for people, so they must never end a node: an error of the handler only causes a status
-500 and an event `page-failed`. Real environments serve pages over HTTP (`host.pages`); the
-simulation calls `PageDoor` directly.
+All environments use this dispatcher. Pages are for people, so they must never end a node. An error
+of the handler only causes a status 500 and an event `page-failed`. Real environments serve pages
+over HTTP (`host.pages`), and the simulation calls `PageDoor` directly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from harness.env import PageHandler, PageRequest, PageResponse
 
 IN_FLIGHT_MAX: Final = 8
-"""The limit on pages in progress per node; further requests get a 503."""
+"""The most page requests that a node handles at once; further requests get status 503."""
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 PAGE_TIMEOUT_S: Final = 10.0
 _QUERY_FIELDS_MAX: Final = 32
@@ -24,7 +24,7 @@ _ERROR_CHARACTERS_MAX: Final = 500
 
 
 def refusal(status: HTTPStatus, why: str) -> PageResponse:
-    """An error response with this status and reason."""
+    """The response that refuses a page request with this status and reason."""
     text = f"{status} {status.phrase}: {why}\n"
     return PageResponse(status, "text/plain; charset=utf-8", text.encode())
 
@@ -33,16 +33,16 @@ class PageDoor:
     """Dispatches requests to one node's page handler."""
 
     def __init__(self, handler: PageHandler, on_event: Callable[..., None]) -> None:
-        """`on_event` is the node's `Env.event`."""
+        """`handler` makes the node's pages, and `on_event` is the node's `Env.event`."""
         self._handler = handler
         self._on_event = on_event
         self._in_flight = 0
 
     async def answer(self, target: str, *, accept: str) -> PageResponse:
-        """The page at `target`, a path with or without a query, or an error response."""
+        """The page at `target` (a path, maybe with a query), or an error response."""
         if self._in_flight >= IN_FLIGHT_MAX:
             return refusal(
-                HTTPStatus.SERVICE_UNAVAILABLE, f"{IN_FLIGHT_MAX} pages are being made; try again"
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{IN_FLIGHT_MAX} pages are in progress; try again"
             )
         try:
             request = _parse(target, accept)
@@ -71,7 +71,7 @@ class PageDoor:
 
 
 def _parse(target: str, accept: str) -> PageRequest:
-    """Parse a request; raises `ValueError` unless `target` is a path with or without a query."""
+    """Parse a request; raises `ValueError` unless `target` is a path, maybe with a query."""
     parts = urlsplit(target)
     if not parts.path.startswith("/") or parts.netloc:
         raise ValueError("a target is a path that begins with '/'")

@@ -1,9 +1,9 @@
-"""Access to processes through /proc, with identities that survive the recycling of pids.
+"""Inspects and signals processes through /proc, by identities that survive recycled pids.
 
-A pid alone identifies only its current process. A pid together with the start time of its process
-(field 22 of `/proc/PID/stat`, in clock ticks since boot) is unique for ever. Before sending a
-signal, a pidfd is opened and then the start time checked, so the signal cannot hit another process.
-See proc(5), pidfd_open(2).
+The kernel recycles pids. A pid together with the start time of its process (field 22 of
+`/proc/PID/stat`, in clock ticks since boot) is unique until the next boot. Before it sends a
+signal, this module opens a pidfd and then checks the start time, so the signal cannot hit another
+process. See proc(5), pidfd_open(2).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Final, NamedTuple
 STOPPED = frozenset("Tt")
 """The states of a process that a signal or a debugger has stopped."""
 _AWAKE = frozenset("RS")
-_STATE, _GROUP, _START_TICKS = 0, 2, 19  # positions after the command's closing parenthesis
+_STATE, _GROUP, _START_TICKS = 0, 2, 19  # positions in stat, after the command's parenthesis
 _CHILDREN_USER_TICKS, _CHILDREN_SYSTEM_TICKS = 13, 14
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CLOCK_OF_PROCESS = 2
 _SEGMENTS: Final = Path("/proc/sysvipc/shm")
 _REMOVE: Final = 0  # IPC_RMID
-_ROUNDED_S: Final = 1.0  # segment times are in whole seconds
+_ROUNDED_S: Final = 1.0  # the kernel gives times of segments in whole seconds
 
 
 class ProcessId(NamedTuple):
-    """The unique identity of a process."""
+    """The unique identity of a process: its pid and its start time."""
 
     pid: int
     start_ticks: int
@@ -41,13 +41,13 @@ class ProcessId(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> ProcessId:
-        """The inverse of `str`; raises `ValueError`."""
+        """Parse an identity from its `str`; raises `ValueError` for any other text."""
         pid, _, ticks = text.partition(":")
         return ProcessId(int(pid), int(ticks))
 
 
 class ThreadId(NamedTuple):
-    """The unique identity of a thread; `start_ticks` as in `ProcessId`."""
+    """The unique identity of a thread: its process, its number and its start time."""
 
     process: int
     number: int
@@ -59,7 +59,7 @@ class Scheduled(NamedTuple):
 
     state: str  # one letter: "R" is running or ready to run
     ran_ns: int
-    waited_ns: int  # time ready but not running; counted once a wait is over
+    waited_ns: int  # time of finished waits for a CPU, when the thread was ready to run
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -80,20 +80,20 @@ def _read(path: str) -> str:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The identity of the process that currently has `pid`; `None` if there is none."""
+    """The identity of the process that currently has `pid`; `None` if no process has it."""
     fields = _stat(pid)
     return None if fields is None else ProcessId(pid, int(fields[_START_TICKS]))
 
 
 def this_process() -> ProcessId:
-    """The calling process."""
+    """The identity of the calling process."""
     caller = identify(os.getpid())
     assert caller is not None, "/proc shows every process itself"
     return caller
 
 
 def state(process: ProcessId) -> str | None:
-    """The one-letter state (R, S, D, T, Z, ...); `None` once the process is gone."""
+    """The state of a process as one letter (R, S, D, T, Z, ...); `None` once it is gone."""
     fields = _stat(process.pid)
     if fields is None or int(fields[_START_TICKS]) != process.start_ticks:
         return None
@@ -101,12 +101,12 @@ def state(process: ProcessId) -> str | None:
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Whether the process still runs (or is stopped); a zombie does not."""
+    """Whether the process is alive; a stopped process counts as alive, a zombie does not."""
     return state(process) not in {None, "Z", "X"}
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:
-    """Signal exactly this process; false if it is gone. Raises `PermissionError`."""
+    """Signal exactly this process; returns false if it is gone. May raise `PermissionError`."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -123,7 +123,7 @@ def send(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The initial environment of a process; empty if it is gone or unreadable for us."""
+    """The initial environment of a process; empty if this user cannot read it or it is gone."""
     try:
         data = Path(f"/proc/{pid}/environ").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -133,7 +133,7 @@ def environment_of(pid: int) -> dict[str, str]:
 
 
 def all_processes() -> Iterator[ProcessId]:
-    """All processes, ordered by pid."""
+    """Yield all processes of this PID namespace, ordered by pid."""
     for pid in sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit()):  # noqa: PTH208
         process = identify(pid)
         if process is not None:
@@ -141,20 +141,20 @@ def all_processes() -> Iterator[ProcessId]:
 
 
 def memory_bytes(process: ProcessId) -> int | None:
-    """The anonymous resident memory of a process (`RssAnon`); `None` if it is gone."""
+    """The anonymous resident memory of a process in bytes (`RssAnon`); `None` if it is gone."""
     try:
         text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    held = re.search(r"^RssAnon:\s+(\d+) kB$", text, re.MULTILINE)  # a zombie has none
+    held = re.search(r"^RssAnon:\s+(\d+) kB$", text, re.MULTILINE)  # missing for a zombie
     return int(held[1]) * 1024 if held is not None and is_alive(process) else None
 
 
 def written_bytes(process: ProcessId) -> int | None:
     """The bytes that a process made the kernel write to disks, in whole pages; see proc(5).
 
-    Returns `None` if the process is gone or unreadable, and also for zero, which is ambiguous:
-    writes to a file system in memory are not counted.
+    Returns `None` if the process is gone or unreadable. Also returns `None` for zero bytes, since
+    the kernel does not count writes to a file system in memory.
     """
     try:
         text = _read(f"/proc/{process.pid}/io")
@@ -165,9 +165,9 @@ def written_bytes(process: ProcessId) -> int | None:
 
 
 def is_of_container(pid: int, container_id: str) -> bool:
-    """Whether a local process belongs to this container, by the path of its control group.
+    """Whether the local process `pid` belongs to a container, by the path of its control group.
 
-    The answer is false if the pid comes from an engine in a VM or on another machine.
+    The result is false if the pid comes from an engine in a VM or on another machine.
     """
     try:
         return container_id in _read(f"/proc/{pid}/cgroup")
@@ -176,15 +176,15 @@ def is_of_container(pid: int, container_id: str) -> bool:
 
 
 def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
-    """The threads of a process (and of its descendants) with their scheduler statistics.
+    """The threads of a process and, if asked, its `descendants`, with scheduler statistics.
 
-    Empty if the process is gone, or if the kernel lacks the statistics (CONFIG_SCHED_INFO). A child
-    may be missing if a sibling ends at the same moment. See proc(5), and /proc/PID/schedstat in
-    Documentation/scheduler/sched-stats.rst.
+    The result is empty if the process is gone, or if the kernel lacks the statistics
+    (CONFIG_SCHED_INFO). It may lack a child if a sibling ends at the same moment. See proc(5), and
+    /proc/PID/schedstat in Documentation/scheduler/sched-stats.rst.
     """
     scheduled: dict[ThreadId, Scheduled] = {}
     for process in family(pid) if descendants else [pid]:
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             for number in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
                 folder = f"/proc/{process}/task/{number}"
                 with contextlib.suppress(OSError, ValueError, IndexError):
@@ -196,28 +196,28 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
 
 
 def family(pid: int) -> list[int]:
-    """The pids of a process and its descendants (none without CONFIG_PROC_CHILDREN)."""
+    """The pids of a process and its descendants; only `pid` without CONFIG_PROC_CHILDREN."""
     members = []
     left = [pid]
     while left:
         process = left.pop()
         members.append(process)
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
                 left.extend(map(int, _read(f"/proc/{process}/task/{task}/children").split()))
     return members
 
 
 def computed_s(pids: Iterable[int]) -> float:
-    """The total CPU time of these processes and of the children that they have waited for.
+    """The total CPU time in s of these processes and of the children that they have waited for.
 
-    Running processes are measured by their CPU clocks, in nanoseconds, and ended children in ticks.
-    The total falls when a process ends before its parent has waited for it.
+    The CPU clocks of running processes count nanoseconds, and the times of ended children count
+    ticks. The total falls when a process ends before its parent has waited for it.
     """
     total_s = 0.0
     for process in pids:
-        with contextlib.suppress(OSError):  # it has ended
-            # The clock id, computed like clock_getcpuclockid(3).
+        with contextlib.suppress(OSError):  # the process has ended
+            # Compute the id of the process's CPU clock, like clock_getcpuclockid(3).
             total_s += time.clock_gettime(~process << 3 | _CLOCK_OF_PROCESS)
         fields = _stat(process)
         if fields is not None:
@@ -227,7 +227,7 @@ def computed_s(pids: Iterable[int]) -> float:
 
 
 def any_stopped(pid: int) -> bool:
-    """Whether a process or a descendant is stopped, except by a tracer among them."""
+    """Whether a process or a descendant is stopped, except by a tracer that is one of them."""
     members = family(pid)
     return any(
         state == "T" or (state == "t" and _tracer(each) not in members)
@@ -236,7 +236,7 @@ def any_stopped(pid: int) -> bool:
 
 
 def all_stopped(pid: int) -> bool:
-    """Whether neither a process nor any descendant is running, ready or sleeping."""
+    """Whether no process among `pid` and its descendants is running, ready or sleeping."""
     return all(state not in _AWAKE for _, state in _states(family(pid)))
 
 
@@ -256,7 +256,7 @@ def _tracer(pid: int) -> int:
 
 
 def outside_group(leader: int) -> list[ProcessId]:
-    """The descendants of a group leader that are not in its process group."""
+    """The descendants of `leader` that are not in the process group of `leader`."""
     outside = []
     for pid in family(leader):
         fields = _stat(pid)
@@ -266,24 +266,24 @@ def outside_group(leader: int) -> list[ProcessId]:
 
 
 def holds_socket(pid: int, inode: int) -> bool:
-    """Whether a process holds this socket; false if it is gone or unreadable for us."""
+    """Whether a process holds the socket `inode`; false if it is gone or this user may not look."""
     wanted = f"socket:[{inode}]"
     try:
         numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
     except OSError:
         return False
     for number in numbers:
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError):  # the process has just closed the descriptor
             if os.readlink(f"/proc/{pid}/fd/{number}") == wanted:  # noqa: PTH115 - by the hundred
                 return True
     return False
 
 
 def oom_kills() -> int | None:
-    """The number of processes that the OOM killer has ended in our control group.
+    """The number of processes that the OOM killer has ended in the harness's control group.
 
-    If the group does not count them (cgroup v1), the number for the whole machine; `None` if
-    nothing counts them.
+    With cgroup v1, which does not count them, the number is for the whole machine. Returns `None`
+    if the kernel does not count them at all.
     """
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -298,21 +298,21 @@ def oom_kills() -> int | None:
 
 
 def remove_shared_memory(process: ProcessId) -> int:
-    """Remove the System V segments of a dead or dying process; returns their number.
+    """Remove the System V shared memory of a dead or dying process; returns how many segments.
 
     A killed PostgreSQL leaves a segment behind, and removes the segment only when it starts again
     on the same data, which does not happen after the last kill of a run. A machine has room for
     some thousand segments (`kernel.shmmni`). See shmctl(2), proc_sysvipc_shm(5).
 
     The kernel keeps a removed segment until its last user has detached. Segments older than the
-    process belong to an earlier process with the same pid and are kept.
+    process belong to an earlier process with the same pid, so they are kept.
     """
     since_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     since_s += process.start_ticks / _TICKS_PER_S - _ROUNDED_S
     try:
         names, *rows = (line.split() for line in _SEGMENTS.read_text().splitlines())
     except (OSError, ValueError):
-        return 0  # the kernel has no segments
+        return 0  # this kernel has no System V shared memory
     removed = 0
     for row in rows:
         segment = {name: int(value) for name, value in zip(names, row, strict=True)}

@@ -22,13 +22,13 @@ from harness.environments.controller import Controller, Life, life, this_control
 
 SCRATCH_PREFIX: Final = "harness-process-"
 DISKS_PREFIX: Final = "harness-disks-"
-"""The prefix of folders with disks for containers, cleaned up like scratch folders."""
+"""The prefix of folders with FUSE disks for containers; `harness clean` also removes these."""
 OWNER_FILE: Final = "owner.json"
 _SIGNATURE_BYTES_MAX: Final = 64 * 1024
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """The signature of a folder."""
+    """The content of a folder's signature: the run and controller that the folder belongs to."""
 
     run_id: str
     controller: str
@@ -36,13 +36,16 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sign(folder: Path, run_id: str, link_proxy: str | None = None) -> None:
-    """Write the signature of a folder; `link_proxy` is a user's Toxiproxy, if one is used."""
+    """Write the signature of a folder; `link_proxy` is the URL of a user's Toxiproxy, if used."""
     owner = Owner(run_id=run_id, controller=str(this_controller()), link_proxy=link_proxy)
     (folder / OWNER_FILE).write_bytes(msgspec.json.encode(owner))
 
 
 def left_folders() -> Iterator[tuple[Path, Owner | str]]:
-    """The folders of dead runs with their owners, and other folders with the reason to stay."""
+    """Yield the folders of dead runs with their owners, and others with the reason to keep them.
+
+    Folders of live runs are left out.
+    """
     below = Path(tempfile.gettempdir())
     here = this_controller()
     for folder in sorted([*below.glob(f"{SCRATCH_PREFIX}*"), *below.glob(f"{DISKS_PREFIX}*")]):
@@ -56,22 +59,22 @@ def left_folders() -> Iterator[tuple[Path, Owner | str]]:
             owner = msgspec.json.decode(_signature(folder), type=Owner)
             controller = Controller.parse(owner.controller)
         except FileNotFoundError:
-            continue  # being created or removed right now
-        except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+            continue  # a run is creating or removing this folder right now
+        except (OSError, ValueError) as error:  # msgspec raises subclasses of `ValueError`
             yield folder, f"its {OWNER_FILE} cannot be read: {error}"
             continue
         match life(controller, here, same_machine=True):
             case Life.DEAD:
                 yield folder, owner
             case Life.UNKNOWN:
-                why = f"its run {owner.run_id} is of another PID namespace"
-                yield folder, f"{why}, and whether that lives cannot be seen from here"
+                why = f"its run {owner.run_id} is in another PID namespace"
+                yield folder, f"{why} and may be alive, which cannot be seen from here"
 
 
 def _signature(folder: Path) -> bytes:
-    """The bytes of a signature; raises `OSError`, or `ValueError` unless it is a small file.
+    """Read a folder's signature; raises `OSError`, or `ValueError` unless it is a small file.
 
-    The flags guard against a FIFO, whose opening would block, and a link to an endless device.
+    The flags refuse a FIFO, which would block when opened, and a link to an endless device.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(folder / OWNER_FILE, flags)
@@ -87,7 +90,7 @@ def _signature(folder: Path) -> bytes:
 
 
 def remove_signed(folder: Path) -> None:
-    """Remove a folder, its signature last; missing parts are no error. Raises `OSError`."""
+    """Remove a folder and, last, its signature; may raise `OSError`, but not for missing parts."""
     if folder.is_symlink():
         raise OSError(f"{folder} is a symbolic link")
     try:

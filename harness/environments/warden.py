@@ -1,18 +1,19 @@
 """The warden: a detached process that guards one run and undoes its faults if the driver cannot.
 
-`python -m harness.environments.warden` reads JSON lines (`Message`) from its standard input. A
-guarded key has one undo action: kill or continue a process, run a command, remove a folder, send an
-HTTP request. The warden performs the action at the key's deadline. Its input ends when the driver
-dies, however that happens. The warden then performs all remaining undo actions, the last guarded
-first, kills every remaining process of the run, and exits. It runs in its own session and ignores
-terminal signals, so Ctrl-C and a closed window do not affect it. The driver needs no answers, since
-the warden reads all data in the pipe even after the writer has died.
+`python -m harness.environments.warden` reads JSON lines (`Message`) from its standard input. The
+driver guards keys, and each guarded key has one undo action: kill or continue a process, run a
+command, remove a folder, send an HTTP request. The warden performs the action at the key's
+deadline. The warden's input ends when the driver dies, however that happens. The warden then
+performs all remaining undo actions, the last guarded first, kills every remaining process of the
+run, and exits. It runs in its own session and ignores terminal signals, so Ctrl-C and a closed
+window do not affect it. The driver needs no answers, since the warden reads all data in the pipe
+even after the driver has died.
 
-The driver must guard before it injects a fault, and undo the fault before it releases the key. Undo
-actions are idempotent, so both may undo the same fault.
+The driver must guard a key before it injects a fault, and undo the fault before it releases the
+key. Undo actions are idempotent, so driver and warden may undo the same fault.
 
 Every process of a run carries `HARNESS_RUN_ID` and `HARNESS_CONTROLLER` in its environment.
-With these, `leftovers` finds the processes of runs whose driver *and* warden were both killed.
+By these variables, `leftovers` finds the processes of runs if both driver and warden were killed.
 """
 
 from __future__ import annotations
@@ -44,27 +45,27 @@ UNKNOWN_ROLE: Final = "?"
 RUN_VARIABLE: Final = "HARNESS_RUN_ID"
 CONTROLLER_VARIABLE: Final = "HARNESS_CONTROLLER"
 ROLE_VARIABLE: Final = "HARNESS_PROCESS"
-"""The role of a process in its run: `node:<name>`, `link-proxy` or `warden`."""
+"""The variable with the role of a process in its run: `node:<name>`, `link-proxy` or `warden`."""
 
 _RUN_TIMEOUT_S: Final = 60.0
 _HTTP_TIMEOUT_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 90.0
 _AGAIN_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""The waits before repeating a command or removal that failed at the end of the run."""
+"""The waits in s before the warden repeats undo actions that failed at the end of the run."""
 _READ_BYTES: Final = 65536
 AFTER_LEASE_S: Final = 1.0
 """The time from a lease's end to the warden's deadline, so that the driver acts first."""
 
 
 class Kill(msgspec.Struct, frozen=True, tag_field="kind", tag="kill"):
-    """Send SIGKILL to exactly this process, and remove its System V shared memory."""
+    """Undo action: send SIGKILL to exactly this process and remove its System V shared memory."""
 
     pid: int
     start_ticks: int
 
 
 class Continue(msgspec.Struct, frozen=True, tag_field="kind", tag="cont"):
-    """Send SIGCONT to exactly this process; with `group`, also to its group and descendants."""
+    """Undo action: send SIGCONT to this process and, with `group`, its group and descendants."""
 
     pid: int
     start_ticks: int
@@ -72,20 +73,20 @@ class Continue(msgspec.Struct, frozen=True, tag_field="kind", tag="cont"):
 
 
 class Run(msgspec.Struct, frozen=True, tag_field="kind", tag="run"):
-    """Run a command, with a timeout of a minute."""
+    """Undo action: run a command, with a timeout of a minute."""
 
     argv: list[str]
 
 
 class RemoveFolder(msgspec.Struct, frozen=True, tag_field="kind", tag="remove"):
-    """Remove a signed folder (`harness.environments.scratch`), and some other files."""
+    """Undo action: remove `files` and a signed folder (`harness.environments.scratch`)."""
 
     folder: str
     files: list[str] = []
 
 
 class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
-    """Send a request; a 404 counts as success, since the object is already gone."""
+    """Undo action: send a request; status 404 counts as success, since the object is gone."""
 
     method: str
     url: str
@@ -93,7 +94,7 @@ class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
     token: str = ""
 
     def __repr__(self) -> str:
-        """The text for logs, which omits the token."""
+        """The text of the request for logs, without the token."""
         return f"HttpRequest({self.method!r}, {self.url!r}, {self.body!r})"
 
 
@@ -101,7 +102,7 @@ Undo = Kill | Continue | Run | RemoveFolder | HttpRequest
 
 
 class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
-    """Perform `undo` after `deadline_s`, or earlier if the run ends."""
+    """The message that the warden must perform `undo` after `deadline_s` or at the run's end."""
 
     key: str
     undo: Undo
@@ -109,7 +110,7 @@ class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
 
 
 class Release(msgspec.Struct, frozen=True, tag_field="op", tag="release"):
-    """Forget the key, since its fault is undone or needs no undo."""
+    """The message that the key needs no undo action any more."""
 
     key: str
 
@@ -142,7 +143,7 @@ def _perform(undo: Undo) -> None:
                 remove_shared_memory(process)
         case Continue(pid, start_ticks, group):
             if procfs.send(ProcessId(pid, start_ticks), signal.SIGCONT) and group:
-                # The leader existed a moment ago, and SIGCONT is harmless for other processes.
+                # Even if the group is gone by now, SIGCONT is harmless for other processes.
                 os.killpg(pid, signal.SIGCONT)
                 for process in procfs.outside_group(pid):
                     procfs.send(process, signal.SIGCONT)
@@ -163,7 +164,7 @@ def _perform(undo: Undo) -> None:
 
 
 class _Book:
-    """The guarded keys, in the order in which they were guarded, and their deadlines."""
+    """The guarded keys with their undo actions, in the order of guarding, and their deadlines."""
 
     def __init__(self) -> None:
         self._undos: dict[str, tuple[int, Undo]] = {}
@@ -171,7 +172,7 @@ class _Book:
         self._numbers = itertools.count()
 
     def handle(self, message: Message, now_s: float) -> None:
-        """Apply one message. Guarding a key again replaces its undo action."""
+        """Apply a message from the driver; guarding a key again replaces its undo action."""
         if isinstance(message, Release):
             self._undos.pop(message.key, None)
             return
@@ -182,7 +183,7 @@ class _Book:
             heapq.heappush(self._deadlines, (now_s + message.deadline_s, number, message.key))
 
     def next_deadline_s(self) -> float | None:
-        """The earliest time at which `expired` may yield an entry."""
+        """The earliest time at which `expired` may yield a key; `None` without deadlines."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def expired(self, now_s: float) -> Iterator[tuple[str, Undo]]:
@@ -202,9 +203,9 @@ class _Book:
 
 
 def _undo(key: str, undo: Undo) -> bool:
-    """Perform and report an undo action; errors are only reported, so that others can follow.
+    """Perform an undo action and report it; a failure is also only reported, never raised.
 
-    Returns `False` if a command or a removal failed, which may succeed a moment later.
+    Returns `False` if a command or a removal failed, since a second attempt may succeed.
     """
     try:
         _perform(undo)
@@ -219,11 +220,11 @@ def _report(text: str) -> None:
     try:
         os.write(sys.stderr.fileno(), f"{time.strftime('%H:%M:%S')} warden: {text}\n".encode())
     except OSError:
-        return  # the log cannot be written; undoing is more important
+        return  # the log cannot be written, but undoing faults must continue
 
 
 def serve(descriptor: int) -> None:
-    """Handle messages and deadlines until the input ends, then undo the rest."""
+    """Handle messages and deadlines until the input ends, then undo all guarded keys."""
     book = _Book()
     decoder = msgspec.json.Decoder(Message)
     pending = b""
@@ -245,8 +246,8 @@ def serve(descriptor: int) -> None:
             _undo(key, undo)
     left = [(key, undo) for key, undo in book.remaining() if not _undo(key, undo)]
     _sweep(os.environ.get(RUN_VARIABLE), os.environ.get(CONTROLLER_VARIABLE))
-    # Children of a killed server may write for a moment longer into folders that are being removed,
-    # so that a removal fails. It must succeed here: `clean` may not recognize what is left.
+    # The removal of a folder fails if children of a killed server still write into it. So repeat
+    # the removal, since `harness clean` may not recognize a folder that stays.
     for wait_s in _AGAIN_S:
         if not left:
             break
@@ -255,9 +256,9 @@ def serve(descriptor: int) -> None:
 
 
 def _sweep(run_id: str | None, controller: str | None) -> None:
-    """Kill unguarded processes: children of foreign programs, a node started at the last moment.
+    """Kill processes of the run that no key guards, such as children of foreign programs.
 
-    Run id and controller must both match, since two drivers may use the same run id.
+    A process must have both the run id and the controller, since two drivers may use one run id.
     """
     if not run_id or not controller:
         return
@@ -267,7 +268,7 @@ def _sweep(run_id: str | None, controller: str | None) -> None:
 
 
 def main() -> int:
-    """Run the warden process."""
+    """Run the warden process until its input ends; returns the exit code 0."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     serve(sys.stdin.fileno())
@@ -278,13 +279,13 @@ def main() -> int:
 
 
 def run_environment(run_id: str, role: str) -> dict[str, str]:
-    """The environment variables that mark a process of a run, so that it can be found."""
+    """The environment variables by which `leftovers` finds a process of a run."""
     controller = str(this_controller())
     return {RUN_VARIABLE: run_id, CONTROLLER_VARIABLE: controller, ROLE_VARIABLE: role}
 
 
 class Warden:
-    """The driver's handle on the warden of its run."""
+    """The driver's connection to the warden of its run."""
 
     def __init__(self, process: subprocess.Popen[bytes], pipe: IO[bytes]) -> None:
         self._process = process
@@ -293,7 +294,7 @@ class Warden:
 
     @staticmethod
     def start(run_id: str, *, log: Path | None = None) -> Warden:
-        """Start the warden of `run_id`; its undo actions are logged to `log`."""
+        """Start the warden of `run_id`, which logs its undo actions to the file `log`."""
         environment = os.environ | run_environment(run_id, "warden")
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         with open(log if log is not None else os.devnull, "ab") as errors:  # noqa: PTH123
@@ -314,11 +315,14 @@ class Warden:
         return self._process.pid
 
     def guard(self, key: str, undo: Undo, *, deadline_s: float | None = None) -> None:
-        """Have `undo` performed at the deadline or if we die; raises `InfrastructureError`."""
+        """Tell the warden to perform `undo` at the deadline, or if the driver dies.
+
+        Raises `InfrastructureError` if the warden is gone.
+        """
         self._send(Guard(key=key, undo=undo, deadline_s=deadline_s))
 
     def release(self, key: str) -> None:
-        """Forget `key`; raises `InfrastructureError`."""
+        """Tell the warden to forget `key`; raises `InfrastructureError` if the warden is gone."""
         self._send(Release(key=key))
 
     def _send(self, message: Message) -> None:
@@ -327,20 +331,23 @@ class Warden:
             self._pipe.flush()
         except (OSError, ValueError) as error:
             raise InfrastructureError(
-                f"the warden (pid {self.pid}) of this run is gone: {error}; faults would not be "
-                "undone if the harness died, so none is injected any more"
+                f"the warden (pid {self.pid}) of this run is gone: {error}; no more faults are "
+                "injected, since no process would undo them if the harness died"
             ) from error
 
     def close(self) -> None:
-        """Have all guarded keys undone and wait for that; raises `InfrastructureError`."""
-        with contextlib.suppress(BrokenPipeError):  # already dead; its exit code is checked below
+        """Make the warden undo all guarded keys, and wait until it has exited.
+
+        Raises `InfrastructureError` if the warden fails or takes too long.
+        """
+        with contextlib.suppress(BrokenPipeError):  # if the warden is dead, its exit code says so
             self._pipe.close()
         try:
             code = self._process.wait(_CLOSE_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise InfrastructureError(
                 f"the warden (pid {self.pid}) did not finish within {_CLOSE_TIMEOUT_S:.0f} s; "
-                "run `harness clean` once it has"
+                "run `harness clean` once the warden has finished"
             ) from error
         if code != 0:
             raise InfrastructureError(
@@ -349,19 +356,19 @@ class Warden:
 
 
 def leftovers() -> Iterator[tuple[ProcessId, str, str]]:
-    """The readable processes of runs whose driver is dead: process, run id, role."""
+    """Yield (process, run id, role) for the readable processes of runs with a dead driver."""
     here = this_controller()
     for process, run_id, controller, role in _marked():
         try:
             owner = Controller.parse(controller)
         except ValueError:
-            continue  # not a mark of ours
+            continue  # another program has set the variable
         if procfs.is_alive(process) and life(owner, here, same_machine=True) is Life.DEAD:
             yield process, run_id, role
 
 
 def _marked() -> Iterator[tuple[ProcessId, str, str, str]]:
-    """All readable processes of runs: process, run id, controller, role."""
+    """Yield (process, run id, controller, role) for all readable processes of runs."""
     for process in procfs.all_processes():
         environment = procfs.environment_of(process.pid)
         run_id, controller = environment.get(RUN_VARIABLE), environment.get(CONTROLLER_VARIABLE)

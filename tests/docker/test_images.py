@@ -72,7 +72,7 @@ def test_a_folder_of_a_package_is_found():
 
 
 def test_what_makes_no_image_is_refused(folder, monkeypatch):
-    with pytest.raises(UsageError, match="there is none in /nowhere"):
+    with pytest.raises(UsageError, match="/nowhere has no such file"):
         built_tag("/nowhere")
     with pytest.raises(UsageError, match="no_such_thing"):
         built_tag("{package:no_such_thing}/x")

@@ -277,7 +277,7 @@ async def test_faults_on_one_link_wear_different_bits_as_long_as_there_are_any()
         await faults.lift(await faults.laid(BAD, link))
     names = [await faults.laid(BAD, link) for _ in rules.FAULT_BITS]
     assert len({faults.rules._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
-    with pytest.raises(UsageError, match="31 faults of link quality at once"):
+    with pytest.raises(UsageError, match="31 faults of link quality are in force"):
         await faults.laid(BAD, link)
     for what in (Cut(), SLICED):  # these need none
         await faults.laid(what, link)

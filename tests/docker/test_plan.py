@@ -66,7 +66,7 @@ def test_placeholders(word, expected):
     ],
 )
 def test_what_cannot_be_filled_in_is_refused(word):
-    with pytest.raises(UsageError, match="ports of its own are"):
+    with pytest.raises(UsageError, match="the node's own ports are"):
         sources.fill(word, node(), PORTS)
 
 
@@ -216,7 +216,7 @@ def test_a_foreign_program_alone_brings_no_code_of_ours():
 
 
 def test_a_package_that_is_missing_or_too_large_is_refused(monkeypatch):
-    with pytest.raises(UsageError, match=r"'no_such_package'.*install the distribution"):
+    with pytest.raises(UsageError, match=r"'no_such_package'.*install its distribution"):
         sources.code_of([node(entry="no_such_package.deep:main", command=())])
     monkeypatch.setattr(sources, "_ARCHIVE_BYTES_MAX", 1000)
     with pytest.raises(UsageError, match="the code of the nodes is larger than 1000"):
@@ -232,7 +232,7 @@ def test_a_package_that_is_missing_or_too_large_is_refused(monkeypatch):
         ([node("a.setup")], r"'a\.setup'"),
         ([node("a.proxy")], r"'a\.proxy'"),
         ([node(after=("x",))], "start after 'x'"),
-        ([node(dockerfile="/nowhere")], "there is none in /nowhere"),
+        ([node(dockerfile="/nowhere")], "/nowhere has no such file"),
         ([node(), node()], "unique"),
         ([node(command=())], "either an entry or a command"),
         ([node(entry="a:b")], "either an entry or a command"),

@@ -130,4 +130,4 @@ def test_its_clock_is_out_of_reach(capsys, tmp_path):
     )
 
     assert code == EXIT_USAGE
-    assert "etcd is a Go program, and Go has a clock of its own" in capsys.readouterr().err
+    assert "etcd is a Go program, whose runtime asks the kernel" in capsys.readouterr().err

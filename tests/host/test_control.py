@@ -189,7 +189,7 @@ async def test_a_node_that_comes_up_is_waited_for(monkeypatch):
     monkeypatch.setattr(control_module, "_START_TIMEOUT_S", 0.01)
     world = World()
     world.start(listens=False).deaf = True
-    with pytest.raises(InfrastructureError, match="did not begin to listen"):
+    with pytest.raises(InfrastructureError, match="did not start to read commands"):
         await world.control.worsen_disk(FULL)
 
 
@@ -400,7 +400,7 @@ async def test_a_node_that_nobody_lets_go_on_goes_on_by_itself(monkeypatch, capl
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", 0.2)
     node = Node()
     assert stops(node, channel[0]) >= 0.2
-    assert "went on from the event x" in caplog.text
+    assert "continued after the event x" in caplog.text
     assert node.told == [("obeyed", 0), ("stopped", 1)]
     asyncio.get_running_loop().remove_reader(channel[0])
 

@@ -69,11 +69,11 @@ def test_what_is_no_library_is_refused(junk):
     [
         (HEARS, None),
         ("process 7 yes no /bin/x\nprocess 8 no no \n", None),  # one that is just ending
-        ("process 7 yes yes /usr/bin/etcd\n", "etcd is a Go program, and Go has a clock of its"),
+        ("process 7 yes yes /usr/bin/etcd\n", "etcd is a Go program, whose runtime asks"),
         ("process 7 yes no /bin/sh\nprocess 8 no yes /bin/etcd\n", "etcd is a Go program"),
         ("process 7 no no /bin/busybox\n", "busybox did not load libfaketime"),
-        ("sh: not found", "cannot be looked at (sh: not found)"),
-        ("", "cannot be looked at (no answer)"),
+        ("sh: not found", "cannot be listed (sh: not found)"),
+        ("", "cannot be listed (no answer)"),
     ],
 )
 def test_who_does_not_hear_it_is_told_why(printed, words):

@@ -155,12 +155,12 @@ def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
 
 @pytest.mark.parametrize("word", ["{address:z:1}", "{address:b:1}", "{address:b}", "{host:z}"])
 def test_what_is_not_declared_is_refused(run, word):
-    with pytest.raises(UsageError, match=r"no declared port or node; there are b:8080"):
+    with pytest.raises(UsageError, match=r"no declared port or node; declared are b:8080"):
         run(never, [asks_b("b", ("x", word))], wait=False)
 
 
 def test_a_given_link_proxy_cannot_tell_callers_apart(run):
-    with pytest.raises(UsageError, match=r"--link-proxy.*\{address:b:8080\}.*leave the option out"):
+    with pytest.raises(UsageError, match=r"--link-proxy.*\{address:b:8080\}.*omit the option"):
         run(never, [asks_b("b")], wait=False, link_proxy="http://127.0.0.1:8474")
 
 
@@ -174,7 +174,7 @@ def test_a_port_that_is_taken_everywhere_is_refused(run):
 
 def test_where_the_kernel_does_not_tell_it_is_refused(run, monkeypatch):
     monkeypatch.setattr("harness.environments.callers._NETLINK_SOCK_DIAG", 999)
-    with pytest.raises(UsageError, match=r"does not say.*--env docker"):
+    with pytest.raises(UsageError, match=r"cannot name the process.*--env docker"):
         run(never, [asks_b("b")], wait=False)
 
 

@@ -21,7 +21,7 @@ async def test_a_pause_that_stops_nothing_is_an_error(monkeypatch, tmp_path):
                 await sleeper.wait_stopped(stopped=True)
         sleeper.signal(child.signal.SIGSTOP)
         await sleeper.wait_stopped(stopped=True)
-        with pytest.raises(InfrastructureError, match="did not go on"):
+        with pytest.raises(InfrastructureError, match="did not continue"):
             await sleeper.wait_stopped(stopped=False)
     finally:
         sleeper.signal(child.signal.SIGKILL)

@@ -91,7 +91,7 @@ async def never(session):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (("{data}/go", "1000"), r"/go is a Go program, and Go has a clock of its own"),
+        (("{data}/go", "1000"), r"/go is a Go program, whose runtime asks the kernel"),
         (
             ("env", "-u", "LD_PRELOAD", "sh", "-c", ECHO),
             "/(sleep|dash|bash) did not load libfaketime",

@@ -102,7 +102,7 @@ def test_accounts(monkeypatch):
     assert account_of("root:7").gid == 7
     with pytest.raises(UsageError, match=r"no user 'no-such-user'.*useradd"):
         account_of("no-such-user")
-    with pytest.raises(UsageError, match="group by name"):
+    with pytest.raises(UsageError, match="has a group name"):
         account_of("root:wheel")
 
 

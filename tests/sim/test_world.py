@@ -488,7 +488,7 @@ def test_bad_plans_are_usage_errors():
         ((), {"latencies": 1}, r"no knob 'latencies'; it has latency, "),
         ((), {"latency": "slow"}, "latency"),
         ((), {"latency_ms_min": 2.0, "latency_ms_max": 1.0}, "min <= max"),
-        ((), {"retransmit": 2.0}, "a share from 0 to 1"),
+        ((), {"retransmit": 2.0}, "must be from 0 to 1"),
         ((), {"cpu_us": -1.0}, "cpu_us is -1.0"),
     ]:
         plan = DeploymentPlan(run_id="x", nodes=nodes, seed=1, knobs=knobs, folder=None)

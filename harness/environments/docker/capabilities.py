@@ -16,10 +16,10 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     | dict.fromkeys(
         (
             Capability.DELAY,  # a user-space program delays packets and may itself wait for a CPU
-            Capability.REORDER,  # only if another packet arrives soon enough to overtake
+            Capability.REORDER,  # a packet keeps its place if no other packet follows soon
             Capability.THROTTLE,
-            *STREAMS,  # only for declared ports; open connections are reset first
-            Capability.SLOW_CPU,  # runs at full speed for a part of each tenth of a second
+            *STREAMS,  # stream faults affect only declared ports, and first reset connections
+            Capability.SLOW_CPU,  # a slow node runs at full speed for a part of each 0.1 s
         ),
         Fidelity.APPROXIMATE,
     )
@@ -36,7 +36,7 @@ LINK_QUALITY: Final = (
 
 
 def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capability, str]) -> None:
-    """Raise `UsageError` for a quality that needs a `missing` capability, with the reason."""
+    """Raise `UsageError` if `quality` needs a capability in `missing` (capability -> reason)."""
     if isinstance(quality, StreamQuality):
         quality.check()
         for what in STREAMS & missing.keys():
@@ -48,7 +48,7 @@ def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capabilit
         return
     quality.check()
     if quality == LinkQuality():
-        raise UsageError(f"{quality} leaves the links as they are; set delay_ms, drop, ...")
+        raise UsageError(f"{quality} would not change the links; set delay_ms, drop, ...")
     if Capability.DELAY in missing:
         raise UsageError(
             "docker: links cannot be shaped, since the engine's kernel lacks packet queues "

@@ -1,7 +1,8 @@
-"""`Controls` over containers: kills and pauses by the engine, link faults by rules in namespaces.
+"""`Controls` over containers: the engine kills and pauses, packet rules in namespaces break links.
 
 Every verb verifies its effect before it returns. One thread per container reads the node's output
-as it arrives. The end of the output also reveals an exit within milliseconds (`outputs`).
+as it arrives. When the output ends, the harness learns within milliseconds that the container has
+exited (`outputs`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ T = TypeVar("T")
 
 
 class DockerCluster(RealCluster[DockerNode]):
-    """The containers of one run."""
+    """The verbs of a nemesis over the containers of one run."""
 
     environment = ENVIRONMENT
 
@@ -51,7 +52,7 @@ class DockerCluster(RealCluster[DockerNode]):
         on_failure: Callable[[BaseException], None],
         disks: Disks,
     ) -> None:
-        """`on_failure` is called when a node can no longer be observed, which must end the run."""
+        """`on_failure` must end the run; it is called when a node can no longer be observed."""
         self._engine = engine
         self._disks = disks
         self._blueprint = blueprint
@@ -85,7 +86,7 @@ class DockerCluster(RealCluster[DockerNode]):
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """`CAPABILITIES` without those that the engine's kernel lacks."""
+        """The entries of `CAPABILITIES` that the engine's kernel supports."""
         return {what: how for what, how in CAPABILITIES.items() if what not in self._missing}
 
     def idle(self) -> set[Watched]:
@@ -98,7 +99,7 @@ class DockerCluster(RealCluster[DockerNode]):
     def pids(self) -> dict[str, int]:
         """The pid of the first process of each running node, if the engine runs on this machine.
 
-        Nodes slowed down by a fault are left out, since they wait for a CPU on purpose.
+        Nodes under a slow-CPU fault are left out, since their waits for a CPU are intended.
         """
         up = {
             n: node.incarnation
@@ -108,7 +109,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     async def usage(self, node: str) -> Usage:
-        """The usage of the container's processes; the engine does not measure volumes."""
+        """The usage of the node's processes, without its volume, which engines do not measure."""
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
@@ -128,7 +129,7 @@ class DockerCluster(RealCluster[DockerNode]):
         node does not become ready or its set-up fails.
         """
         endpoints: dict[str, tuple[str, int]] = {}
-        # All calls must have ended before a teardown removes the containers they create.
+        # Wait for all `create` calls, even if one fails: a later one would escape the teardown.
         for answer in await gather_all(node.create() for node in self._nodes.values()):
             endpoints |= answer
         pages = (f"{name}:{spec.pages}" for name, spec in self.nodes.items() if spec.pages)
@@ -155,7 +156,7 @@ class DockerCluster(RealCluster[DockerNode]):
     # --- the end -----------------------------------------------------------------------------
 
     async def close(self, remove: Callable[[], object]) -> None:
-        """Remove all containers by calling `remove`, and wait until all threads have ended."""
+        """Call `remove`, which removes all containers, and wait until all threads have ended."""
         self._containers.ending = True
         for entry in self._nodes.values():
             entry.close()
@@ -166,7 +167,7 @@ class DockerCluster(RealCluster[DockerNode]):
             for reader in (entry.reader for entry in self._nodes.values()):
                 if reader is not None:
                     await asyncio.to_thread(reader.join, EXIT_TIMEOUT_S)
-            await asyncio.sleep(0)  # deliver the last callbacks that the threads posted
+            await asyncio.sleep(0)  # let the loop run the last callbacks that threads posted
         finally:
             for entry in self._nodes.values():
                 entry.log.close()

@@ -56,14 +56,14 @@ from harness.plugins import DeploymentPlan
 
 NODES_MAX: Final = 100
 CLIENT_PORTS_MAX: Final = 200
-"""Limited because the engine runs one process for each published port."""
+"""The most ports to publish for clients, since the engine runs one process per published port."""
 _RESERVED: Final = tuple(part.value for part in Part if part.value)
 _NODE_FILE: Final = "/harness/node.json"
 USER_ID: Final = 65532
 _USER: Final = f"{USER_ID}:{USER_ID}"
 _PROXY_PROGRAM: Final = "/harness/toxiproxy-server"
 _PROXY_MEMORY_BYTES_MAX: Final = 256 << 20
-_RELAY_HOST: Final = 2  # host .1 is the gateway
+_RELAY_HOST: Final = 2  # the network's gateway has host number 1
 _FIRST_HOST: Final = 10
 _FIRST_CLIENT: Final = _FIRST_HOST + NODES_MAX
 _MEMORY_MIB: Final = 1024
@@ -75,14 +75,14 @@ _SUBNET_TRIES_MAX: Final = 200
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The containers, the address and the volumes of one node."""
+    """The names of one node's containers and volumes, and the node's address."""
 
     node: str
     container: str
     keeper: str
     address: str
     volume: str = ""
-    clock: str = ""  # the volume with its shared memory; empty if its clock stays right
+    clock: str = ""  # volume with shared memory for libfaketime; empty without clock faults
 
 
 def check_plan(plan: DeploymentPlan) -> None:
@@ -98,8 +98,8 @@ def check_plan(plan: DeploymentPlan) -> None:
     for spec in plan.nodes:
         if spec.name.endswith(_RESERVED):
             raise UsageError(
-                f"the node name {spec.name!r} must not end with {', '.join(_RESERVED)}, which mark "
-                "the other containers and volumes of a node"
+                f"the node name {spec.name!r} must not end with {', '.join(_RESERVED)}, since "
+                "these endings name the other containers and volumes of a node"
             )
         runs = spec.command or (spec.entry is None and (spec.image or spec.dockerfile))
         if (spec.entry is None) == (not runs):
@@ -110,9 +110,9 @@ def check_plan(plan: DeploymentPlan) -> None:
     ports = sum(len(spec.ports) for spec in plan.nodes) * (len(plan.ends) - 1)
     if ports > CLIENT_PORTS_MAX:
         raise UsageError(
-            f"a nemesis tells {len(plan.ends) - 1} clients apart, which takes {ports} published "
-            f"ports, one for each and each port of a node; docker has at most {CLIENT_PORTS_MAX}: "
-            "lower --concurrency, or use --env sim or --env process"
+            f"a nemesis distinguishes {len(plan.ends) - 1} clients, which takes {ports} published "
+            "ports: one per client and port of a node; docker publishes at most "
+            f"{CLIENT_PORTS_MAX}; lower --concurrency, or use --env sim or --env process"
         )
     for spec in plan.nodes:
         for form in forms_of(spec).values():
@@ -129,13 +129,13 @@ def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str
 
 
 def _routes(table: Path = Path("/proc/net/route")) -> list[ipaddress.IPv4Network]:
-    """The networks that this machine has routes to, without the default route."""
+    """The networks to which this machine has routes, except the default route."""
     if not table.exists():
         return []
     networks = []
     for line in table.read_text(encoding="ascii").splitlines()[1:]:
         words = line.split()
-        # Addresses are little-endian hexadecimal (fib_route_seq_show in the kernel's fib_trie.c).
+        # The table has little-endian hexadecimal addresses (`fib_route_seq_show` in the kernel).
         address, mask = (int.from_bytes(bytes.fromhex(words[index]), "little") for index in (1, 7))
         if mask:
             prefix = mask.bit_count()
@@ -161,7 +161,7 @@ def create_network(engine: Engine, run_id: str) -> ipaddress.IPv4Network:
 class Blueprint:
     """The specifications of a run's containers, and the archives to copy into them.
 
-    Has no side effects, except that `code` reads packages from disk.
+    A blueprint changes nothing in the engine. Its constructor reads packages from disk.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Blueprint:
         network: ipaddress.IPv4Network,
         disks: Mapping[str, str] | None = None,
     ) -> None:
-        """`disks` has, by node, the mount point of its FUSE disk on the engine's host."""
+        """`disks` maps nodes to the mount points of their FUSE disks on the engine's host."""
         self.disks = disks or {}
         self._plan = plan
         self._image = image
@@ -195,7 +195,7 @@ class Blueprint:
             CLIENT, container_name(plan.run_id, CLIENT), "", str(network[_RELAY_HOST])
         )
         self.addresses = {name: place.address for name, place in self.places.items()}
-        """The address of every node and client end; an end without its own has the gateway's."""
+        """The address of every node and client end; `CLIENT` calls from the gateway's address."""
         for number, end in enumerate(plan.ends):
             address = str(network[_FIRST_CLIENT + number])
             self.addresses[end] = self.gateway if end == CLIENT else address
@@ -214,7 +214,7 @@ class Blueprint:
 
     @property
     def clocks(self) -> list[str]:
-        """The foreign programs whose clocks may be made wrong."""
+        """The nodes with foreign programs that clock faults may hit."""
         return [name for name, place in self.places.items() if place.clock]
 
     def labels(self, node: str) -> dict[str, str]:
@@ -225,7 +225,7 @@ class Blueprint:
         }
 
     def keeper(self, node: str) -> ContainerSpec:
-        """The container that owns the node's network namespace."""
+        """The specification of the container that owns the node's network namespace."""
         place = self.places[node]
         return ContainerSpec(
             name=place.keeper,
@@ -239,7 +239,7 @@ class Blueprint:
             published=self.specs[node].bound_ports,
             user=_USER,
             capabilities=("NET_ADMIN",),
-            # `no_new_privileges` would keep commands that run as root from gaining the capability.
+            # With `no_new_privileges`, root commands in the keeper would lack CAP_NET_ADMIN.
             no_new_privileges=False,
             read_only=True,
             volumes=self._shared_memory(node),
@@ -248,7 +248,7 @@ class Blueprint:
         )
 
     def proxy(self, node: str) -> ContainerSpec:
-        """The container with the node's Toxiproxy: our own server, or the user's program."""
+        """The specification of the node's Toxiproxy container: our own server or the user's."""
         ours = f"python3 -m harness.environments.toxiproxy --seed {self._plan.seed} --listen"
         program = f"{_PROXY_PROGRAM} -host {toxics.HOST} -port {toxics.PORT}"
         words = f"{ours} {toxics.HOST}:{toxics.PORT}" if self._plan.link_proxy is None else program
@@ -264,7 +264,7 @@ class Blueprint:
         )
 
     def proxy_code(self) -> bytes:
-        """An archive of the Toxiproxy program, to be unpacked at `/`."""
+        """A tar archive with the program for `proxy`, to be unpacked at `/`."""
         if self._plan.link_proxy is None:
             return sources.archive_of(sources.package_files("harness"))
         name = _PROXY_PROGRAM[1:]
@@ -276,10 +276,10 @@ class Blueprint:
         return {volume: clocks.SHARED_MEMORY} if volume else {}
 
     def filled(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
-        """A command of the node with the placeholders filled for its container."""
+        """The command `words` of a node, with placeholders filled for the node's container."""
         command = tuple(sources.fill(word, self.specs[node], self._ports) for word in words)
         if command[:1] == (sys.executable,):
-            command = ("python3", *command[1:])  # the driver's path does not exist there
+            command = ("python3", *command[1:])  # images lack the driver's interpreter path
         return command
 
     def container(self, node: str, variant: str = BASE) -> ContainerSpec:
@@ -316,7 +316,7 @@ class Blueprint:
         )
 
     def setup(self, node: str, variant: str, words: Sequence[str]) -> ContainerSpec:
-        """The container that runs one set-up command of the node and then exits."""
+        """The specification of a container that runs one set-up command of the node and exits."""
         container = self.container(node, variant)
         return msgspec.structs.replace(
             container,
@@ -327,7 +327,7 @@ class Blueprint:
         )
 
     def files(self, node: str) -> bytes | None:
-        """An archive of the node's declared files, to be unpacked at `/`; `None` without files."""
+        """A tar archive of the node's declared files for `/`; `None` if none are declared."""
         spec, folder = self.specs[node], sources.FILES_FOLDER[1:]
         filled = {
             f"{folder}/{name}": sources.fill(template, spec, self._ports).encode()
@@ -348,9 +348,9 @@ class Blueprint:
         variant: str = BASE,
         pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> bytes:
-        """The archive with the parameters of an entry at this boot, to be unpacked at `/`.
+        """A tar archive with the `NodeFile` for the node's boot number `boot`, to unpack at `/`.
 
-        `pages` has the published addresses of nodes' pages, by `node:port`.
+        `pages` maps `node:port` to the published addresses of nodes' pages.
         """
         spec = as_variant(self.specs[node], variant)
         file = NodeFile(
@@ -369,9 +369,10 @@ class Blueprint:
         return tar_files({_NODE_FILE[1:]: msgspec.json.encode(file)})
 
     def data_folder(self, node: str) -> bytes | None:
-        """An archive with a data folder that the node's user may write to.
+        """A tar archive with an empty data folder that every user of a container may write to.
 
-        `None` if the node runs in the harness's image as its default user, which has such a folder.
+        Return `None` if the node runs in the harness's image as the default user, since that image
+        already has a data folder of this user.
         """
         foreign = any(image for (name, _), image in self._images.items() if name == node)
         usual = self.specs[node].user is None and not foreign

@@ -1,8 +1,9 @@
-"""Removal of what a run created in the engine: at its end, by its warden, or by `harness clean`.
+"""Removes a run's containers, volumes and networks from the engine.
 
-Everything is found by its labels, so removal works at any stage of a deployment. Both the run label
-and the controller label must match, so another run with the same name is not removed. An engine may
-still be carrying out a request of a dead driver; removal therefore repeats until nothing of the run
+A run calls this module at its end. If the driver dies, the warden or `harness clean` calls it.
+Removal finds everything by labels, so it works at any stage of a deployment. Both the run label and
+the controller label must match, so another run with the same name is not removed. An engine may
+still be carrying out a request of a dead driver. Removal therefore repeats until nothing of the run
 has appeared for a moment.
 """
 
@@ -29,7 +30,7 @@ def _labels(run_id: str, controller: str) -> tuple[str, str]:
 
 
 def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[str], list[str]]:
-    """Remove everything found of the run; returns a line per removal and a line per failure."""
+    """Remove what the engine lists of a run; returns a line per removal and a line per failure."""
     labels = _labels(run_id, controller)
     lines: list[str] = []
     failures: list[str] = []
@@ -44,7 +45,7 @@ def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[st
     containers = engine.containers(*labels)
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(lambda found: remove("container", found, engine.remove), containers))
-    # A volume or network still in use cannot be removed; the next round tries again.
+    # Removing a volume or network fails while a container uses it; the next round tries again.
     for volume in engine.volumes(*labels):
         remove("volume", volume, engine.remove_volume)
     for network in engine.networks(*labels):
@@ -55,10 +56,10 @@ def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[st
 def remove_run(
     engine: Engine, run_id: str, controller: str, *, stragglers: bool = True
 ) -> list[str]:
-    """Remove every container, volume and network of a controller's run; returns a line for each.
+    """Remove all containers, volumes and networks of a run; returns a line per removed object.
 
-    With `stragglers`, requests of a dead driver may still be pending in the engine, so look until
-    nothing has appeared for a second. Raises `InfrastructureError` if something stays.
+    With `stragglers`, requests of a dead driver may still be pending in the engine, so repeat until
+    nothing has appeared for a second. Raises `InfrastructureError` if an object stays.
     """
     labels = _labels(run_id, controller)
     removed: list[str] = []
@@ -84,8 +85,8 @@ def remove_run(
 def remove_dead_runs(engine: Engine) -> list[str]:
     """Remove the remains of runs whose controller is dead; returns a line per action.
 
-    Runs whose controller may be alive are left alone, with a line that says why. If a run cannot be
-    removed, the others still are, and `CleaningError` is raised at the end.
+    A run whose controller may be alive stays, with a line that gives the reason. If a run cannot be
+    removed, the other runs are still removed, and `CleaningError` is raised at the end.
     """
     runs = {
         (kind.labels[RUN_LABEL], kind.labels.get(CONTROLLER_LABEL, ""))
@@ -110,8 +111,8 @@ def remove_dead_runs(engine: Engine) -> list[str]:
                 failures.append(str(error))
         elif verdict is Life.UNKNOWN:
             lines.append(
-                f"left run {run_id} alone: whether its controller {text!r} lives cannot be seen "
-                f"from here; to remove it: docker rm -f $(docker ps -aq -f "
+                f"left run {run_id} alone: its controller {text!r} may be alive, which cannot be "
+                f"seen from here; to remove the run: docker rm -f $(docker ps -aq -f "
                 f"label={RUN_LABEL}={run_id})"
             )
     if failures:

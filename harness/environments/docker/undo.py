@@ -2,7 +2,7 @@
 
 `python -m harness.environments.docker.undo` has three commands: `remove RUN CONTROLLER` removes the
 whole run, `thaw CONTAINER` ends a pause, and `heal TABLE LABEL KEEPER...` deletes the rules of one
-fault. All are idempotent: if nothing is left to undo, that is no error.
+fault. All commands are idempotent and succeed if nothing is left to undo.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
                 command = heal_command(select_fault(label), Table[table])
                 result = engine.exec(keeper, command)
                 if result.code != 0:
-                    raise InfrastructureError(f"docker: {keeper} did not heal: {result.output}")
+                    raise InfrastructureError(f"docker: cannot heal {keeper}: {result.output}")
         case _:
             sys.stderr.write(_USAGE + "\n")
             return 2

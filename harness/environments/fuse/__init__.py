@@ -1,5 +1,5 @@
 """A FUSE disk of the harness under the data folder of foreign programs.
 
-`native/fusedisk` is the file system, one process per node; `disk` drives it, `mounts` removes all
-mounts, `available` checks the requirements.
+The program `native/fusedisk` implements the file system, with one process per node. The module
+`disk` drives this program, `mounts` removes all mounts, and `available` checks the requirements.
 """

@@ -1,4 +1,4 @@
-"""The requirements of FUSE disks for foreign programs, and the fix for a missing one."""
+"""Checks the requirements of FUSE disks, and names the fix for a missing requirement."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _OVERRIDE: Final = "HARNESS_FUSEDISK"
 _DEVICE: Final = Path("/dev/fuse")
 _CONFIGURATION: Final = Path("/etc/fuse.conf")
 _ALLOWED: Final = re.compile(r"^\s*user_allow_other\s*$", re.MULTILINE)
-_SYS_ADMIN: Final = 1 << 21  # CAP_SYS_ADMIN of capability.h, which permits mounting
+_SYS_ADMIN: Final = 1 << 21  # CAP_SYS_ADMIN, the capability to mount (capability.h)
 _CAPABILITIES: Final = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 def find_binary() -> str | None:
-    """The file system's program, in the folder used by `make native` or on the path."""
+    """The path of the program `fusedisk`, from `make native` or PATH; `None` if it is missing."""
     override = os.environ.get(_OVERRIDE)
     if override is not None:
         return shutil.which(override)
@@ -32,15 +32,15 @@ def find_binary() -> str | None:
 def why_missing() -> str | None:
     """The missing requirement on this machine, with the fix; `None` if nothing is missing."""
     if find_binary() is None:
-        return f"the program {BINARY} is not built; `make native` builds it where cargo is"
+        return f"the program {BINARY} is not built; `make native` builds it if cargo is installed"
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
-        return f"{_DEVICE} is not there for this user; load the kernel's module fuse (modprobe)"
+        return f"this user cannot open {_DEVICE}; load the kernel's module fuse (modprobe fuse)"
     if _may_mount():
         return None
     if shutil.which("fusermount3") is None:
-        return "this user may not mount, and there is no fusermount3; apt-get install fuse3"
+        return "this user may not mount without fusermount3; run apt-get install fuse3"
     if not _ALLOWED.search(_read(_CONFIGURATION)):
-        return f"nodes may run as other users; write user_allow_other into {_CONFIGURATION}"
+        return f"other users may not use FUSE mounts; add user_allow_other to {_CONFIGURATION}"
     return None
 
 

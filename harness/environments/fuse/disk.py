@@ -37,23 +37,23 @@ _HURRY_EVERY_S: Final = 0.05
 _OUTPUT_BYTES_MAX: Final = 4096
 _SEEDS: Final = 1 << 63
 _WRITE_BACK_MS: Final = 5000
-"""The commit interval of ext4's journal and the write-back interval of Linux."""
+"""The interval after which ext4 commits its journal and Linux writes back pages, by default."""
 
 _log = logging.getLogger(__name__)
 
 
 def _write_back_ms(seed: int) -> int:
-    """The interval in ms at which disks of a run write back unsynced data; 0 means never.
+    """The interval in ms at which a run's disks write back unsynced data; 0 means never.
 
-    The seed chooses, since each setting finds bugs that the other does not. With write-back, a
-    power cut returns a program that does not sync to its state of some seconds ago. Without
-    write-back, the cut loses all unsynced data, however old.
+    The seed chooses the interval, since each setting finds bugs that the other does not find. With
+    write-back, a power cut loses the last seconds of unsynced data. Without write-back, a power cut
+    loses all unsynced data.
     """
     return stream(seed, "disk/write-back").choice((0, _WRITE_BACK_MS))
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """The losses of a power cut: unsynced bytes, their files, and name or attribute changes."""
+    """The losses of a power cut: unsynced bytes, their files, changes of names or attributes."""
 
     bytes: int
     files: int
@@ -61,7 +61,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FuseDisk:
-    """One mounted disk."""
+    """One node's FUSE disk: its mount point and its server process."""
 
     def __init__(self, node: str, mount: Path, warden: Warden) -> None:
         self.node = node
@@ -80,9 +80,9 @@ class FuseDisk:
     async def mounted(
         self, *, run_id: str, seed: int, on_failure: Callable[[BaseException], None]
     ) -> None:
-        """Mount the empty disk; raises `InfrastructureError`.
+        """Mount the disk without content; raises `InfrastructureError` if that fails.
 
-        The content is stored in a folder next to the mount point. `on_failure` is called if the
+        A folder next to the mount point stores the disk's content. `on_failure` is called if the
         server ends before `close`, and for failures of the host.
         """
         from harness.environments.process.child import Child  # avoids an import cycle
@@ -107,14 +107,14 @@ class FuseDisk:
             listens=True,
             on_output=self._heard,
             on_exit=self._ended,
-            on_lost=lambda error: on_failure(self._error(f"is not heard any more: {error}")),
+            on_lost=lambda error: on_failure(self._error(f"has lost its output: {error}")),
         )
         await self._answer(ready)
         self._serves = True
 
     @property
     def stopped(self) -> bool:
-        """Whether the server is stopped, which only a foreign program can have caused."""
+        """Whether the disk's server is stopped, which the harness never does itself."""
         return self._child is not None and procfs.any_stopped(self._child.pid)
 
     @property
@@ -167,7 +167,7 @@ class FuseDisk:
     async def _ask(self, command: str) -> dict[str, Any]:
         child = self._child
         if child is None or child.exited.is_set():
-            raise self._error("is not there any more")
+            raise self._error("has no running server")
         waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers.append(waiting)
         child.say(command.encode() + b"\n")
@@ -176,19 +176,19 @@ class FuseDisk:
     # --- the verbs ----------------------------------------------------------------------------
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """Set the quality (`harness.cluster.Controls.worsen_disk`); in force on return."""
+        """Set the disk's quality, in force on return (`harness.cluster.Controls.worsen_disk`)."""
         quality.check()
         if quality.bitrot:
             raise env_nodes_only("bit rot", [self.node])
         delay_us = round(quality.delay_ms * 1000)
-        # Rust can parse the `repr` of a Python float.
+        # The server is written in Rust, which can parse the `repr` of a Python float.
         felt = await self._ask(f"set {quality.error!r} {int(quality.full)} {delay_us}")
         self._quality = quality
         if felt["early"] > self._early:
             self._early = felt["early"]
             _log.warning(
-                "the disk of %s made something durable that was not synced, %d times so far: its "
-                "limit of what may wait for a sync was reached",
+                "the disk of %s reached its limit of unsynced data and made older data durable, "
+                "%d times so far",
                 *(self.node, self._early),
             )
         return int(felt["eio"] + felt["enospc"] + felt["slow"])
@@ -202,7 +202,7 @@ class FuseDisk:
         return msgspec.convert(await self._ask(f"cut {int(torn)} {self._seed()}"), Lost)
 
     async def make_durable(self) -> None:
-        """Make all data durable, like sync(2)."""
+        """Make all data on the disk durable, like sync(2)."""
         await self._ask("sync")
 
     async def wipe(self) -> None:
@@ -210,7 +210,7 @@ class FuseDisk:
 
     @contextlib.asynccontextmanager
     async def hurried(self, *, after_s: float = 0.0) -> AsyncIterator[None]:
-        """Release delayed requests meanwhile: a process that waits for a disk cannot be killed."""
+        """Release delayed requests within this context, since they would keep nodes from dying."""
 
         async def hurry() -> None:
             await asyncio.sleep(after_s)
@@ -231,14 +231,14 @@ class FuseDisk:
         try:
             return mounted_at(path, pid) == f"{SOURCE}{self.node}"
         except OSError:
-            return True  # the process has ended or may not be inspected
+            return True  # the process has ended, or this user may not inspect it
 
     async def close(self) -> None:
-        """Kill the server and unmount the disk; raises `InfrastructureError`."""
+        """Kill the server and unmount the disk; raises `InfrastructureError` if that fails."""
         self._closing = True
         child = self._child
         if child is not None:
-            child.signal(signal.SIGKILL)  # the content is no longer needed
+            child.signal(signal.SIGKILL)  # the run no longer needs the disk's content
             if not await child.wait_exited(_EXIT_S):
                 raise self._error(f"(pid {child.pid}) does not end")
         await asyncio.to_thread(detach, self.mount)

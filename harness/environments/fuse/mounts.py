@@ -1,7 +1,7 @@
-"""The mounts of FUSE disks as the kernel lists them, and their removal.
+"""Lists and removes the mounts of FUSE disks.
 
-The warden runs `python -m harness.environments.fuse.mounts PATH...`: it detaches the mounts
-at these paths, even while they are in use. A missing mount is no error.
+The warden runs `python -m harness.environments.fuse.mounts PATH...`, which detaches the mounts at
+these paths, even while processes use the mounts. A missing mount is no error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.environments.warden import Run
 from harness.errors import InfrastructureError
 
 SOURCE: Final = "harness-disk/"
-"""The prefix in the mount source of every FUSE disk; the node's name follows."""
+"""The prefix of the mount source of every FUSE disk, before the node's name."""
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 _UMOUNT_S: Final = 10.0
 
@@ -27,7 +27,7 @@ def _plain(word: str) -> str:
 
 
 def mounts(process: int | str = "self") -> list[tuple[Path, str]]:
-    """All mount points and their sources in the namespace of `process`, in mount order; proc(5)."""
+    """The (mount point, source) of all mounts that `process` sees, in mount order; see proc(5)."""
     sources = []
     table = Path(f"/proc/{process}/mountinfo").read_text(encoding="utf-8", errors="replace")
     for line in table.splitlines():
@@ -43,8 +43,11 @@ def mounted_at(path: Path | str, process: int | str = "self") -> str | None:
 
 
 def detach(path: Path) -> bool:
-    """Unmount a disk; false if there is none at `path`. Raises `InfrastructureError`."""
-    path = path.parent.resolve() / path.name  # the mount itself may be dead
+    """Unmount the FUSE disk at `path`; returns false if no disk is mounted there.
+
+    Raises `InfrastructureError` if the disk stays mounted.
+    """
+    path = path.parent.resolve() / path.name  # a mount without its server cannot be resolved
     complaints: list[str] = []
     for command in (["umount", "--lazy", "--"], ["fusermount3", "-u", "-z", "--"]):
         if not (mounted_at(path) or "").startswith(SOURCE):
@@ -66,7 +69,7 @@ def detach(path: Path) -> bool:
 
 
 def detach_below(folder: Path) -> list[Path]:
-    """Unmount all disks below a folder; returns their mount points."""
+    """Unmount all FUSE disks below a folder; returns the mount points of these disks."""
     folder = folder.resolve()
     ours = [
         where
@@ -77,12 +80,12 @@ def detach_below(folder: Path) -> list[Path]:
 
 
 def detach_undo(path: Path) -> Run:
-    """An undo action by which the warden unmounts a disk."""
+    """The undo action by which the warden unmounts the FUSE disk at `path`."""
     return Run([sys.executable, "-P", "-m", "harness.environments.fuse.mounts", str(path)])
 
 
 def main(paths: Iterable[str]) -> int:
-    """Unmount the disks at these paths."""
+    """Unmount the FUSE disks at these paths; returns the exit code 0."""
     for path in paths:
         detach(Path(path))
     return 0

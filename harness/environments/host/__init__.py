@@ -1,1 +1,1 @@
-"""The common parts of processes and containers: `Env` over a real network, disk and clock."""
+"""What nodes in processes and in containers share: `Env` over a real network, disk and clock."""

@@ -26,20 +26,23 @@ EVERYWHERE: Final = (
 
 FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     {
-        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # it keeps running after the event
+        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # the program runs on after the event
         Capability.CLOCK_SKEW: Fidelity.EXACT,
-        Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # only of the wall clock
+        Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # only the wall clock drifts
     }
 )
-"""Fidelity for foreign programs if it differs; their clock faults use libfaketime."""
+"""The fidelity of faults of foreign programs, if it differs from the fidelity for nodes on `Env`.
+
+libfaketime implements the clock faults.
+"""
 _SLOW_FACTOR_MAX: Final = 100.0
-"""The kernel cannot limit a control group to less than a hundredth of a CPU."""
+"""The largest factor, since the kernel limits a control group to a hundredth of a CPU at least."""
 
 
 def check_slow(environment: str, factor: float) -> None:
     """Raise `UsageError` for a slow-down factor that a real CPU cannot have."""
     if not 1.0 <= factor <= _SLOW_FACTOR_MAX:
         raise UsageError(
-            f"factor is {factor}; in {environment} it must be in 1 (normal) .. "
-            f"{_SLOW_FACTOR_MAX:g}, also of all faults on a node together"
+            f"the slow-down factor is {factor}; in {environment} it must be from 1 (normal speed) "
+            f"to {_SLOW_FACTOR_MAX:g}, as must the product of all factors on a node"
         )

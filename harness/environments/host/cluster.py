@@ -21,9 +21,10 @@ _LABEL_CHARACTERS_MAX: Final = 40
 
 
 def label_of(fault: str) -> str:
-    """The label of a fault in rules and toxics: short, only letters, digits, `_`, `.` and `-`.
+    """A short label for a fault in rules and toxics, of letters, digits, `_`, `.` and `-`.
 
-    An id that fits is its own label. Any other id is shortened and gets a digest of the whole id.
+    A fault's id is its label if it is short and has only these characters. For any other id, the
+    label is a shortened id followed by a digest of the whole id.
     """
     text = re.sub(r"[^A-Za-z0-9_.-]", "_", fault)
     if text == fault and len(text) <= _LABEL_CHARACTERS_MAX:
@@ -33,7 +34,7 @@ def label_of(fault: str) -> str:
 
 
 class RealCluster(Generic[N]):
-    """The nodes of one run."""
+    """The verbs of a nemesis over the nodes of one run, for processes and for containers."""
 
     environment: str
 
@@ -80,11 +81,11 @@ class RealCluster(Generic[N]):
         await gather_all(each.control.lead(self.aliases) for each in self._nodes.values())
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Set the node's clock error; libfaketime applies it to a foreign program."""
+        """Set the clock error of a node, which for a foreign program needs libfaketime."""
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Set the quality of the disk; a foreign program must declare `faulty_disk`."""
+        """Set the quality of a node's disk; a foreign program's node must declare `faulty_disk`."""
         entry = self._node(node)
         return await (entry.disk or entry.control).worsen_disk(quality)
 
@@ -115,7 +116,7 @@ class RealCluster(Generic[N]):
         return await self._node(node).wipe()
 
     async def slow(self, node: str, *, factor: float) -> None:
-        """Limit any node, foreign or not, to 1/`factor` of its CPU time; 1.0 ends the limit."""
+        """Limit a node, foreign or on `Env`, to 1/`factor` of a CPU; 1.0 ends the limit."""
         entry = self._node(node)
         check_slow(self.environment, factor)
         await entry.slow(factor)

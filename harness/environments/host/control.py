@@ -1,13 +1,14 @@
 """The control channel of a node on `Env`: clock and disk faults, aliases, and stops at events.
 
 This module has the messages and the driver's end. Commands go to the node's standard input, one
-JSON object per line; answers come within the node's output (`harness.environments.host.lines`). A
-command contains all faults of the machine, so sending it twice is harmless and only the last one
-counts. A node answers each command with its number, and sends 0 when it starts to listen and before
-it exits by itself. A node that died before a command reached it finds the faults in its `NodeFile`
-at the next start, since the faults of a machine outlive its nodes.
+JSON object per line. Answers are lines of the node's output (`harness.environments.host.lines`). A
+command contains all faults of the machine, so sending a command twice is harmless, and only the
+last command counts. A node answers each command with the command's number. It sends the number 0
+when it starts to listen and before it exits by itself. If a node dies before a command reaches it,
+the next incarnation finds the faults in its `NodeFile`, since a machine's faults outlive its nodes.
 
-The same channel tells a node at which events to stop and when to continue (`host.logs`).
+The driver also uses the channel to choose the events at which a node stops, and to let a stopped
+node continue (`host.logs`).
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from harness.errors import InfrastructureError, UsageError
 OBEYED: Final = "obeyed"
 STOPPED: Final = "stopped"
 _ANSWER_TIMEOUT_S: Final = 20.0
-"""Long, so that an overloaded host does not end the run."""
+"""The longest wait for an answer; a shorter wait would end runs on overloaded hosts."""
 _ATTEMPTS: Final = 2
-"""A command is sent twice, since its answer is lost if the node's output breaks off."""
+"""How often a command is sent, since an answer is lost if the node's output breaks off."""
 _START_TIMEOUT_S: Final = 60.0
-"""How long the interpreter of a new node may take to start."""
+"""How long a new node may take until it listens to commands, including its interpreter's start."""
 
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine's faults, the event kinds at which its node stops, and aliases of nodes."""
+    """A machine's clock and disk faults, the events at which its node stops, and node aliases."""
 
     clock: ClockError = ClockError()
     disk: DiskQuality = DiskQuality()
@@ -55,24 +56,27 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     boot: int
     condition: Condition
-    goes_on: int = 0  # the number of stops that are over
+    goes_on: int = 0  # how many stops at events are over, so that the node continues
 
 
 class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of an answer. `touched` counts disk requests affected in this incarnation."""
+    """A node's answer to the command `number`.
+
+    `touched` counts the disk requests that faults have affected in this incarnation.
+    """
 
     number: int
     touched: int
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """The node has stopped at its last event, for the `stop`th time in this incarnation."""
+    """A node's message that it has stopped at an event, the `stop`th time in this incarnation."""
 
     stop: int
 
 
 class NodeControl:
-    """The driver's end of the channel to one node, over all of its incarnations."""
+    """The driver's end of the control channel to one node, over all of its incarnations."""
 
     def __init__(
         self,
@@ -83,9 +87,10 @@ class NodeControl:
         send: Callable[[bytes], Awaitable[None]],
         springs_have_run: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Any verb that changes `state` holds `turn`. `send` may raise `InfrastructureError`.
+        """Each verb that changes the node's `state` holds `turn`.
 
-        `springs_have_run` waits for the springs of traps that a node's last event triggered.
+        `send` may raise `InfrastructureError`. `springs_have_run` waits for the springs of traps
+        that a node's last event triggered.
         """
         self.spec = spec
         self._turn = turn
@@ -96,8 +101,8 @@ class NodeControl:
         self.condition = Condition()
         self._boot = 0
         self._number = 0  # the number of the last command
-        self._reached = -1  # the last obeyed command; 0: it listens
-        self._behind = False  # a command waits for a paused node
+        self._reached = -1  # the number in the node's last answer
+        self._behind = False  # whether a paused node has missed a command
         self._touched = 0
         self._touched_in_life = 0
         self._goes_on = 0
@@ -107,7 +112,7 @@ class NodeControl:
     # --- what becomes of the node -------------------------------------------------------------
 
     def started(self, boot: int) -> None:
-        """Note the start of an incarnation that has `condition` in its `NodeFile`."""
+        """Record the start of an incarnation that has `condition` in its `NodeFile`."""
         self._boot = boot
         self._reached = -1
         self._touched_in_life = 0
@@ -115,14 +120,14 @@ class NodeControl:
         self._behind = False
 
     def let_go(self) -> None:
-        """Release all waiting callers, since a paused or stopped node does not answer."""
+        """Stop waiting for the node's answers, since the node has been paused or has ended."""
         waiting, self._waiting = self._waiting, []
         for _, answered in waiting:
             if not answered.done():
                 answered.set_result(None)
 
     async def catch_up(self) -> None:
-        """Send the latest command to a resumed node that missed one, without awaiting an answer."""
+        """Send the latest command to a resumed node that missed it, without awaiting an answer."""
         if self._behind:
             await self._send(self._command())
             self._behind = False
@@ -134,8 +139,8 @@ class NodeControl:
                 self._begin(self._let_go_on(stop, self._boot))
                 return
             obeyed = msgspec.convert(line.data, Obeyed)
-        except msgspec.ValidationError as error:  # not from the harness's runner
-            _log.warning("%s answered %r: %s", self.spec.name, line.data, error)
+        except msgspec.ValidationError as error:  # another program than the runner wrote the line
+            _log.warning("%s sent an invalid answer %r: %s", self.spec.name, line.data, error)
             return
         self._touched += obeyed.touched - self._touched_in_life
         self._touched_in_life = obeyed.touched
@@ -161,7 +166,7 @@ class NodeControl:
         await self._springs_have_run(self.spec.name)
         if self._boot == boot:
             self._goes_on = max(self._goes_on, stop)
-            await self._tell()  # not holding `turn`, whose holder may wait for the node
+            await self._tell()  # without `turn`, since a verb that holds it may await the node
 
     async def _tell(self) -> None:
         """Send the condition to a running node; a paused node gets it on resume."""
@@ -178,21 +183,24 @@ class NodeControl:
     def _told(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # The node continues after a timeout by itself, so at worst a fault comes late.
-            _log.warning("%s was not told: %s", self.spec.name, error)
+            # A stopped node continues by itself after a timeout, so at worst a fault comes late.
+            _log.warning("a command did not reach %s: %s", self.spec.name, error)
 
     # --- the verbs ----------------------------------------------------------------------------
 
     async def skew(self, *, offset_ns: int, drift_ppm: int) -> int | None:
-        """Set the clock error (`harness.cluster.Controls.skew`); in force on return if running."""
+        """Set the clock error of the node's machine (`harness.cluster.Controls.skew`).
+
+        If the node runs, the error is in force on return.
+        """
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         if self.foreign_clock is not None:  # without `turn`: a hanging probe must not block kills
             state = self._state()
             return await self.foreign_clock.skew(state, offset_ns=offset_ns, drift_ppm=drift_ppm)
         if self.spec.entry is None:
             raise UsageError(
-                f"a clock fault cannot reach {self.spec.name}: a foreign program, which was "
-                "started without libfaketime, since no fault of its case is one of its clock"
+                f"a clock fault cannot reach {self.spec.name}: this foreign program was started "
+                "without libfaketime, since the case plans no clock fault for it"
             )
         since_ns = time.time_ns()
         clock = ClockError(offset_ns=offset_ns, drift_ppm=drift_ppm, since_ns=since_ns)
@@ -200,9 +208,10 @@ class NodeControl:
         return None
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """Set the disk quality (`harness.cluster.Controls.worsen_disk`); in force if running.
+        """Set the quality of the node's disk (`harness.cluster.Controls.worsen_disk`).
 
-        Requests affected between a node's last report and its kill are unknown and not counted.
+        If the node runs, the quality is in force on return. The result does not count requests that
+        were affected between a node's last report and its kill.
         """
         quality.check()
         if self.spec.entry is None:
@@ -212,7 +221,7 @@ class NodeControl:
         return touched
 
     async def lead(self, aliases: Mapping[str, str]) -> None:
-        """Set the aliases (`harness.cluster.Cluster.alias`); no effect on a foreign program."""
+        """Set the node's aliases of peers (`Cluster.alias`), unless it is a foreign program."""
         if self.spec.entry is not None:
             await self._set(aliases=dict(aliases))
 
@@ -240,7 +249,7 @@ class NodeControl:
             number, boot = self._number, self._boot
         if not await self._obeyed(0, boot, _START_TIMEOUT_S):
             raise InfrastructureError(
-                f"{self.spec.name} did not begin to listen to the harness within "
+                f"{self.spec.name} did not start to read commands of the harness within "
                 f"{_START_TIMEOUT_S:.0f} s of its start"
             )
         for _ in range(_ATTEMPTS - 1):
@@ -260,9 +269,9 @@ class NodeControl:
         return self._boot == boot and self._state() is NodeState.RUNNING
 
     async def _obeyed(self, number: int, boot: int, limit_s: float) -> bool:
-        """Wait until a command is obeyed or the incarnation has ended; false after `limit_s`.
+        """Wait until the node obeys a command or its incarnation ends; false after `limit_s`.
 
-        An answer to a later command also counts, since every command has the full condition.
+        An answer to a later command also counts, since every command contains the full condition.
         """
         if not self._lives(boot) or self._reached >= number:
             return True
@@ -281,14 +290,15 @@ async def prove_clocks(
 ) -> None:
     """Check that clock faults reach all foreign programs started with libfaketime.
 
-    After checking all of them, raises the error of the first one that clock faults do not reach.
+    All programs are checked. If clock faults do not reach some of them, the error of the first such
+    program is raised.
     """
     clocks = [each.foreign_clock for each in controls if each.foreign_clock is not None]
     await gather_all(clock.prove(wait_ready) for clock in clocks)
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all and return their results; raises the first failure after all have ended."""
+    """Await all awaitables; returns their results, or raises the first failure at the end."""
     answers = await asyncio.gather(*work, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

@@ -1,6 +1,6 @@
 """A node's disk: real files under one folder.
 
-Appends go to the page cache at once: a killed process loses none of them, but a power cut may.
+Appends go to the page cache at once. A kill of the process loses no append, while a power cut may.
 `sync` calls fsync in a worker thread, so a slow disk delays the caller and not the node's loop.
 Creating or renaming a file is durable only once its folder is synced as well: see fsync(2) and
 "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014).
@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from harness.environments.host.power import SUFFIX, SyncedLength, beside
 
 _SYNC_THREADS_MAX = 4
-_ASIDE_SUFFIX = ".harness-aside"  # an unfinished replacement
-_OURS = (_ASIDE_SUFFIX, SUFFIX)  # never listed
+_ASIDE_SUFFIX = ".harness-aside"  # suffix of a new file until it replaces the old one
+_OURS = (_ASIDE_SUFFIX, SUFFIX)  # suffixes of files that `RealDisk.list` hides
 
 
 def _sync_folder(folder: Path) -> None:
@@ -36,7 +36,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 class _Worker:
-    """A small thread pool for syncs; cancelling a caller does not interrupt a running sync."""
+    """A small pool of threads for syncs; a sync continues when its caller is cancelled."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_SYNC_THREADS_MAX, thread_name_prefix="disk")
@@ -57,7 +57,7 @@ class _Worker:
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            inner.exception()  # marks the exception as retrieved
+            inner.exception()  # marks a failure of `work` as retrieved, so asyncio does not log it
             raise cancelled
         inner.result()
 
@@ -66,7 +66,7 @@ class _Worker:
 
 
 class RealFile:
-    """One append-only file."""
+    """An append-only file of a node's disk (`harness.env.File`)."""
 
     def __init__(
         self, path: Path, worker: _Worker, unsynced_folders: list[Path], length: SyncedLength
@@ -104,7 +104,7 @@ class RealFile:
         return offset
 
     async def sync(self) -> None:
-        """Run fsync; the first sync of a new file also makes its folders durable."""
+        """Run fsync on the file and, if the file is new, on its new folders."""
         descriptor = self._open_descriptor()
         folders = list(self._unsynced_folders)
 
@@ -131,7 +131,7 @@ class RealFile:
         return os.fstat(self._open_descriptor()).st_size
 
     def close(self) -> None:
-        """Close the file after any sync in progress, whose thread uses the descriptor."""
+        """Close the file, once syncs in progress no longer use its descriptor."""
         if not self._closed:
             self._closed = True
             self._close_if_idle()
@@ -158,7 +158,7 @@ class RealDisk:
         return self._root.joinpath(*parts)
 
     def _make_folders(self, path: Path) -> list[Path]:
-        """Create the folders of `path`; returns the folders to sync to make a new name durable."""
+        """Create the folders of `path`; returns the folders whose sync makes `path` durable."""
         created = [path.parent]
         folder = path.parent
         while not folder.exists():
@@ -176,10 +176,10 @@ class RealDisk:
         return RealFile(real, self._worker, unsynced, self._lengths[real])
 
     def _forget_length(self, real: Path) -> None:
-        """Delete the recorded length of `real`; call before and after replacing or removing it.
+        """Delete the recorded length of the file `real`, which is being replaced or removed.
 
-        Before, since the replaced file is durable and the old length would truncate it. After,
-        since another task may have opened the old file in between.
+        Call this before the change, since the old length would truncate the new, durable file. Call
+        it again after the change, since another task may have opened the old file in between.
         """
         length = self._lengths.pop(real, None)
         if length is not None:
@@ -190,7 +190,7 @@ class RealDisk:
         return self._resolve(path).read_bytes()
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Write a temporary file, sync it, rename it, and sync the folder."""
+        """Write and sync a temporary file, rename it to `path`, and sync the folder."""
         real = self._resolve(path)
         folders = self._make_folders(real)
         aside = real.with_name(real.name + _ASIDE_SUFFIX)
@@ -229,5 +229,5 @@ class RealDisk:
         await self._worker.whole(lambda: _sync_folder(real.parent))
 
     def close(self) -> None:
-        """End the worker threads after their current work."""
+        """End the disk's threads after their current work."""
         self._worker.close()

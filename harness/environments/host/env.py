@@ -2,8 +2,8 @@
 
 The same class serves a node (in its own process or container) and, in a subclass, the driver's
 clients. Process and link faults come from outside. A node gets a clock and a disk that fail on
-command (`harness.environments.faulty`) in the way that real ones fail, so a target cannot tell
-whether it is under test. The driver's own clock and disk are never faulty.
+command (`harness.environments.faulty`) like real clocks and disks, so a target cannot tell whether
+it is under test. The driver's own clock and disk are never faulty.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from harness.environments.host.pages import get_page, page_server
 from harness.environments.pages import PageDoor
 
 MAX_ERROR_NS: Final = 10_000_000
-"""The clock error that nodes report: what a good NTP daemon would claim.
+"""The maximum clock error that nodes report, as large as a good NTP daemon would report.
 
-The real error is zero, since all nodes of a real run share one machine's clock.
+The actual error is zero, since all nodes of a real run share one machine's clock.
 """
 
 OnEvent = Callable[[str, dict[str, Any]], None]
@@ -35,7 +35,7 @@ OnPanic = Callable[[str, BaseException], None]
 
 
 class RealClock:
-    """The machine's clocks."""
+    """The clocks of the machine on which the node runs (`harness.env.Clock`)."""
 
     def monotonic_ns(self) -> int:
         return time.monotonic_ns()
@@ -48,7 +48,7 @@ class RealClock:
 
 
 class RealEnv:
-    """One incarnation of a node.
+    """The `Env` of one incarnation of a node (`harness.env.Env`).
 
     `on_event` receives the node's events. `on_panic` receives the name of a failed task and its
     unhandled error, and must end the node.
@@ -71,7 +71,7 @@ class RealEnv:
     ) -> None:
         """Without `clock`, use the machine's clock; without `trouble`, use a disk without faults.
 
-        `pages` has the addresses of nodes' pages for browsers, by `node:port`.
+        `pages` maps `node:port` to the addresses at which browsers reach nodes' pages.
         """
         self.name = name
         self.boot = boot
@@ -107,7 +107,7 @@ class RealEnv:
 
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
         if str(Address(self.name, port)) not in self._pages:
-            raise ValueError(f"{self.name} may not serve pages on {port}: see NodeSpec.pages")
+            raise ValueError(f"{self.name} may not serve pages on {port}; NodeSpec.pages lacks it")
         host, real_port = self.net.bound(port)
         server = page_server(
             PageDoor(handler, self.event), lambda coro: self.spawn(coro, name=f"page:{port}")
@@ -136,7 +136,7 @@ class RealEnv:
 
 
 class RealClientEnv(RealEnv):
-    """The driver's own `Env`: a `RealEnv` without ports that can also fetch pages."""
+    """The `Env` of the driver and its clients, which has no ports but can fetch pages."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class RealClientEnv(RealEnv):
         on_event: OnEvent,
         on_panic: OnPanic,
     ) -> None:
-        """`connect` has the addresses of nodes for each of the harness's own ends of links."""
+        """`connect` maps each client end of links to the addresses of nodes by `node:port`."""
         super().__init__(
             CLIENT,
             boot=0,

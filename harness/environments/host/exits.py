@@ -1,8 +1,8 @@
-"""Who ended a process, judged by its exit code and the kernel's OOM killer.
+"""Decides who ended a process, by its exit code and the kernel's OOM killer.
 
-An end is blamed on the program only if nothing else explains it. The harness cannot know whether
-someone else asked the program to end. So every exit code that an outside request or signal can
-cause is not blamed on the program:
+The harness blames a program for its end only if nothing else explains the end. It cannot know
+whether someone else asked the program to end. So it does not blame the program for an exit code
+that an outside request or signal can cause:
 
 | end that the harness did not request                      | blamed on                      |
 |-----------------------------------------------------------|--------------------------------|
@@ -23,7 +23,7 @@ import signal
 from typing import Final, NamedTuple
 
 EXIT_HOST: Final = 71
-"""The exit code of a node on `Env` that the host kept from starting (`EX_OSERR`, sysexits.h)."""
+"""The exit code of a node on `Env` if the host kept it from starting (EX_OSERR of sysexits.h)."""
 
 _OWN: Final = frozenset(
     {
@@ -46,7 +46,7 @@ _BYTE: Final = 256
 
 
 class Ending(NamedTuple):
-    """Who ended a process (`by` of `harness.cluster.ClusterEvent`), and a line with the reason."""
+    """Who ended a process (as in `ClusterEvent.by`), and a line with the reason, if known."""
 
     by: str
     note: str | None = None
@@ -81,7 +81,7 @@ def ended_by(code: int, *, expected: bool, on_env: bool, oom_kills: int | None) 
 
 
 def _signal_from_outside(code: int) -> tuple[signal.Signals | None, bool]:
-    """The outside signal in an exit code, if any, and whether the code surely means a signal."""
+    """The outside signal that an exit code may mean, and whether the code surely means it."""
     if code < 0:
         return _foreign(-code), True
     if code > _BYTE - _SHELL_BASE // 2 and _BYTE - code in _COMMON:
@@ -91,7 +91,7 @@ def _signal_from_outside(code: int) -> tuple[signal.Signals | None, bool]:
 
 
 def _foreign(number: int) -> signal.Signals | None:
-    """The signal with this number, unless programs raise that signal themselves."""
+    """The signal with this number; `None` if programs raise that signal themselves."""
     if number not in _STANDARD or number in _OWN:
         return None
     return signal.Signals(number)

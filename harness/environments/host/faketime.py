@@ -30,7 +30,7 @@ from harness.environments.faulty import ClockError
 from harness.errors import InfrastructureError
 from harness.ops import NS_PER_S
 
-LIBRARY: Final = "libfaketimeMT.so.1"  # also works without threads
+LIBRARY: Final = "libfaketimeMT.so.1"  # for programs with and without threads
 _FOLDERS: Final = "/usr/lib/*/faketime"
 _MILLION: Final = 1_000_000
 _WAITS: Final = frozenset(
@@ -41,9 +41,9 @@ _WAITS: Final = frozenset(
 )
 
 PAGE: Final = bytes(4096)
-"""The initial content of libfaketime's shared memory: one page, more than it needs."""
+"""The initial content of libfaketime's shared memory, which needs less than this page."""
 SEMAPHORE: Final = struct.pack("=QiIQQ", 1, 128, 0, 0, 0)
-"""An unlocked POSIX semaphore in glibc's file format (`struct new_sem`; 128: `LLL_SHARED`)."""
+"""An unlocked POSIX semaphore in glibc's file format (`struct new_sem`, with `LLL_SHARED` 128)."""
 
 _ELF_64_LITTLE: Final = b"\x7fELF\x02\x01"
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
@@ -52,7 +52,7 @@ _UNDEFINED: Final = struct.pack("<HQ", 0, 0)  # st_shndx and st_value
 
 
 class Names(NamedTuple):
-    """The names of a node's libfaketime files in the shared memory folder."""
+    """The names of the files in shared memory that a node's libfaketime uses."""
 
     setting: str
     semaphore: str
@@ -60,7 +60,7 @@ class Names(NamedTuple):
 
     @staticmethod
     def of(node: str) -> Names:
-        """The names for `node`, which must be unique in the folder and without spaces."""
+        """The names of the files for `node`, whose name must be unique and without spaces."""
         return Names(f"{node}.setting", f"sem.{node}.sem", f"{node}.page")
 
 
@@ -70,22 +70,25 @@ def find_library() -> Path | None:
 
 
 def preload(library: str, node: str, folder: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The variables to add to a node's environment `given`; shared memory is in `folder`."""
+    """The variables that load libfaketime, to add to a node's environment `given`.
+
+    `folder` is the node's shared memory.
+    """
     names = Names.of(node)
     loaded = given.get("LD_PRELOAD", "")
     return {
         "LD_PRELOAD": f"{library}:{loaded}" if loaded else library,
         "FAKETIME_TIMESTAMP_FILE": f"{folder}/{names.setting}",
-        # The names in the form that sem_open(3) and shm_open(3) accept.
+        # sem_open(3) and shm_open(3) need the files' names in another form.
         "FAKETIME_SHARED": f"/{names.semaphore.removeprefix('sem.')} /{names.page}",
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "1",  # keep file times correct
+        "NO_FAKE_STAT": "1",  # keeps the times of files correct
     }
 
 
 def setting(error: ClockError) -> str:
-    """The line of the setting file for this clock error.
+    """The line in libfaketime's setting file for this clock error.
 
     The rate counts from the epoch, so the drift from the epoch to `since_ns` is subtracted from the
     offset.
@@ -94,27 +97,27 @@ def setting(error: ClockError) -> str:
     offset_ns = error.offset_ns - before_ns
     sign = "-" if offset_ns < 0 else "+"
     whole, rest = divmod(abs(offset_ns), NS_PER_S)
-    # Always include the rate, since libfaketime would keep the previous one.
+    # Always include the rate, since libfaketime would otherwise keep the previous rate.
     return f"{sign}{whole}.{rest:09} x{1 + error.drift_ppm / _MILLION:.6f}"
 
 
 def shift_ns(error: ClockError, now_ns: int) -> int:
-    """The intended shift of the wall clock at the correct time `now_ns`."""
+    """The shift in ns that `error` gives the wall clock at the correct time `now_ns`."""
     return error.offset_ns + (now_ns - error.since_ns) * error.drift_ppm // _MILLION
 
 
 def without_waits(library: bytes) -> bytes:
-    """A copy of libfaketime without wait functions. Raises `InfrastructureError` otherwise."""
+    """A copy of libfaketime without wait functions; `InfrastructureError` if it lacks one."""
     symbols = dict(_symbols(library))
     missing = [name.decode() for name in sorted(_WAITS - symbols.keys())]
     if missing:
         raise InfrastructureError(
-            f"this libfaketime does not have {', '.join(missing)}, as Debian's has; install "
-            "Debian's package libfaketime"
+            f"the installed libfaketime lacks {', '.join(missing)}, which Debian's libfaketime "
+            "has; install Debian's package libfaketime"
         )
     copy = bytearray(library)
     for name in _WAITS:
-        at = symbols[name] + 6  # after st_name, st_info, st_other
+        at = symbols[name] + 6  # skips st_name, st_info, st_other
         copy[at : at + len(_UNDEFINED)] = _UNDEFINED
     return bytes(copy)
 
@@ -122,7 +125,7 @@ def without_waits(library: bytes) -> bytes:
 def _symbols(library: bytes) -> list[tuple[bytes, int]]:
     """The dynamic symbols of a shared object and their file offsets; see elf(5)."""
     if not library.startswith(_ELF_64_LITTLE):
-        raise InfrastructureError("this libfaketime is no 64-bit library of this kind of machine")
+        raise InfrastructureError("the installed libfaketime is no little-endian 64-bit ELF file")
     try:
         (headers,) = struct.unpack_from("<Q", library, 0x28)
         size, count, _ = struct.unpack_from("<HHH", library, 0x3A)
@@ -135,5 +138,5 @@ def _symbols(library: bytes) -> list[tuple[bytes, int]]:
             begin = strings + name
             symbols.append((library[begin : library.index(b"\0", begin)], at))
     except (struct.error, StopIteration, IndexError, ValueError) as error:
-        raise InfrastructureError(f"this libfaketime cannot be read: {error!r}") from error
+        raise InfrastructureError(f"the installed libfaketime is damaged: {error!r}") from error
     return symbols

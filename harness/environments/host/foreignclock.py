@@ -1,4 +1,4 @@
-"""The clock of a foreign program: libfaketime shifts the clock, and the effect is measured.
+"""The clock of a foreign program: libfaketime shifts the clock, and the harness measures the shift.
 
 libfaketime does not reach every program. Go's runtime asks the kernel directly, bypassing the C
 library. Statically linked and privileged programs do not preload libraries. Some programs never
@@ -6,17 +6,17 @@ read the wall clock. A clock fault would have no effect on them, so each node th
 hit is checked before the run:
 
 1. Every process of the node must have loaded libfaketime, and none may be a Go program (recognized
-   by Go's build information in the executable). This detects most unreachable programs, with the
-   reason. Running the executable alone under a wrong clock would prove nothing, since its output is
-   unknown and a node may consist of several programs.
-2. If the node declares a `clock_probe`, a command that prints the node's time, the clock is moved
-   and the command measures the shift.
+   by Go's build information in the executable). This check detects most unreachable programs and
+   gives the reason. A trial run of the executable under a wrong clock would prove nothing, since
+   its output is unknown and a node may consist of several programs.
+2. If the node declares a `clock_probe`, a command that prints the node's time, the harness moves
+   the clock and the command measures the shift.
 3. Otherwise the node must read the setting file, which libfaketime does whenever the program asks
-   for the time. The kernel records the first read of a file after a write (`relatime`). This proves
-   that the program asked for the time, not that it used the answer. Many programs ask only while
-   they serve a request, so the node's readiness is probed meanwhile.
+   for the time. The kernel records the first read of a file after a write (`relatime`). A read
+   proves that the program asked for the time, not that it used the answer. Many programs ask for
+   the time only while they serve a request, so the harness probes the node's readiness meanwhile.
 
-During the run each change is measured in the same way, and only a measured effect counts.
+During the run the harness measures each change in the same way, and only a measured effect counts.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from harness.ops import NS_PER_S
 
 _TRIAL_NS: Final = 2_000_000_000
 _TOLERANCE_NS: Final = 500_000_000
-"""The allowed error of a trial's measured shift; a busy host delays it by less than the shift."""
+"""The allowed error of the shift measured in a trial, for delays on a busy host."""
 _TRIALS: Final = 3
 _BEGINS: Final = 4
 _BEGINS_S: Final = 0.1
 _ASKS_WITHIN_S: Final = 10.0
 _FELT_WITHIN_S: Final = 0.25
-"""Short enough for a strobe fault that changes the clock four times a second."""
+"""How long to wait until the node reads a change; strobe faults change clocks every 0.25 s."""
 _LOOK_S: Final = 0.02
 _PROBE_S: Final = 2.0
-"""Short, since a probe during the run may hang together with the node."""
+"""The longest wait for a clock probe during the run, since it may hang together with the node."""
 _NS_PER_MS: Final = 1_000_000
 
 PROCESSES: Final = (
@@ -64,18 +64,18 @@ look "$1"
 
 
 class Reach(Protocol):
-    """The driver's access to a node's libfaketime. Raises `InfrastructureError`."""
+    """The driver's access to a node's libfaketime; methods may raise `InfrastructureError`."""
 
     async def write(self, line: str) -> None:
-        """Replace the setting atomically."""
+        """Atomically replace the node's setting file by `line`."""
         ...
 
     async def was_read(self) -> bool:
-        """Whether the node has read the setting since it was written."""
+        """Whether the node has read its setting file since the last `write`."""
         ...
 
     async def processes(self) -> str:
-        """The output of `PROCESSES` for the node's own processes."""
+        """Run `PROCESSES` for the node's processes; returns the output, for `why_deaf`."""
         ...
 
     async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
@@ -84,46 +84,46 @@ class Reach(Protocol):
 
 
 class _Seen(NamedTuple):
-    """The measured shift of the node's clock, and the bound on its error."""
+    """A measured shift of the node's clock, and the bound on the measurement's error."""
 
     shift_ns: int
     error_ns: int
 
 
 def why_deaf(printed: str) -> str | None:
-    """The reason why libfaketime has no effect, from the output of `PROCESSES`; else `None`."""
+    """The reason, found in the output of `PROCESSES`, why libfaketime has no effect, if any."""
     rows = [line.split(maxsplit=4) for line in printed.splitlines() if line.startswith("process ")]
-    # A process that is exiting has no executable any more.
+    # Skip processes that are exiting, which have no executable any more.
     alive = [row for row in rows if len(row) == 5]
     if not alive:
-        return f"its processes cannot be looked at ({printed.strip()[:200] or 'no answer'})"
+        return f"its processes cannot be listed ({printed.strip()[:200] or 'no answer'})"
     for _, _, loaded, go, executable in alive:
         if go == "yes":
             return (
-                f"{executable} is a Go program, and Go has a clock of its own: its runtime asks "
-                "the kernel for the time, not the C library, in whose place libfaketime answers"
+                f"{executable} is a Go program, whose runtime asks the kernel for the time and "
+                "not the C library, whose functions libfaketime replaces"
             )
         if loaded == "no":
             return (
-                f"{executable} did not load libfaketime: it is linked statically, runs with "
-                "privileges of its own, or with another C library than glibc"
+                f"{executable} did not load libfaketime, since it is linked statically, has "
+                "privileges that its user lacks, or uses another C library than glibc"
             )
     return None
 
 
 class ForeignClock:
-    """The clock of one node, over all of its incarnations."""
+    """The clock of one foreign program, over all incarnations of its node."""
 
     def __init__(self, spec: NodeSpec, reach: Reach) -> None:
         self._spec = spec
         self._reach = reach
         self._error = ClockError()
         self._turn = asyncio.Lock()
-        self._unfelt_ns = 0  # a change that the node had not read in time
-        self._last: _Seen | None = None  # the probe's result after the last change
+        self._unfelt_ns = 0  # size of the last change, if the node did not read it in time
+        self._last: _Seen | None = None  # result of the clock probe after the last change
 
     async def prove(self, wait_ready: Callable[[str], Awaitable[object]]) -> None:
-        """Check that libfaketime affects the node, once it is ready; raises `UsageError` if not.
+        """Raise `UsageError` if libfaketime does not affect the running node.
 
         `wait_ready` is `harness.cluster.Cluster.wait_ready`.
         """
@@ -131,14 +131,14 @@ class ForeignClock:
         for _ in range(_BEGINS):
             if reason is None:
                 break
-            await asyncio.sleep(_BEGINS_S)  # a new process may still be loading
+            await asyncio.sleep(_BEGINS_S)  # a new process may still be loading libraries
             reason = why_deaf(await self._reach.processes())
         if reason is None:
             by_probe = bool(self._spec.clock_probe)
             reason = await (self._why_unmoved() if by_probe else self._why_unasked(wait_ready))
         if reason is not None:
             raise UsageError(
-                f"a clock fault cannot reach {self._spec.name}: {reason}; leave that fault out, or "
+                f"a clock fault cannot reach {self._spec.name}: {reason}; omit the fault, or "
                 "aim it at other nodes (`clock node:NAME ...`)"
             )
 
@@ -165,15 +165,15 @@ class ForeignClock:
         if await self._read_within(_ASKS_WITHIN_S):
             return None
         return (
-            f"it did not ask for the time within {_ASKS_WITHIN_S:.0f} s, so it is unknown "
-            "whether it would notice; where it asks on request only, declare a `clock_probe`"
+            f"it did not ask for the time within {_ASKS_WITHIN_S:.0f} s, so the effect is unknown; "
+            "if it asks only while it serves requests, declare a `clock_probe`"
         )
 
     async def skew(self, state: NodeState, *, offset_ns: int, drift_ppm: int) -> int:
         """Set the clock error; returns by how many ms the node noticed its clock jump.
 
-        See `harness.cluster.Controls.skew`. The result includes an earlier change that the node
-        noticed only later, for instance because it was paused.
+        See `harness.cluster.Controls.skew`. The result includes the previous change if the node
+        noticed that change late, for instance because of a pause.
         """
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         async with self._turn:
@@ -199,9 +199,9 @@ class ForeignClock:
         return felt_ns // _NS_PER_MS
 
     async def _before(self) -> _Seen | None:
-        """The shift of the clock before a change; a constant shift is not measured again.
+        """The shift of the clock before a change: the last measured shift if it is constant.
 
-        A strobe fault changes the clock too often for two probes per change.
+        A strobe fault changes the clock too often for two measurements per change.
         """
         if self._last is not None and not self._error.drift_ppm:
             return self._last
@@ -228,7 +228,7 @@ class ForeignClock:
             return "the command took too long"
 
     async def _look(self) -> _Seen | str:
-        """Measure the shift by the node's `clock_probe`; returns the reason if that fails."""
+        """Measure the clock's shift by the node's `clock_probe`; returns why if that fails."""
         asked_ns = time.time_ns()
         code, output = await self._reach.ask(self._spec.clock_probe)
         answered_ns = time.time_ns()

@@ -1,8 +1,9 @@
-"""The rules of real deployments, checked before anything starts: names, and the kernel's limits.
+"""Checks the names of nodes and the kernel's limits before a real deployment starts.
 
-A run that exhausts its file descriptors hangs instead of failing: connections are accepted and
-never served. So the harness estimates the need beforehand, raises soft limits where possible, and
-otherwise refuses the run with the fix. Nodes inherit the limits. See getrlimit(2).
+A run that exhausts its file descriptors hangs instead of failing, since connections are accepted
+and never served. So the harness estimates the need before the run, and raises soft limits. If a
+hard limit is too low, the harness refuses the run and names the fix. Nodes inherit the limits. See
+getrlimit(2).
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from harness.nodes.deployment import check_nodes
 from harness.plugins import DeploymentPlan
 
 _OWN: Final = 64
-"""Descriptors per process for anything but connections: files, pipes, listeners."""
+"""Descriptors per process for files, pipes and listeners, without connections."""
 _PER_LINK: Final = 5
-"""A listener, and the two ends of two connections: a node may reconnect before the old connection
-is gone."""
+"""Descriptors of the link proxy per pair of nodes: one listener, and two for each connection.
+
+A node may reconnect before its old connection is gone, so a pair may have two connections.
+"""
 _PER_CLIENT: Final = 4
-"""Per node: the two ends of an old and of a new connection in the link proxy."""
+"""Descriptors of the link proxy per client and node, for an old and a new connection."""
 _TASKS_PER_NODE: Final = 16
 """Threads of a node on `Env`. A foreign program may need more and then fails at its start."""
 
 
 CLIENT_ENDS_MAX: Final = 64
-"""The limit on clients with their own links: each needs one listening port per port of a node, and
-in Docker one address."""
+"""The most clients with their own links, which each need a listening port per port of a node."""
 
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -53,17 +55,17 @@ def check_declarations(nodes: Sequence[NodeSpec]) -> None:
 
 
 def descriptors_needed(nodes: int, clients: int, ends: int = 1) -> int:
-    """The descriptors needed by the busiest process, which is the link proxy."""
+    """The number of descriptors that the link proxy needs; no other process needs more."""
     return _OWN + _PER_LINK * nodes * nodes + _PER_CLIENT * nodes * clients + nodes * ends
 
 
 def require_limits(plan: DeploymentPlan) -> None:
-    """Raise soft limits for this deployment; `UsageError` if the hard limits do not suffice."""
+    """Raise the harness's soft limits for a plan; `UsageError` if a hard limit is too low."""
     nodes, told_apart = len(plan.nodes), len(plan.ends) - 1
     if told_apart > CLIENT_ENDS_MAX:
         raise UsageError(
-            f"a nemesis tells {told_apart} clients apart, and here at most {CLIENT_ENDS_MAX} can "
-            "have links of their own; lower --concurrency, or use --env sim"
+            f"a nemesis distinguishes {told_apart} clients, and processes and docker allow at most "
+            f"{CLIENT_ENDS_MAX}; lower --concurrency, or use --env sim"
         )
     _require(
         resource.RLIMIT_NOFILE,
@@ -85,7 +87,7 @@ def _require(kind: int, needed: int, *, what: str, flag: str) -> None:
             f"the limit on {what} is {hard}, and this run may need {needed}; raise it "
             f"(ulimit -H{flag[1:]} {needed}, as root or in limits.conf), or lower --concurrency"
         )
-    # Not to the hard limit, since some programs iterate over all possible descriptors.
+    # Raise the limit no further, since some programs iterate over all possible descriptors.
     resource.setrlimit(kind, (needed, hard))
 
 
@@ -98,5 +100,5 @@ def _own_tasks() -> int:
             if folder.stat().st_uid == uid:
                 tasks += sum(1 for _ in (folder / "task").iterdir())
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has just ended
     return tasks

@@ -1,4 +1,4 @@
-"""The lines that a node writes for the driver and its log: one JSON object per line.
+"""The lines that a node writes for the driver and the node's log, each one JSON object.
 
 | key   | value                                                                       |
 |-------|-----------------------------------------------------------------------------|
@@ -26,7 +26,7 @@ LINE_BYTES_MAX: Final = 1024 * 1024
 
 
 class NodeLine(msgspec.Struct, frozen=True):
-    """One line of a node's output."""
+    """One line of the output of a node with an `entry`."""
 
     ts_ns: int
     level: str
@@ -35,12 +35,12 @@ class NodeLine(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-_encoder = msgspec.json.Encoder(enc_hook=repr)  # an error would kill the node
+_encoder = msgspec.json.Encoder(enc_hook=repr)  # never raises, since an error would kill the node
 _decoder = msgspec.json.Decoder(NodeLine)
 
 
 def encode_line(line: NodeLine) -> bytes:
-    """The encoded line with its newline; data beyond `LINE_BYTES_MAX` is replaced by a note."""
+    """Encode a line, with its newline; a note replaces data longer than `LINE_BYTES_MAX`."""
     encoded = _encoder.encode(line)
     if len(encoded) >= LINE_BYTES_MAX:
         cut: dict[str, Any] = {"cut_bytes": len(encoded), "limit_bytes": LINE_BYTES_MAX}
@@ -49,7 +49,7 @@ def encode_line(line: NodeLine) -> bytes:
 
 
 def parse_line(raw: bytes) -> NodeLine | None:
-    """The parsed line; `None` if the line is plain text."""
+    """Parse a line of output; returns `None` if the line is plain text."""
     if not raw.startswith(b"{"):
         return None
     try:

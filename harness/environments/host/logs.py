@@ -1,4 +1,4 @@
-"""The output of nodes: stored in a file, its tail kept in memory, its events published."""
+"""Stores the output of each node in a file and its tail in memory, and publishes its events."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _log = logging.getLogger(__name__)
 class EventBus:
     """Delivers `ClusterEvent`s to subscribers, in order of arrival, on the driver's loop.
 
-    Nodes start before anyone can subscribe, so the first `EARLY_EVENTS_MAX` events are kept for the
-    first subscriber. Errors of a subscriber go to `on_failure`, since an event that a subscriber
-    did not handle is missing in the history.
+    Nodes start before anyone can subscribe, so the bus keeps the first `EARLY_EVENTS_MAX` events
+    for the first subscriber. Errors of a subscriber go to `on_failure`, since the history lacks an
+    event that a subscriber did not handle.
 
     The bus also handles traps. A trap runs a *spring* (a callback that injects a fault) at every
-    event of a kind. A node on `Env` stops at such an event until the driver tells it to continue
-    (`host.control`), so the node sends and writes nothing between the event and the fault. The node
-    waits for at most a second, in case the driver is busy or a spring waits for the node itself,
-    for instance to stop it in order. A disk request already running in a thread continues.
+    event of a kind. At an event with a trap, a node on `Env` stops until the driver lets it
+    continue (`host.control`), so the node sends and writes nothing between the event and the fault.
+    The node waits for at most a second, in case the driver is busy or a spring waits for the node
+    itself, for instance to stop it in order. A disk request already running in a thread continues.
     """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
@@ -49,17 +49,17 @@ class EventBus:
         self._trapped: Counter[str] = Counter()
         self._stop_at: list[Callable[[tuple[str, ...]], None]] = []
         self._sprung: set[asyncio.Task[None]] = set()
-        self._sprung_last: dict[str, list[asyncio.Task[None]]] = {}  # of each node's last event
+        self._sprung_last: dict[str, list[asyncio.Task[None]]] = {}  # node -> last event's springs
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Deliver every event, including the kept early ones, to `callback`."""
+        """Deliver every event to `callback`, including the early events that the bus has kept."""
         self._callbacks.append(callback)
         early, self._early = self._early, []
         for event in early:
             self._deliver(callback, event)
 
     def stop_with_traps(self, stop_at: Callable[[tuple[str, ...]], None]) -> None:
-        """Call `stop_at` with the kinds of events that have traps, whenever these change."""
+        """Call `stop_at` with the kinds of events that have traps, whenever these kinds change."""
         self._stop_at.append(stop_at)
 
     def _count_trap(self, kind: str, number: int) -> None:
@@ -71,7 +71,7 @@ class EventBus:
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Run `spring` in a new task whenever an event of this kind arrives.
 
-        See `harness.cluster.Cluster.trap`. Nodes learn of the trap a moment later.
+        See `harness.cluster.Cluster.trap`. Nodes stop at such events only from a moment later on.
         """
 
         def take(event: ClusterEvent) -> None:
@@ -105,11 +105,11 @@ class EventBus:
             self._on_failure(error)
 
     def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
-        """Deliver an event from the driver about a node ("" for none), with the current time."""
+        """Deliver an event that the driver reports about `node`, or about the run if it is ""."""
         self._publish(ClusterEvent(time.monotonic_ns(), node, kind, data, by_driver=True))
 
     def hear(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:
-        """Deliver an event from a node or a client; an undeclared event ends the run."""
+        """Deliver an event that a node or client reports; an undeclared event ends the run."""
         try:
             check_announced(node, kind, data)
         except TargetError as error:
@@ -131,13 +131,13 @@ class EventBus:
 
 
 class NodeLog:
-    """The output of one node over all of its incarnations.
+    """The log of one node over all of its incarnations, from the node's output.
 
-    Everything except checkpoints and answers to the driver is written to `path` (if given). After
-    `LOG_BYTES_MAX` the file ends with a note that it was cut. The last `TAIL_LINES_MAX` lines stay
-    in memory for `Cluster.logs` and exit reports. The output of a `foreign` program is always text.
-    Its lines are prefixed with their arrival time (`@seconds `), since the harness does not know
-    the program's own time format.
+    The log writes all output except checkpoints and answers to the driver to the file `path`, if
+    there is one. After `LOG_BYTES_MAX` the file ends with a note that it was cut. The last
+    `TAIL_LINES_MAX` lines stay in memory for `Cluster.logs` and exit reports. The output of a
+    `foreign` program is always text. Each of its lines gets its arrival time (`@seconds `) as a
+    prefix, since the harness does not know the program's own time format.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class NodeLog:
         self._foreign = foreign
         self._partial = b""
         self._file: IO[bytes] | None = None
-        self.on_line: Callable[[str], None] | None = None  # called for each line
-        self.on_answer: Callable[[NodeLine], None] | None = None  # answers to commands
+        self.on_line: Callable[[str], None] | None = None  # receives each line
+        self.on_answer: Callable[[NodeLine], None] | None = None  # receives answers to commands
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ class NodeLog:
                 _log.warning("the log of %s cannot be written: %s", node, error)
 
     def feed(self, data: bytes) -> None:
-        """Process output, which arrives in pieces of any size."""
+        """Process a piece of the node's output, which may begin and end within lines."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         if len(self._partial) > LINE_BYTES_MAX:
             lines.append(self._partial)
@@ -169,7 +169,7 @@ class NodeLog:
             self._line(line)
 
     def end_incarnation(self) -> None:
-        """Handle the end of a process: a rest without a newline is its last line."""
+        """Process output after the last newline as the last line of the ended incarnation."""
         if self._partial:
             self._line(self._partial)
             self._partial = b""
@@ -211,11 +211,11 @@ class NodeLog:
         return list(self._tail)[-last_lines:] if last_lines > 0 else []
 
     def close(self) -> None:
-        """Close the file; later output is kept in memory only. Safe to call twice."""
+        """Close the log's file, if open; only memory keeps the tail of later output."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 Logs = Callable[[str], NodeLog]
-"""A factory for the log of a node."""
+"""A function that creates the log of the node with a name."""

@@ -1,13 +1,14 @@
 """Frames between named nodes over TCP.
 
 A frame is a length (four bytes, big-endian) followed by that many bytes. A connection begins with a
-greeting: the connector sends `harness/1 <its name>`, the listener answers `harness/1 <its name>`.
-The greeting tells each side the peer's name and rejects strangers. It also makes `connect` reliable
-behind a link proxy: the proxy accepts before it has connected to the node, so only the answer
-proves that the node is there. A connection that ends before the answer counts as refused. A cut or
-a paused node gives no answer, and `connect` waits until the caller's own timeout.
+greeting: both sides send `harness/1 NAME` with their own names, the connecting side first. The
+greeting names the peers to each other and rejects other programs. It also makes `connect` reliable
+behind a link proxy. The proxy accepts before it has connected to the node, so only the node's
+greeting proves that the node is up. If a connection ends before this greeting, `connect` counts as
+refused. Across a cut or from a paused node no greeting arrives, so `connect` waits until the
+caller's own timeout.
 
-TCP_NODELAY is on: asyncio sets it on every TCP socket.
+asyncio sets TCP_NODELAY on every TCP socket.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class RealConn:
         self._reader = reader
         self._writer = writer
         self._on_close = on_close
-        # asyncio keeps a connection's error in a future of the stream as well. If that future is
-        # never awaited, asyncio logs the error when the future is garbage collected. So this task
-        # always awaits it.
+        # asyncio keeps a connection's error also in a future of the stream. If no task awaits that
+        # future, asyncio logs the error when the future is garbage collected. So this task awaits
+        # the future.
         self._end = asyncio.get_running_loop().create_task(_end_of(writer))
-        self.peer = _address(writer)  # the node name after the greeting
+        self.peer = _address(writer)  # replaced by the peer's name after the greeting
         self._body_bytes: int | None = None
         self._closed = False
         self._ended = False
@@ -89,15 +90,15 @@ class RealConn:
             raise ConnectionResetError(f"the connection to {self.peer} is closed")
         try:
             if self._body_bytes is None:
-                # `readexactly` consumes nothing until all bytes are there, so the header is the
-                # only progress that must be remembered across a cancellation.
+                # A cancelled `readexactly` consumes nothing, so only the header must be remembered
+                # for the next call after a cancellation.
                 header = await self._reader.readexactly(_HEADER.size)
                 (self._body_bytes,) = _HEADER.unpack(header)
             self._check_announced(self._body_bytes, bytes_max)
             frame = await self._reader.readexactly(self._body_bytes)
         except asyncio.IncompleteReadError as error:
             if self._body_bytes is None and not error.partial and not self._closed:
-                # This protocol has no half-open connections: a peer that has closed reads no more.
+                # A peer that has closed reads no more, since connections are never half open.
                 self._ended = True
                 self.close()
                 return None
@@ -120,17 +121,17 @@ class RealConn:
         self._on_close(self)
 
     def abort(self) -> None:
-        """Drop the connection at once, with everything still queued."""
+        """Drop the connection at once, including frames that are still queued."""
         self._closed = True
         self._writer.transport.abort()
         self._on_close(self)
 
     async def greet(self, name: str) -> None:
-        """Send the greeting with our name. Raises `ConnectionResetError`."""
+        """Send the greeting with this node's `name`; may raise `ConnectionResetError`."""
         await self.send(_GREETING + name.encode())
 
     async def wait_greeted(self) -> bool:
-        """Receive the peer's greeting; false if the peer sends anything else or disconnects."""
+        """Receive the peer's greeting; false if the peer sends other data or disconnects."""
         greeting = await self._recv(_GREETING_BYTES_MAX)
         if greeting is None or not greeting.startswith(_GREETING):
             return False
@@ -153,10 +154,10 @@ def _address(writer: asyncio.StreamWriter) -> str:
 
 
 class RealNetwork:
-    """The network of one node.
+    """The network of one node (`harness.env.Network`).
 
-    `listen` maps its declared ports to the host and TCP port to bind, `connect` maps `node:port`
-    to the host and TCP port under which this node reaches it (usually a link proxy).
+    `listen` maps the node's declared ports to the host and TCP port to bind. `connect` maps
+    `node:port` to the host and TCP port at which this node reaches the peer, usually a link proxy.
     """
 
     def __init__(
@@ -169,12 +170,12 @@ class RealNetwork:
         self._name = name
         self._listen = listen
         self._connect = connect
-        self.aliases: Mapping[str, str] = {}  # set by the driver
-        # Addresses for clients with their own ends of links (`harness.nodes.caller`).
+        self.aliases: Mapping[str, str] = {}  # alias -> node, as the driver has set them
+        # The addresses that each client with its own end of links connects to, by client.
         self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
-        # Referenced until closed; otherwise the garbage collector would close a forgotten stream
-        # at an arbitrary moment.
+        # All open connections. Without this reference, the garbage collector would close a
+        # forgotten stream at an arbitrary moment.
         self._conns: set[RealConn] = set()
         self._servers: list[asyncio.Server] = []
 
@@ -200,14 +201,14 @@ class RealNetwork:
         except KeyError:
             declared = ", ".join(sorted(connect)) or "none"
             raise UsageError(
-                f"{self._name} knows no address {str(address)!r}; declared are: {declared}"
+                f"{self._name} knows no address {str(address)!r}; declared addresses: {declared}"
             ) from None
 
     def bound(self, port: int) -> tuple[str, int]:
-        """The host and TCP port to bind for a declared port; raises `ValueError` for any other."""
+        """The host and TCP port to bind for `port`; raises `ValueError` if it is undeclared."""
         if port not in self._listen:
             raise ValueError(
-                f"{self._name} may not listen on {port}: its NodeSpec declares the ports "
+                f"{self._name} may not listen on {port}; its NodeSpec declares only the ports "
                 f"{sorted(self._listen)}"
             )
         return self._listen[port]
@@ -233,17 +234,17 @@ class RealNetwork:
                     return
                 await conn.greet(self._name)
         except (ConnectionResetError, TimeoutError):
-            conn.abort()  # a stranger, or a caller that gave up during a cut
+            conn.abort()  # another program called, or the caller gave up during a cut
             return
         try:
             await on_connect(conn)
         except ConnectionError:
-            conn.close()  # a lost connection ends its handler, not the node
+            conn.close()  # a lost connection ends only the handler, not the node
 
     async def connect(self, address: Address) -> Conn:
         try:
             host, port = self.endpoint(address)
-        except UsageError as error:  # an unknown address counts as refused
+        except UsageError as error:  # an unknown address refuses connections
             raise ConnectionRefusedError(str(error)) from error
         try:
             reader, writer = await dial(host, port, limit=_READ_BUFFER_BYTES)
@@ -260,5 +261,5 @@ class RealNetwork:
             if not greeted:
                 conn.abort()
         if not greeted:
-            raise ConnectionRefusedError(f"{address} ({host}:{port}) hung up before it answered")
+            raise ConnectionRefusedError(f"{address} ({host}:{port}) closed before it answered")
         return conn

@@ -6,12 +6,13 @@ PATH`. If nothing counts boots (`docker/compose.yaml`), it reads the object from
 arrive on standard input (`host.control`).
 
 SIGTERM cancels the entry, and the node exits with code 0, even if tasks fail during the
-cancellation. No other end has code 0; `host.exits` relies on that. SIGINT is ignored. If the host
-keeps the node from starting, it exits with `EXIT_HOST`. It is a panic if the entry returns or
-raises by itself, or if a spawned task fails: the node writes the traceback as its last line and
-exits at once with code 1, since a half-dead node that keeps answering is worse than a dead one.
+cancellation. The node never exits with code 0 for another reason, which `host.exits` relies on.
+SIGINT is ignored. If the host keeps the node from starting, the node exits with `EXIT_HOST`. The
+node panics if the entry returns or raises by itself, or if a spawned task fails. It then writes the
+traceback as its last line and exits at once with code 1, since a half-dead node that keeps
+answering is worse than a dead node.
 
-The module imports little, since six runners may start at once on two cores.
+This module imports little, since six runners may start at once on two cores.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class _Selector(selectors.DefaultSelector):
-    """A selector whose timeouts follow a clock that may be wrong, such as a fast clock.
+    """A selector that measures timeouts by a clock that may run too fast or too slowly.
 
-    A change of rate arrives as an event on the loop, which then recomputes its timeout.
+    A change of the clock's rate arrives as an event on the loop, which then recomputes its timeout.
     """
 
     def __init__(self, clock: FaultyClock) -> None:
@@ -60,7 +61,7 @@ class _Selector(selectors.DefaultSelector):
         self._clock = clock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # The kernel rounds the timeout up to whole ms.
+        # The loop's timeout is in time of the node's clock, so convert it to correct time.
         if timeout is not None and timeout > 0:
             timeout /= self._clock.rate
         return super().select(timeout)
@@ -78,10 +79,10 @@ class DriftingLoop(asyncio.SelectorEventLoop):
 
 
 class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """All parameters of a node.
+    """All parameters of a node, as its runner reads them.
 
-    The keys of `listen` are declared ports. The keys of `connect` and `pages` (the addresses of
-    nodes' pages) are `node:port`.
+    `listen` maps declared ports to addresses. `connect` and `pages` map `node:port` to the
+    addresses of nodes and of nodes' pages.
     """
 
     name: str
@@ -93,7 +94,7 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     listen: dict[str, tuple[str, int]]
     connect: dict[str, tuple[str, int]]
     pages: dict[str, tuple[str, int]] = {}
-    power_cut: PowerCut | None = None  # since the last boot, if any
+    power_cut: PowerCut | None = None  # the power cut since the last boot, if any
     condition: Condition = Condition()
 
 
@@ -103,8 +104,8 @@ class _Output:
     def __init__(self, node: str) -> None:
         self._node = node
         self._open = True
-        self.before_the_end: Callable[[], None] | None = None  # sends the last reports
-        self.asked_to_end = False  # by SIGTERM; failures after it do not count
+        self.before_the_end: Callable[[], None] | None = None  # `panic` calls this before it exits
+        self.asked_to_end = False  # whether SIGTERM has arrived; later failures do not count
 
     def write(self, level: str, event: str, data: dict[str, Any]) -> None:
         line = NodeLine(time.time_ns(), level, event, self._node, data)
@@ -117,7 +118,7 @@ class _Output:
                 self._open = False
 
     def panic(self, where: str, error: BaseException | None) -> NoReturn:
-        """Write the reason and exit at once, before any other task can run."""
+        """Write the reason of a panic and exit at once, before any other task can run."""
         data: dict[str, Any] = {"logger": "harness.node", "message": f"panic in {where}"}
         if error is not None:
             data["message"] += f": {error!r}"
@@ -166,7 +167,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
         trouble=trouble,
     )
     env.net.aliases = obedience.aliases
-    if sys.stdin is not None:  # it may have been closed
+    if sys.stdin is not None:  # `None` if standard input was closed at the start
         obedience.listen(loop, sys.stdin.fileno())
     loop.set_exception_handler(lambda _, context: _unhandled(output, context))
     main_task = loop.create_task(entry(env, node.config), name="main")
@@ -179,12 +180,12 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     try:
         await main_task
     except BaseException as error:  # noqa: BLE001 - every end of main but a stop is a panic
-        # A cancellation counts as a stop only after SIGTERM: otherwise the entry was cancelled by
-        # its own mistake.
+        # A cancellation counts as a stop only after SIGTERM. Without SIGTERM, the target itself has
+        # cancelled the entry.
         if not (output.asked_to_end and isinstance(error, asyncio.CancelledError)):
             output.panic("main", error)
     if output.asked_to_end:
-        with contextlib.suppress(TimeoutError):  # ending the process ends hanging tasks
+        with contextlib.suppress(TimeoutError):  # the exit of the process ends hanging tasks
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await env.close()
         obedience.report()
@@ -193,7 +194,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
 
 
 def _unhandled(output: _Output, context: dict[str, Any]) -> None:
-    """Log an error that asyncio cannot deliver, such as a callback's; it is not fatal."""
+    """Log an error that asyncio cannot deliver, such as a callback's; the node continues."""
     error = context.get("exception")
     data: dict[str, Any] = {"logger": "asyncio", "message": str(context.get("message"))}
     if isinstance(error, BaseException):
@@ -202,9 +203,10 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
 
 
 def _read_file(path: str | None) -> NodeFile:
-    """The parameters from the file or, without a file, from the variable with a unique boot.
+    """Read a node's parameters from the file `path` or, without one, from the variable.
 
-    A node's random numbers depend on its boot number and must differ after a restart.
+    Parameters from the variable get a unique boot number, since a node's random numbers depend on
+    that number and must differ after a restart.
     """
     try:
         if path is not None:
@@ -213,23 +215,25 @@ def _read_file(path: str | None) -> NodeFile:
         return msgspec.structs.replace(node, boot=time.time_ns() // 1_000_000)
     except msgspec.DecodeError as error:
         source = NODE_VARIABLE if path is None else repr(path)
-        raise UsageError(f"the node file {source} cannot be used: {error}") from error
+        raise UsageError(f"the node file {source} is invalid: {error}") from error
 
 
 def _lose_power(node: NodeFile, cut: PowerCut) -> None:
     rng = stream(node.seed, f"power-cut/{node.name}/{node.boot}")
     lost = cut_power(Path(node.data), rng, torn=cut.torn)
-    logging.getLogger("harness.disk").info("the power cut took %d bytes", lost)
+    logging.getLogger("harness.disk").info("the power cut lost %d unsynced bytes", lost)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one node until it is stopped; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m harness.environments.host.node")
-    parser.add_argument("--file", help=f"the node file; default: ${NODE_FILE_VARIABLE}")
+    parser.add_argument(
+        "--file", help=f"path of the node's parameters as JSON; default: ${NODE_FILE_VARIABLE}"
+    )
     path = parser.parse_args(arguments).file or os.environ.get(NODE_FILE_VARIABLE) or None
     if path is None and NODE_VARIABLE not in os.environ:
         parser.error(f"no node file: give --file PATH or set {NODE_FILE_VARIABLE}")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which stops nodes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the driver stops the nodes
     try:
         node = _read_file(path)
         output = _Output(node.name)
@@ -241,7 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except OSError as error:
-        sys.stderr.write(f"the host does not let the node start: {error}\n")
+        sys.stderr.write(f"the host keeps the node from starting: {error}\n")
         return EXIT_HOST
     clock = FaultyClock(RealClock(), node.condition.clock)
     with asyncio.Runner(loop_factory=lambda: DriftingLoop(clock)) as runner:

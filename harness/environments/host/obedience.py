@@ -1,8 +1,8 @@
 """A node's end of the control channel (`host.control`), which is its standard input.
 
-Standard input is a control channel only if it is a pipe or a socket: a node started by hand at a
-terminal, or without input, has no driver. The end of the input is no error: it means that the
-driver is gone, and the node keeps serving until the warden ends it.
+Standard input is a control channel only if it is a pipe or a socket, since a node started by hand
+at a terminal, or without input, has no driver. If the input ends, the driver is gone. The node then
+keeps serving until the warden ends it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Obedience:
         boot: int,
         write: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
-        """`write` outputs a line with this level, event and data."""
+        """`write` outputs a line with the level, event and data that it is called with."""
         self._clock = clock
         self._trouble = trouble
         self._boot = boot
@@ -47,8 +47,8 @@ class Obedience:
         self.aliases: dict[str, str] = {}
         self._touched = 0
         self._pending = b""
-        self._number = 0  # of the last command
-        self._descriptor: int | None = None  # set while the driver may send
+        self._number = 0  # number of the last command
+        self._descriptor: int | None = None  # the control channel, while it is open
         self._stops_at: tuple[str, ...] = ()
         self._stops = 0
         self._goes_on = 0
@@ -61,7 +61,7 @@ class Obedience:
         self.aliases.update(condition.aliases)
 
     def listen(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-        """Start to obey commands, including those that have already arrived."""
+        """Start to obey the commands from `descriptor`, even if they have already arrived."""
         mode = os.fstat(descriptor).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             return
@@ -77,7 +77,7 @@ class Obedience:
         except BlockingIOError:
             return
         except OSError as error:
-            _log.warning("the harness is not heard any more: %s", error)
+            _log.warning("lost the control channel to the harness: %s", error)
             data = b""
         if not data:
             self._descriptor = None
@@ -86,7 +86,7 @@ class Obedience:
         self.take(data)
 
     def take(self, data: bytes) -> None:
-        """Process input, which arrives in pieces of any size."""
+        """Process a piece of input, which may begin and end within commands."""
         *lines, self._pending = (self._pending + data).split(b"\n")
         if len(self._pending) > _LINE_BYTES_MAX:
             lines.append(self._pending)
@@ -95,21 +95,20 @@ class Obedience:
             try:
                 command = msgspec.json.decode(line, type=Command)
             except msgspec.DecodeError as error:
-                _log.warning("not a command: %r: %s", line[:200], error)
+                _log.warning("ignored an invalid command %r: %s", line[:200], error)
                 continue
             if command.boot != self._boot:
                 continue
-            if command.number > self._number:  # else a newer one came first
+            if command.number > self._number:  # an older command is only answered, not applied
                 self._number = command.number
                 self.be(command.condition)
                 self._goes_on = command.goes_on
             self._answer(command.number)
 
     def stand_still(self, loop: asyncio.AbstractEventLoop, kind: str) -> None:
-        """Block after a trapped event until the driver tells the node to continue.
+        """Block the node after an event with a trap until the driver lets the node continue.
 
-        The whole loop blocks, so no task of the node can run. Commands that arrive meanwhile are
-        obeyed.
+        The whole loop blocks, so no task of the node can run. The node still obeys commands.
         """
         if kind not in self._stops_at or self._descriptor is None:
             return
@@ -119,13 +118,13 @@ class Obedience:
         while self._goes_on < self._stops and self._descriptor is not None:
             left_s = end_s - time.monotonic()
             if left_s <= 0:
-                _log.warning("went on from the event %s without having been told to", kind)
+                _log.warning("continued after the event %s without waiting for the driver", kind)
                 return
             if select.select([self._descriptor], [], [], left_s)[0]:
                 self._read(loop, self._descriptor)
 
     def report(self) -> None:
-        """Report affected disk requests without a command: at the start and before the end."""
+        """Report how many disk requests faults have affected, as an answer with the number 0."""
         self._touched += self._trouble.touched()
         self._answer(0)
 

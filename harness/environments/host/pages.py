@@ -1,8 +1,8 @@
 """Nodes' pages over HTTP (`harness.support.http1`): GET and HEAD, without request bodies.
 
-Everyone who can reach the port can read the pages; by default the port is on loopback. Foreign
-content cannot run in a page, cannot frame a page, and cannot read a page through a host name that
-an attacker points at this address (DNS rebinding).
+Everyone who can reach the port can read the pages, and by default the port is on loopback. Content
+from elsewhere cannot run in a page or frame a page. It also cannot read a page through a host name
+that an attacker maps to this address (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADERS: Final = MappingProxyType(
 
 
 def page_server(door: PageDoor, spawn: Spawn) -> HttpServer:
-    """An HTTP server for a node's pages; `spawn` runs each connection in a task of the node."""
+    """An HTTP server for a node's pages, which `spawn`s a task of the node per connection."""
 
     async def answer(request: Request) -> Response:
         if request.method not in {"GET", "HEAD"}:
@@ -54,7 +54,7 @@ def page_server(door: PageDoor, spawn: Spawn) -> HttpServer:
 
 
 async def get_page(endpoint: tuple[str, int], target: str, *, accept: str) -> PageResponse:
-    """GET a page on a new connection; see `harness.env.ClientEnv.get_page`."""
+    """Fetch a page by GET on a new connection; see `harness.env.ClientEnv.get_page`."""
     host, port = endpoint
     try:
         reader, writer = await dial(host, port)
@@ -64,7 +64,9 @@ async def get_page(endpoint: tuple[str, int], target: str, *, accept: str) -> Pa
     try:
         response, _ = await fetch(reader, writer, "GET", target, headers)
     except (OSError, EOFError) as error:
-        raise ConnectionResetError(f"{host}:{port} hung up before its page: {error}") from error
+        raise ConnectionResetError(
+            f"{host}:{port} closed before it sent the page: {error}"
+        ) from error
     finally:
         await hang_up(writer)
     return PageResponse(response.status, response.content_type, response.body)

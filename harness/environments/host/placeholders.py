@@ -1,7 +1,7 @@
-"""The placeholders in commands, files and environments; see `harness.cluster.NodeSpec`.
+"""Fills the placeholders in nodes' commands, files and variables (`harness.cluster.NodeSpec`).
 
-Each environment provides its own values. The folder of a package is looked up only for a
-`{package:P}`, and without running the package's code.
+Each environment provides its own values for placeholders. The folder of a package is found without
+running the package's code, and only if a `{package:P}` names the package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 
 def placeholders(words: Iterable[str]) -> Iterator[re.Match[str]]:
-    """All placeholders in `words`, as matches with the kind and the text after the colon."""
+    """Yield the placeholders in `words`; group 1 is the kind, group 2 the text after the colon."""
     return (match for word in words for match in _PLACEHOLDER.finditer(word))
 
 
@@ -38,7 +38,7 @@ def fill_in(
 ) -> str:
     """Fill the placeholders of one word; raises `UsageError` for an unknown placeholder.
 
-    `values` maps placeholders such as `port:7051` to texts, and `folder_of` finds a package.
+    `values` maps placeholders such as `port:7051` to texts. `folder_of` returns a package's folder.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -52,8 +52,8 @@ def fill_in(
             for kind in ("port:", "peer:")
         )
         raise UsageError(
-            f"node {spec.name!r}: the placeholder {match[0]!r} cannot be filled in; known are "
-            f"{_KNOWN}, ports of its own are {declared}, peers are {peers}"
+            f"node {spec.name!r}: the placeholder {match[0]!r} is unknown; placeholders are "
+            f"{_KNOWN}, the node's own ports are {declared}, peers are {peers}"
         )
 
     return _PLACEHOLDER.sub(value, word)
@@ -67,14 +67,14 @@ def check_packages(specs: Iterable[NodeSpec]) -> None:
 
 
 class PackagePath(NamedTuple):
-    """The package of a `{package:P}`, and the file or folder name that follows it, if any."""
+    """A `{package:P}/name`: the package and the name of a file or folder, which may be empty."""
 
     package: str
     name: str = ""
 
 
 def packages_named(words: Iterable[str]) -> list[PackagePath]:
-    """The distinct `{package:P}` in these words, sorted."""
+    """The distinct packages that a `{package:P}` in these words names, sorted."""
     names = {
         PackagePath(match[1], match[2] or "")
         for word in words
@@ -84,7 +84,7 @@ def packages_named(words: Iterable[str]) -> list[PackagePath]:
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """The spec of an installed top-level package or module; `None` if it is missing."""
+    """Find an installed top-level package or module; returns `None` if it is missing."""
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -92,7 +92,7 @@ def find_module(name: str) -> ModuleSpec | None:
 
 
 def located(package: str) -> list[Path]:
-    """The folders of a package, or the file of a module; `UsageError` if there is none."""
+    """The folders of a package, or the file of a module; raises `UsageError` if it is missing."""
     spec = find_module(package)
     paths: list[Path] = []
     if spec is not None and spec.submodule_search_locations:
@@ -101,8 +101,8 @@ def located(package: str) -> list[Path]:
         paths = [path for path in [Path(spec.origin)] if path.is_file()]
     if not paths:
         raise UsageError(
-            f"no package or module {package!r}, which an entry or a {{package:P}} of a node names, "
-            "lies in a folder here; install the distribution that brings it into the harness's "
+            f"the package or module {package!r}, which an entry or a {{package:P}} of a node "
+            "names, has no folder or file here; install its distribution into the harness's "
             "environment"
         )
     return paths
@@ -120,11 +120,11 @@ def package_folder(package: str) -> Path:
 
 
 def brought_by(path: PackagePath) -> dict[str, Path]:
-    """The files that a `{package:P}` brings to a node, by path relative to the top-level folder.
+    """The files that a `{package:P}` adds to a node, by path relative to the top-level folder.
 
     For a package, these are all files of its top-level package. For a module, these are the files
-    that its distribution installs beside it. A file or folder named after the placeholder is
-    included. Raises `UsageError` for a missing file, and for too many files.
+    that its distribution installs in the same folder. A file or folder named after the placeholder
+    is included. Raises `UsageError` for a missing file, and for too many files.
     """
     folder = package_folder(path.package)
     top, *inner = path.package.split(".")
@@ -135,8 +135,8 @@ def brought_by(path: PackagePath) -> dict[str, Path]:
         files |= files_of(place.parent, beside)
     if path.name and not (folder / path.name).exists():
         raise UsageError(
-            f"{{package:{path.package}}}/{path.name} is not there: {folder} has no {path.name!r}; "
-            "declare it as package data of its distribution, or correct the name"
+            f"{{package:{path.package}}}/{path.name} is missing: {folder} has no {path.name!r}; "
+            "declare the file as package data of its distribution, or correct the name"
         )
     if path.name and not inner:
         files |= files_of(folder, [folder / path.name])
@@ -151,9 +151,9 @@ def is_shared(folder: Path) -> bool:
 
 
 def _beside(module: Path) -> list[Path]:
-    """A module, and the files that its distribution installs in the same folder.
+    """The paths of a module and of the files that its distribution installs in the same folder.
 
-    If nothing else is installed in the folder, the result is the whole folder.
+    If no other distribution is installed in the folder, the result is the whole folder.
     """
     folder = module.parent
     if not is_shared(folder):
@@ -167,9 +167,9 @@ def _beside(module: Path) -> list[Path]:
 
 
 def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
-    """The files at and below these paths, by path relative to `folder`, sorted.
+    """The files at and below `paths`, by path relative to `folder`, sorted.
 
-    Hidden files, virtual environments and build metadata are skipped. Raises `UsageError` for more
+    Hidden files, virtual environments and build metadata are left out. Raises `UsageError` for more
     than `FILES_MAX` files.
     """
     files: dict[str, Path] = {}
@@ -183,8 +183,8 @@ def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
             files[path.relative_to(folder).as_posix()] = path
         if len(files) > FILES_MAX:
             raise UsageError(
-                f"more than {FILES_MAX} files lie in {folder}, and all of them would come along "
-                "with a `{package:P}`; put what a node needs into a package of its own"
+                f"{folder} has more than {FILES_MAX} files, and a `{{package:P}}` would copy all "
+                "files to nodes; put the files that a node needs into a package of their own"
             )
     return dict(sorted(files.items()))
 

@@ -1,4 +1,4 @@
-"""Power cuts of real disks: data that a node never synced is gone when it starts again.
+"""Power cuts of real disks, after which a restarted node lacks the data that it never synced.
 
 A killed process leaves all its writes in the kernel's page cache, while a power cut leaves only
 synced data. So next to each file that a node appends to, its disk keeps a small *length file* with
@@ -9,8 +9,8 @@ VLDB 2024) but needs no file system of its own. It covers only writes through `R
 only appended data: replacing and removing files is durable, as `harness.env.Disk` says, and a
 truncation is never undone.
 
-A recorded length can only be wrong by being too large (after a truncation during a sync), so that a
-power cut loses less than it could.
+After a truncation during a sync, a recorded length may be too large, so a power cut may lose less
+than a real one could. A recorded length is never too small.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _BYTES: Final = 8
 
 
 def beside(path: Path) -> Path:
-    """The length file of `path`; without a length file, all of `path` is durable."""
+    """The path of the length file of `path`; if it is missing, all of `path` is durable."""
     return path.with_name(path.name + SUFFIX)
 
 
 def _read(word: Path) -> int | None:
-    """The length in a length file; `None` if the file is missing or incomplete."""
+    """The durable length in a length file; `None` if the file is missing or incomplete."""
     try:
         data = word.read_bytes()
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def power_cut(
 
 
 class SyncedLength:
-    """The recorded durable length of one file. Thread-safe: sync threads and the loop use it."""
+    """The recorded durable length of one file; thread-safe, for sync threads and the loop."""
 
     def __init__(self, path: Path, *, new: bool) -> None:
         """Start recording; an existing file without a recorded length counts as durable."""
@@ -89,7 +89,7 @@ class SyncedLength:
         _write(self._beside, length)
 
     def synced(self, length: int) -> None:
-        """Record `length`, the size of the file before a successful fsync."""
+        """Record as durable the first `length` bytes: the file's size before a successful fsync."""
         self._say(max, length)
 
     def truncated(self, length: int) -> None:
@@ -103,13 +103,13 @@ class SyncedLength:
                 _write(self._beside, new_length)
 
     def end(self) -> None:
-        """Stop recording, since the file is being replaced or removed."""
+        """Stop recording the length, since the file is being replaced or removed."""
         with self._lock:
             self._over = True
 
 
 def cut_power(root: Path, rng: random.Random, *, torn: bool) -> int:
-    """Drop the unsynced data of all files; returns the number of lost bytes.
+    """Drop the unsynced data of all files below `root`; returns the number of lost bytes.
 
     With `torn`, a random prefix of the unsynced data of each file survives. A file that was never
     synced may be removed. The remaining data is durable.

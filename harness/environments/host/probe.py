@@ -1,7 +1,7 @@
-"""Ask once whether a port accepts connections or, with a path, whether a GET returns status 200.
+"""Probes once whether a port accepts connections or, with a path, whether a GET returns status 200.
 
-For processes the driver calls this module. For containers, its source runs in the node's network
-namespace (`python3 -c`), so it imports only the standard library.
+For a process, the driver calls this module. For a container, the harness runs this source in the
+node's network namespace (`python3 -c`), so it imports only the standard library.
 """
 
 import socket
@@ -11,7 +11,7 @@ TIMEOUT_S = 5.0
 
 
 def missing(host: str, port: int, path: str = "") -> str | None:
-    """The reason why the port is not ready; `None` if it is ready."""
+    """Probe the port; returns the reason why it is not ready, `None` if it is ready."""
     try:
         with socket.create_connection((host, port), TIMEOUT_S) as link:
             if not path:

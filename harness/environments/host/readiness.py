@@ -1,7 +1,7 @@
-"""Bringing up a real node: errors of its set-up, and waiting until it is ready.
+"""Waits until a real node is ready, and reports failures of its set-up.
 
-The same loop waits for processes and containers; each environment provides its own way to probe a
-port or run a command. A node that declares no probe is ready when it runs.
+The same loop waits for processes and containers, and each environment provides its own way to probe
+a port or run a command. A node that declares no probe is ready when it runs.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _OUTPUT_CHARACTERS_MAX: Final = 500
 LOG_LINES: Final = 20
 
 AskPort = Callable[[int, str], Awaitable[str | None]]
-"""A function like `harness.environments.host.probe.missing`, for a declared port."""
+"""Probes a declared port of a node, with a path or "", like `host.probe.missing`."""
 RunCommand = Callable[[Sequence[str]], Awaitable[tuple[int | None, str]]]
 """Runs a command next to the node; returns its exit code (`None`: too slow) and output."""
 
 
 def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, output: str) -> NoReturn:
-    """Raise the `TargetError` for a failed set-up command; the code `None` means a timeout."""
+    """Raise `TargetError` for a failed set-up command; the exit code `None` means a timeout."""
     how = f"took longer than {SETUP_S:.0f} s" if code is None else f"exited with {code}"
     end = output.strip()[-_SETUP_CHARACTERS_MAX:]
     quoted = "".join(f"\n  {line}" for line in end.splitlines()) or " nothing"
@@ -41,7 +41,7 @@ def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, outpu
 
 
 class LineWatch:
-    """Watches lines (`NodeLog.on_line`) for the pattern of the node's `ReadyLog`, if any."""
+    """Watches a node's output lines (`NodeLog.on_line`) for the pattern of its `ReadyLog`."""
 
     def __init__(self, spec: NodeSpec) -> None:
         pattern = spec.ready.pattern if isinstance(spec.ready, ReadyLog) else None
@@ -60,9 +60,9 @@ async def wait_ready(
     ask_port: AskPort,
     run_command: RunCommand,
 ) -> str | None:
-    """Wait until the node is ready; returns the reason if it ends or times out before.
+    """Wait until the node is ready; returns the reason if the node ends or takes too long.
 
-    `watch` sees the lines of this incarnation, and `runs` says whether it still runs.
+    `watch` sees the lines of this incarnation, and `runs` returns whether the incarnation runs.
     """
     ready = spec.ready
     if ready is None:
@@ -72,7 +72,7 @@ async def wait_ready(
     while True:
         missing = await _missing(spec, watch, ask_port, run_command)
         wanted = f"it is ready once {describe(ready)}" + (f" ({missing})" if missing else "")
-        if not runs():  # checked after the probe, which another process may have answered
+        if not runs():  # check after the probe, since another process may have answered the probe
             return f"node {spec.name!r} ended before it was ready; {wanted}"
         if missing is None:
             return None
@@ -84,7 +84,7 @@ async def wait_ready(
 async def _missing(
     spec: NodeSpec, watch: LineWatch, ask_port: AskPort, run_command: RunCommand
 ) -> str | None:
-    """Probe once: `None` if ready, else the reason, which may be empty."""
+    """Probe once whether the node is ready; returns `None` if so, else a reason (maybe "")."""
     match spec.ready:
         case ReadyPort(port):
             return await ask_port(port, "")
@@ -99,9 +99,9 @@ async def _missing(
 
 
 def not_ready(reason: str, log: Sequence[str], *, by_host: bool) -> NoReturn:
-    """Raise the error for a node that did not become ready, with the end of its log.
+    """Raise an error for a node that did not become ready, with the end of the node's log.
 
-    The error is a `TargetError`, or an `InfrastructureError` if the host ended the node.
+    The error is an `InfrastructureError` if the host ended the node, and otherwise a `TargetError`.
     """
     quoted = "".join(f"\n  {line}" for line in log[-LOG_LINES:]) or " it is empty"
     kind = InfrastructureError if by_host else TargetError

@@ -1,8 +1,9 @@
 """A node in a process or a container, and its verbs, implemented on a few primitives.
 
-A verb holds the node's lock (`turn`), does nothing if the node is in the wrong state, guards a
-fault with the warden before injecting it, and verifies the effect before it returns. Operations
-that differ by environment (starting, killing, freezing) are primitives that subclasses implement.
+A verb holds the node's lock (`turn`) and does nothing if the node is in the wrong state. Before it
+injects a fault, it has the warden guard the node. It verifies its effect before it returns.
+Operations that differ by environment (starting, killing, freezing) are primitives that subclasses
+implement.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ _log = logging.getLogger(__name__)
 
 
 class RealNode(ABC):
-    """A node over all of its incarnations. Verbs are idempotent, see `harness.cluster`."""
+    """A node over all of its incarnations; its verbs are idempotent (see `harness.cluster`)."""
 
     def __init__(self, spec: NodeSpec, log: NodeLog, bus: EventBus, warden: Warden) -> None:
         self.spec = spec
         self.log = log
         self.state = NodeState.DOWN
-        self.turn = asyncio.Lock()  # held by the verb that changes the state
+        self.turn = asyncio.Lock()  # a verb holds this lock while it changes the node's state
         self.boots = 0
-        self.variant = BASE  # takes effect at the next start
+        self.variant = BASE  # the variant for the next start
         self.set_up = False
         self.watch = LineWatch(spec)
         self.ended_by_host = False
-        self.power_cut: PowerCut | None = None  # applied at the next start
+        self.power_cut: PowerCut | None = None  # the power cut to apply at the next start
         self.disk: FuseDisk | None = None  # the FUSE disk of a foreign program
         self.slowed = 1.0  # the factor by which computing takes longer
         self._bus = bus
@@ -85,7 +86,7 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _kill(self) -> None:
-        """Send SIGKILL; on return the node is verified to be dead."""
+        """Send SIGKILL to the node and verify that it is dead."""
 
     @abstractmethod
     def _thaw_undo(self) -> Undo:
@@ -93,7 +94,7 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _freeze(self) -> bool:
-        """Freeze the node and verify that; false if the node ended meanwhile."""
+        """Freeze the node and verify that it is frozen; returns false if the node has ended."""
 
     @abstractmethod
     async def _thaw(self) -> None:
@@ -101,15 +102,15 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _set_pace(self) -> None:
-        """Apply the slow-down factor `slowed`."""
+        """Make the node compute more slowly by the factor `slowed`."""
 
     @abstractmethod
     async def _empty(self) -> bool:
-        """Empty the data folder; returns whether that changed anything."""
+        """Empty the node's data folder; returns whether the folder had content."""
 
     @abstractmethod
     async def _ask_port(self, port: int, path: str) -> str | None:
-        """The result of `probe.missing` for a declared port."""
+        """Probe a declared port; returns the reason why it is not ready (`probe.missing`)."""
 
     @abstractmethod
     async def _run_beside(self, command: Sequence[str]) -> tuple[int | None, str]:
@@ -118,12 +119,13 @@ class RealNode(ABC):
     # --- verbs -------------------------------------------------------------------------------
 
     async def start(self, variant: str | None = None) -> bool:
-        """Start the node if it is down, as `variant` or else as its previous variant.
+        """Start the node if it is down, as `variant` or, without one, as its previous variant.
 
-        Raises `InfrastructureError`, `UsageError`, or `TargetError` if the set-up fails.
+        Raises `UsageError` for an undeclared variant, `TargetError` if the set-up fails, and
+        `InfrastructureError` for failures of the host.
         """
         if variant is not None:
-            as_variant(self.spec, variant)  # raises `UsageError` if undeclared
+            as_variant(self.spec, variant)  # raises `UsageError` for an undeclared variant
         async with self.turn:
             if self.state is not NodeState.DOWN:
                 return False
@@ -132,16 +134,16 @@ class RealNode(ABC):
             if not self.set_up:
                 await self._run_setup()
                 if self.disk is not None:
-                    await self.disk.make_durable()  # set-up data counts as old
+                    await self.disk.make_durable()  # a power cut must not lose data of the set-up
                 self.set_up = True
-            # Set before the launch, since an incarnation may print at once.
+            # Watch the output before the launch, since an incarnation may print at once.
             self.watch = self.log.on_line = LineWatch(self.spec)
             self.ended_by_host = False
             await self._launch()
             return True
 
     async def stop(self) -> bool:
-        """Ask the node to end (`NodeSpec.stop_signal`); send SIGKILL after a timeout."""
+        """Send the node its `NodeSpec.stop_signal`, and SIGKILL after a timeout."""
         async with self.turn:
             if self.state is NodeState.DOWN:
                 return False
@@ -149,10 +151,10 @@ class RealNode(ABC):
             return True
 
     async def kill(self, cut: PowerCut | None = None) -> bool:
-        """Send SIGKILL; on return the node is verified to be dead.
+        """Send SIGKILL to the node and verify that it is dead; returns whether it was up.
 
-        A power cut `cut` also applies to a node that is already down. Its data loss takes effect at
-        the next start at the latest.
+        A power cut `cut` also applies to a node that is already down. The power cut takes effect on
+        the data at the next start at the latest.
         """
         async with self.turn:
             self.power_cut = cut or self.power_cut
@@ -166,7 +168,7 @@ class RealNode(ABC):
             return was_up
 
     async def pause(self, lease_s: float) -> bool:
-        """Freeze the node and verify that."""
+        """Freeze the node and verify that it is frozen; returns false if it is not running."""
         async with self.turn:
             if self.state is not NodeState.RUNNING:
                 return False
@@ -180,7 +182,7 @@ class RealNode(ABC):
             return True
 
     async def resume(self) -> bool:
-        """Thaw a paused node and verify that it runs."""
+        """Thaw a paused node and verify that it runs; returns false if it is not paused."""
         async with self.turn:
             if self.state is not NodeState.PAUSED:
                 return False
@@ -189,32 +191,35 @@ class RealNode(ABC):
     async def _resume(self) -> bool:
         await self._thaw()
         if self.state is not NodeState.PAUSED:
-            return False  # it ended meanwhile, which its exit event reports
+            return False  # the node has ended, which its exit event reports
         self._forget_pause(NodeState.RUNNING)
         await self.control.catch_up()
         return True
 
     async def slow(self, factor: float) -> None:
-        """Make all computing take `factor` times as long, also after restarts."""
+        """Make the node's computing take `factor` times as long, also after restarts."""
         async with self.turn:
             if factor != self.slowed:
                 self.slowed = factor
                 await self._set_pace()
 
     async def wipe(self) -> bool:
-        """Empty the data folder; raises `UsageError` unless the node is down."""
+        """Empty the node's data folder; raises `UsageError` unless the node is down.
+
+        Returns whether the folder had content.
+        """
         async with self.turn:
             if self.state is not NodeState.DOWN:
                 raise UsageError(
-                    f"node {self.spec.name!r} is {self.state.value}; only the disk of a node that "
-                    "is down can be wiped: kill or stop it first"
+                    f"cannot wipe the disk of node {self.spec.name!r}, which is "
+                    f"{self.state.value}; kill or stop the node first"
                 )
             changed = await self._empty()
             self.set_up = False
             return changed
 
     async def wait_ready(self) -> str | None:
-        """Wait until the node is ready as declared; returns the reason if that fails."""
+        """Wait until the node is ready as it declares; returns the reason if that fails."""
         boots = self.boots
 
         def runs() -> bool:
@@ -223,9 +228,9 @@ class RealNode(ABC):
         return await wait_ready(self.spec, self.watch, runs, self._ask_port, self._run_beside)
 
     async def require_ready(self) -> None:
-        """Wait until the node is ready.
+        """Wait until the node is ready, and raise an error if it does not become ready.
 
-        Raises `TargetError` if that fails, or `InfrastructureError` if the host ended the node.
+        The error is an `InfrastructureError` if the host ended the node, else a `TargetError`.
         """
         reason = await self.wait_ready()
         if reason is not None:
@@ -246,20 +251,20 @@ class RealNode(ABC):
         self.power_cut = None
 
     def _over(self) -> list[str]:
-        """Note that the incarnation has ended; returns the end of its log."""
+        """Record that the incarnation has ended; returns the last lines of its log."""
         self.log.end_incarnation()
         self._forget_pause(NodeState.DOWN)
         self.control.let_go()
         return self.log.tail(EXIT_LOG_LINES)
 
     def _publish_exit(self, code: int, *, expected: bool, by: str, log: list[str]) -> None:
-        """Report the end of an incarnation; `by` as in `ClusterEvent`."""
+        """Publish the end of an incarnation; `by` names who ended it, as in `ClusterEvent`."""
         self.ended_by_host = by == "host"
         data = {"code": code, "expected": expected, "by": by, "log": log}
         self._bus.publish(self.spec.name, "node-exited", data)
 
     def _forget_pause(self, state: NodeState) -> None:
-        """Change the state and release the warden's guard of a pause."""
+        """Change the node's state, and release the warden's guard if the node was paused."""
         was, self.state = self.state, state
         if was is NodeState.PAUSED:
             self._release(self._pause_key)
@@ -271,7 +276,7 @@ class RealNode(ABC):
             _log.warning("%s", error)
 
     def tell(self, what: str, *, undid: str | None = None) -> None:
-        """Publish a failure of the harness or its host; it ended a fault of the kind `undid`."""
+        """Publish a failure of the harness or its host; `undid` is the kind of fault it ended."""
         data = {"what": what} | ({} if undid is None else {"undid": undid})
         self._bus.publish(self.spec.name, "infrastructure", data)
 

@@ -1,8 +1,8 @@
-"""How real environments run `main`: the event loop, signals and teardown.
+"""Runs the driver's `main` in real environments, with event loop, signals and teardown.
 
-The first Ctrl-C (or SIGTERM) only sets `interrupted`: the run stops its workload, heals, and checks
-the history so far. The second cancels `main`. The result of `main` is kept even if the teardown
-fails, since a container that does not stop must not cost the verdict.
+The first Ctrl-C (or SIGTERM) only sets `interrupted`, so the run stops its workload, heals, and
+checks the history so far. The second Ctrl-C cancels `main`. The result of `main` is kept even if
+the teardown fails, since a container that does not stop must not cost the verdict.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _log = logging.getLogger(__name__)
 
 
 class _DeployedCluster(Controls, Protocol):
-    """A cluster that reports stopped disks (`host.cluster.RealCluster`)."""
+    """The `Controls` of a deployment that also report stopped disks (`RealCluster`)."""
 
     def stopped_disks(self) -> Mapping[str, Interference]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RealSession(Session):
-    """A running deployment (`harness.plugins.Session`)."""
+    """The driver's access to a running deployment (`harness.plugins.Session`)."""
 
     cluster: Controls
     env: RealClientEnv
@@ -45,10 +45,10 @@ class RealSession(Session):
 
 
 class RealRun:
-    """One execution of a plan; a failure of the infrastructure also ends `main`."""
+    """One execution of a plan, which a failure of the infrastructure also ends."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
-        """Create an execution without a deployment, which subclasses add."""
+        """Create an execution of `plan`; subclasses add the deployment."""
         self._plan = plan
         self._bus = EventBus(self._failed)
         self._env: RealClientEnv | None = None
@@ -82,11 +82,11 @@ class RealRun:
         look_interval_s: float,
         pids: Callable[[], Mapping[str, int]],
     ) -> T:
-        """Run `main` on a deployed cluster.
+        """Run `main` on a deployed cluster; returns the result of `main`.
 
-        `connect` has the addresses of nodes for each client end of links, and `data` is the folder
-        of the clients. Meanwhile `look` is polled for interference, and the processes in `pids` are
-        watched for CPU starvation.
+        `connect` maps each client end of links to the addresses of nodes. `data` is the folder of
+        the clients. Meanwhile, the harness polls `look` for interference, and watches the processes
+        in `pids` for CPU starvation.
         """
 
         async def look_at_all() -> Mapping[str, Interference | None]:
@@ -129,7 +129,7 @@ class RealRun:
 
 
 async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awaitable[None]]) -> T:
-    """Run `main` and then, in any case, `teardown`, whose failure is only logged."""
+    """Run `main` and then, in any case, `teardown`; a failure of `teardown` is only logged."""
     try:
         return await main
     finally:
@@ -140,10 +140,10 @@ async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awai
 
 
 def run_interruptible(body: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
-    """Run `body(interrupted)` on a new loop.
+    """Run `body(interrupted)` on a new loop; returns the result of `body`.
 
-    Raises `KeyboardInterrupt` after a second signal, once the cancelled body has ended. Outside the
-    main thread no signal handlers are installed, since Python does not allow that.
+    A second signal cancels `body`, and `KeyboardInterrupt` is raised once `body` has ended. Signals
+    have no effect outside of the main thread, since Python allows handlers only in that thread.
     """
     aborted = False
 

@@ -1,4 +1,4 @@
-"""CPU starvation: detects when an overloaded host slows down nodes.
+"""Detects CPU starvation, when an overloaded host slows down nodes or the harness.
 
 The harness itself may run well while its nodes starve, since the scheduler favours processes that
 need little CPU. So the harness asks the kernel how long the threads of each node, of the link proxy
@@ -21,38 +21,39 @@ from harness.environments.host.logs import EventBus
 LINK_PROXY: Final = "the link proxy"
 _HARNESS: Final = "the harness"
 _WAITED_SHARE_MIN: Final = 0.5
-"""The share of an interval for which a thread must wait to count as starved.
+"""The share of an interval for which a thread must wait for a CPU to count as starved.
 
-Such a thread ran at half speed or slower. On two idle cores, six nodes that start at once wait for
-up to 0.42 of a second, and for 0.05 once they run; with fifty nodes, some exceeded this limit in
-almost every second."""
+A thread that waits for this share runs at half speed or slower. On two idle cores, six nodes that
+start at once wait for up to 0.42 of a second, and for 0.05 once they run. With fifty nodes, some
+nodes exceeded this limit in almost every second.
+"""
 _LOOK_S: Final = 1.0
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Look(NamedTuple):
-    """The waits in one interval, which ended at `at_s` and lasted `took_s`."""
+    """The waits for a CPU in one interval, which ended at `at_s` and lasted `took_s`."""
 
     at_s: float
     took_s: float
-    waited_s: dict[str, float]  # by name, of its longest waiting thread
+    waited_s: dict[str, float]  # name of a process tree -> wait of its longest waiting thread
 
     @property
     def starved(self) -> dict[str, float]:
-        """The names whose wait reached the minimum share of the interval."""
+        """The names and waits of process trees that waited for half of the interval or longer."""
         least_s = _WAITED_SHARE_MIN * self.took_s
         return {name: s for name, s in sorted(self.waited_s.items()) if s >= least_s > 0}
 
 
 class Waits:
-    """Measures the CPU waits of process trees between two looks."""
+    """Measures how long process trees wait for a CPU between two looks."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         boot_clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     ) -> None:
-        """Clocks return seconds; start times of threads are in terms of `boot_clock`."""
+        """Both clocks return seconds; the kernel gives threads' start times by `boot_clock`."""
         self._clock = clock
         self._boot_clock = boot_clock
         self._at_s: float | None = None
@@ -61,7 +62,10 @@ class Waits:
         self._ready_since_s: dict[procfs.ThreadId, float] = {}
 
     def look(self, roots: Mapping[str, int]) -> Look:
-        """Measure now; `roots` has the root process of each name. The first look sees no waits."""
+        """Measure the waits since the last look; the first look finds no waits.
+
+        `roots` maps the name of each process tree to the pid of its root process.
+        """
         at_s, booted_s = self._clock(), self._boot_clock()
         took_s = at_s - (at_s if self._at_s is None else self._at_s)
         before_all, ready, self._known, self._ready_since_s = (
@@ -77,15 +81,15 @@ class Waits:
             for thread, now in threads.items():
                 before = before_all.get(thread)
                 if before == now and now.state == "R" and now.ran_ns:
-                    # Still waiting since that look or longer: the kernel counts a wait only once it
-                    # is over. (A thread that never ran means that the kernel does not count.)
+                    # The thread has been waiting at least since the last look: the kernel counts a
+                    # wait only once it is over. (If `ran_ns` is 0, the kernel counts nothing.)
                     since_s = self._ready_since_s[thread] = ready.get(thread, at_s)
                     waits_s = at_s - since_s
                 elif before is not None:
                     waits_s = (now.waited_ns - before.waited_ns) / 1e9
                 elif thread.start_ticks * _TICK_S >= self._booted_s - _TICK_S:
                     waits_s = now.waited_ns / 1e9
-                else:  # an old thread, new to us: its waits have no baseline
+                else:  # no earlier look has measured this old thread, so its waits are unknown
                     waits_s = 0.0
                 if self._at_s is not None:
                     waited_s[name] = max(waited_s.get(name, 0.0), waits_s)
@@ -94,7 +98,7 @@ class Waits:
 
 
 async def watch_processors(roots: Callable[[], Mapping[str, int]], bus: EventBus) -> None:
-    """Look until cancelled, and publish each interval in which `roots` or the harness starved.
+    """Measure until cancelled, and publish each interval in which `roots` or the harness starved.
 
     The event is `starvation` {until_ns, took_s, waited_s: {name: s}}, with times on the driver's
     monotonic clock.
@@ -105,7 +109,9 @@ async def watch_processors(roots: Callable[[], Mapping[str, int]], bus: EventBus
         if starved := look.starved:
             data = {
                 "until_ns": int(look.at_s * 1e9),
-                "took_s": max(look.took_s, *starved.values()),  # a wait may exceed the interval
+                "took_s": max(
+                    look.took_s, *starved.values()
+                ),  # a wait may be longer than its interval
                 "waited_s": {name: round(waited_s, 3) for name, waited_s in starved.items()},
             }
             bus.publish("", "starvation", data)

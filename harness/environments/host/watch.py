@@ -1,6 +1,6 @@
-"""Interference with the processes of a run: foreign programs that stop them or end our pauses.
+"""Watches for other programs that stop the processes of a run or end pauses of the harness.
 
-A stopped process is as silent as a hanging one, and a pause that ended early proves nothing. The
+A stopped process looks like a hanging process, and a pause that ended early proves nothing. The
 target is not to blame if someone else (a user, a debugger, a supervisor, a clean-up program)
 interferes. So the history records interference as a fact, from its detection until it is over.
 """
@@ -18,7 +18,7 @@ from harness.errors import InfrastructureError
 
 
 class Interference(NamedTuple):
-    """A change that the harness did not make, as a clause.
+    """A change that the harness did not make, described by the clause `what`.
 
     `undid` is the kind of the fault that the change ended, if any. `impostor` says that another
     program may have answered in the node's place.
@@ -30,17 +30,17 @@ class Interference(NamedTuple):
 
 
 def family_stopped(pid: int, *, wanted: NodeState) -> bool:
-    """The argument `stopped` of `interference`, for a node's first process and its descendants.
+    """Whether a node counts as stopped (for `interference`), by its first process `pid`.
 
-    The first process may be a wrapper, so all descendants matter: one stopped process holds up a
-    node that should run, and one running process keeps alive a node that should be paused.
+    The first process may be a wrapper, so its descendants matter too. One stopped process holds up
+    a node that should run, and one running process keeps alive a node that should be paused.
     """
     running = wanted is NodeState.RUNNING
     return procfs.any_stopped(pid) if running else procfs.all_stopped(pid)
 
 
 def interference(name: str, *, wanted: NodeState, stopped: bool) -> Interference | None:
-    """The interference with a process that should be in the state `wanted`; `None` if none."""
+    """The interference with a node that should be in the state `wanted`; `None` without any."""
     if wanted is NodeState.RUNNING and stopped:
         return Interference(f"{name} was stopped, and not by the harness")
     if wanted is NodeState.PAUSED and not stopped:
@@ -54,10 +54,10 @@ async def watch(
     *,
     interval_s: float,
 ) -> None:
-    """Look until cancelled, and publish the start and end of interference as `infrastructure`.
+    """Poll `look` until cancelled, and publish the start and end of interference.
 
-    `look` returns the interference by node; "" stands for parts that all nodes share. A failed look
-    is published, too.
+    The events are of the kind `infrastructure`. `look` returns the interference by node; the node
+    "" means the parts that all nodes share. A failure of `look` is published, too.
     """
     active: Mapping[str, Interference] = {}
     while True:

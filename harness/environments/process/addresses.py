@@ -3,19 +3,19 @@
 Every declared port gets a real port on loopback, below the kernel's range of ephemeral ports. So no
 outgoing connection can take the port while its node is down, and no connection attempt to the port
 can connect to itself (which TCP allows for a socket's own ephemeral port). The driver holds each
-port with a socket that is bound but does not listen; SO_REUSEADDR lets a node bind the port anyway
-(socket(7)). Foreign programs may not set that option, so the driver releases their ports before
-they start and holds them again after they have ended.
+port with a socket that is bound but does not listen, and SO_REUSEADDR lets a node bind the port
+anyway (socket(7)). Foreign programs may not set that option, so the driver releases the ports of a
+foreign program before its start and holds them again after its end.
 
 Each ordered pair of ends has its own proxy for each port, so that a fault can hit exactly one
 direction between two nodes. A node reaches itself without a proxy. All clients are one end, unless
 a nemesis of the run distinguishes clients.
 
-If nodes need a *shared address*, the same address for all callers, a port also gets that: the
+If nodes need a *shared address*, which is the same for all callers, a port also gets one: the
 declared port on a loopback address that belongs to the node in this run (all of 127.0.0.0/8 is this
-machine, without any set-up). The link proxy listens on shared addresses too, identifies each caller
-by its socket, and forwards the connection through the proxy of that pair. Faults therefore only
-deal with the proxies of pairs.
+machine, without any set-up). The link proxy also listens on shared addresses, identifies each
+caller by the caller's socket, and forwards the connection through the proxy of caller and node.
+Faults therefore only affect the proxies of pairs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ LOOPBACK: Final = "127.0.0.1"
 _LOWEST_PORT: Final = 10_000
 _ATTEMPTS_MAX: Final = 2000
 _NETWORKS: Final = range(64, 255)
-"""The second octets of nodes' own addresses; low ones may be in use by hand."""
+"""The second octets of shared addresses; users may use addresses with lower octets by hand."""
 _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class Ports:
-    """The real port for every declared port, held for the duration of a run."""
+    """The real port for every declared port of a run, which the driver holds during the run."""
 
     def __init__(self, specs: Iterable[NodeSpec]) -> None:
         self._held: dict[tuple[str, int], socket.socket] = {}
@@ -68,17 +68,17 @@ class Ports:
             ) from None
 
     def let_go(self, node: str) -> None:
-        """Release the ports of a node whose program may be unable to share them."""
+        """Release a node's ports, since a foreign program may be unable to share them."""
         for key in [key for key in self._held if key[0] == node]:
             self._held.pop(key).close()
 
     def hold_again(self, node: str) -> list[int]:
-        """Hold the released ports again; returns the real ports that another program has taken."""
+        """Hold a node's released ports again; returns the real ports that are taken."""
         taken = []
         for (name, port), real in self._real.items():
             if name == node and (name, port) not in self._held:
                 holder = socket.socket()
-                # Allows a bind despite old connections of the node, but not despite a listener.
+                # SO_REUSEADDR allows a bind despite old connections, and fails if anyone listens.
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     holder.bind((LOOPBACK, real))
@@ -102,12 +102,12 @@ def _hold_port() -> socket.socket:
             f"ephemeral ports start at {ephemeral_start}, which leaves none below for nodes; "
             f"raise the start in {_EPHEMERAL_RANGE} (the default is 32768)"
         )
-    # Not from the run's seed, since concurrent runs with the same seed must not collide.
+    # Do not draw ports from the run's seed, since two runs with one seed must not collide.
     draw = random.SystemRandom()
     for _ in range(_ATTEMPTS_MAX):
         holder = socket.socket()
-        # The bind without SO_REUSEADDR fails if anyone uses the port in any way. The option is
-        # set afterwards, so that the node can bind the port as well.
+        # A bind without SO_REUSEADDR fails if any program uses the port. Set the option after the
+        # bind, so that the node can bind the port as well.
         try:
             holder.bind((LOOPBACK, draw.randrange(_LOWEST_PORT, ephemeral_start)))
         except OSError:
@@ -121,7 +121,10 @@ def _hold_port() -> socket.socket:
 
 
 def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:
-    """The ports that placeholders name by address. Raises `UsageError` for an undeclared one."""
+    """The (node, port) whose shared address a placeholder of any node names.
+
+    Raises `UsageError` if a placeholder names an undeclared node or port.
+    """
     declared = {f"{spec.name}:{port}": (spec.name, port) for spec in specs for port in spec.ports}
     hosts = {spec.name: [(spec.name, port) for port in spec.ports] for spec in specs}
     shared: set[tuple[str, int]] = set()
@@ -135,7 +138,7 @@ def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:
             elif kind == "address" or (kind == "host" and rest is not None):
                 raise UsageError(
                     f"node {spec.name!r}: the placeholder {match[0]!r} names no declared port or "
-                    f"node; there are {', '.join(declared)}"
+                    f"node; declared are {', '.join(declared)}"
                 )
     return shared
 
@@ -150,7 +153,7 @@ def fill(
     connect: Mapping[str, tuple[str, int]],
     addresses: Mapping[str, tuple[str, int]],
 ) -> str:
-    """Fill the placeholders of one word; raises `UsageError` for an unknown placeholder."""
+    """Fill the placeholders of a word for a process; `UsageError` for an unknown placeholder."""
     values = {"host": LOOPBACK, "data": str(data), "files": str(files)}
     values |= {f"port:{port}": str(real) for port, (_, real) in listen.items()}
     values |= {f"peer:{place}": f"{host}:{port}" for place, (host, port) in connect.items()}
@@ -170,7 +173,7 @@ class Passage(NamedTuple):
 
 
 class Topology:
-    """All passages and shared addresses of a run."""
+    """All proxies between nodes and clients of a run, and the shared addresses."""
 
     def __init__(
         self,
@@ -180,21 +183,21 @@ class Topology:
         clients: Sequence[str] = (CLIENT,),
         shared: Collection[tuple[str, int]] = (),
     ) -> None:
-        """`clients` are the harness's ends of links, `shared` the ports with shared addresses."""
+        """`clients` are the client ends of links; `shared` has the (node, port) to be shared."""
         self._specs = specs
         self._clients = clients
         self._ports = ports
         self._shared = shared
         self.passages: list[Passage] = []
         self.proxies: Mapping[str, ProxyInfo] = {}
-        """All proxies by name, as they were created."""
+        """All proxies by name, as the link proxy has created them."""
         self.addresses: dict[str, tuple[str, int]] = {}
         """The shared address of each port that has one, by `node:port`."""
         self.hosts: dict[str, str] = {}
-        """Each node's own loopback address, if any address is shared."""
+        """Each node's own loopback address; empty if no address is shared."""
 
     async def build(self, run_id: str, client: ToxiproxyClient, book: CallerBook) -> None:
-        """Create all proxies in one request, and the shared addresses one by one."""
+        """Create all proxies on the link proxy, and then all shared addresses."""
         wanted = _pairs(run_id, self._specs, self._clients, self._shared)
         made = self.proxies = {
             proxy.name: proxy
@@ -211,7 +214,7 @@ class Topology:
             if source != destination
         ]
         if self._shared:
-            # Not from the run's seed, like the ports.
+            # Do not draw the network from the run's seed, for the same reason as the ports.
             draw = random.SystemRandom()
             network = f"127.{draw.choice(_NETWORKS)}.{draw.randrange(1, 255)}"
             names = [spec.name for spec in self._specs]
@@ -230,14 +233,14 @@ class Topology:
                     proxies=proxies,
                     hosts={host: caller for caller, host in self.hosts.items()},
                     otherwise=CLIENT,
-                    neutral=node,  # no fault affects a node's link to itself
+                    neutral=node,  # the node's link to itself, which no fault affects
                 )
             except ToxiproxyError as error:
                 raise UsageError(
-                    f"node {node!r} needs one address for its port {port}, and nothing can listen "
-                    f"on {host}:{port} ({error.body.strip()}); stop what listens on this port of "
-                    "all addresses of the machine, or declare another port, above 1023 where the "
-                    "harness is not root"
+                    f"node {node!r} needs one address for its port {port}, and the link proxy "
+                    f"cannot listen on {host}:{port} ({error.body.strip()}); stop the program that "
+                    "listens on this port of all addresses of the machine, or declare another port "
+                    "(above 1023 unless the harness is root)"
                 ) from error
             self.addresses[f"{node}:{port}"] = (host, port)
 
@@ -267,7 +270,7 @@ class Topology:
 
     @property
     def pages(self) -> dict[str, tuple[str, int]]:
-        """The direct addresses of nodes' pages for people and clients, by `node:port`."""
+        """The addresses of nodes' pages by `node:port`, which bypass the link proxy."""
         return {
             f"{spec.name}:{spec.pages}": (LOOPBACK, self._ports.real(spec.name, spec.pages))
             for spec in self._specs
@@ -275,7 +278,7 @@ class Topology:
         }
 
     def listen_map(self, node: NodeSpec) -> dict[str, tuple[str, int]]:
-        """The address that the node binds for each declared port."""
+        """The address that the node binds for each declared port, as port -> (host, real port)."""
         return {
             str(port): (LOOPBACK, self._ports.real(node.name, port)) for port in node.bound_ports
         }
@@ -287,9 +290,9 @@ def _pairs(
     clients: Sequence[str],
     shared: Collection[tuple[str, int]] = (),
 ) -> list[tuple[str, str, str, int]]:
-    """Each proxy's name, source, destination and declared port.
+    """The (name, source, destination, declared port) of every proxy that a run needs.
 
-    A node that calls its own shared address also goes through a proxy, which no fault affects.
+    Calls of a node to its own shared address also pass a proxy, which no fault affects.
     """
     return [
         (f"{run_id}-{source}->{spec.name}:{port}", source, spec.name, port)

@@ -1,18 +1,18 @@
-"""A source address per node, which identifies the caller of a connection.
+"""Gives each node its own source address, which identifies the node as a caller of connections.
 
 All nodes of a run are processes of one machine and would call from 127.0.0.1. The kernel can
 identify the process at the other end of a connection only while that end is open
-(`harness.environments.callers`), but many programs send a message and close at once. So the driver
-intercepts calls: a seccomp(2) filter makes connect(2) block, in the node and all of its
-descendants, until the driver has handled the call (seccomp_unotify(2)). If the destination is a
+(`harness.environments.callers`), and many programs send a message and close at once. So the driver
+intercepts calls of connect(2). A seccomp(2) filter makes connect(2) block, in the node and all of
+its descendants, until the driver has handled the call (seccomp_unotify(2)). If the destination is a
 shared address, the driver duplicates the socket (pidfd_getfd(2)) and binds it to the node's own
-address; then the call continues. This costs a node some 200 us per connection and needs no
-privilege.
+address. Then the call continues. The interception costs a node some 200 us per connection and needs
+no privilege.
 
-Kernels before 5.6 and some containers do not support this, and neither does Yama's `ptrace_scope`
-of 2 unless the harness is root. A program that binds its socket itself, or connects in another way
-(io_uring, TCP fast open), keeps its own address. In these cases callers are identified only by
-their sockets.
+Kernels before 5.6 and some containers do not support the interception. Yama's `ptrace_scope` of 2
+also prevents it unless the harness is root. A program that binds its socket itself, or connects in
+another way (io_uring, TCP fast open), keeps its own address. In these cases only the socket
+identifies the caller.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 _ARCHITECTURES: Final = {"x86_64": (0xC000003E, 42, 317), "aarch64": (0xC00000B7, 203, 277)}
-"""By machine: AUDIT_ARCH_*, and the system call numbers of connect and seccomp."""
+"""For each machine: AUDIT_ARCH_*, and the system call numbers of connect and seccomp."""
 _PIDFD_GETFD: Final = 438
 _SET_MODE_FILTER: Final = 1
 _NEW_LISTENER: Final = 1 << 3
@@ -56,7 +56,7 @@ _RESPONSE: Final = struct.Struct("=QqiI")
 _GO_ON: Final = 1
 _BIND_ADDRESS_NO_PORT: Final = 24
 _MAPPED: Final = bytes(10) + b"\xff\xff"
-_ADDRESS_BYTES_MAX: Final = 28  # of IPv6
+_ADDRESS_BYTES_MAX: Final = 28  # the size of an IPv6 sockaddr
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -65,17 +65,17 @@ class CallingAddress:
     """Gives one node's outgoing connections their own source address."""
 
     def __init__(self, host: str) -> None:
-        """Calls to the /24 network of `host` come from `host`."""
+        """`host` is the source address of calls to the /24 network of `host`."""
         self._host = socket.inet_aton(host)
 
     def started(self, start: Callable[[], T]) -> T:
-        """Run `start`; the process that `start` creates calls from this address."""
+        """Run `start`, which creates a process that calls from this address; returns its result."""
         # A filter cannot be removed from its thread, so install it in a temporary thread. The
         # processes that the thread starts inherit the filter.
         with ThreadPoolExecutor(1) as thread:
             listener, process = thread.submit(self._start, start).result()
         if listener is not None:
-            # Not on the driver's loop, which may block on a node that waits in a connect.
+            # Do not supervise on the driver's loop, which may wait for a node that is in connect.
             threading.Thread(target=self._supervise, args=(listener,), daemon=True).start()
         return process
 
@@ -90,36 +90,43 @@ class CallingAddress:
             raise
 
     def _supervise(self, listener: int) -> None:
-        """Bind the socket of each call and let the call continue, until no process is left."""
+        """Bind the socket of each connect and let the call continue, until all processes end."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         while any(events & select.POLLIN for _, events in poll.poll()):
             request = bytearray(_REQUEST.size)
-            with contextlib.suppress(OSError):  # the caller was killed
+            with contextlib.suppress(OSError):  # the calling process was killed
                 fcntl.ioctl(listener, _RECEIVE, request)
                 ident = _REQUEST.unpack(request)[0]
                 try:
-                    with contextlib.suppress(Exception):  # a failure here must not stop the call
+                    with contextlib.suppress(
+                        Exception
+                    ):  # even without a bind, the call must continue
                         self._bind(listener, request)
                 finally:
                     fcntl.ioctl(listener, _ANSWER, _RESPONSE.pack(ident, 0, 0, _GO_ON))
         os.close(listener)
 
     def _bind(self, listener: int, request: bytearray) -> None:
-        """Bind the calling socket if the destination is a shared address. Raises `OSError`."""
+        """Bind the socket of a connect call if the destination is a shared address.
+
+        Raises `OSError` if the caller is gone or the socket cannot be bound.
+        """
         ident, thread, _, _, _, _, descriptor, place, size, *_ = _REQUEST.unpack(request)
         with (
             Path(f"/proc/{thread}/mem").open("rb", buffering=0) as memory,
             _pidfd(thread) as process,
         ):
-            fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", ident))  # still the same process
+            fcntl.ioctl(
+                listener, _IS_VALID, struct.pack("=Q", ident)
+            )  # fails if `thread` was recycled
             memory.seek(place)
             source = self._own_address(memory.read(min(size, _ADDRESS_BYTES_MAX)))
             if source is None:
                 return
             end = _checked(_libc.syscall(_PIDFD_GETFD, process, ctypes.c_int(descriptor), 0))
         try:
-            # Not through a Python `socket`, which might change flags that the node's socket shares.
+            # Do not wrap `end` in a Python `socket`, which might change flags of the node's socket.
             on = ctypes.byref(ctypes.c_int(1))
             _libc.setsockopt(end, socket.SOL_IP, _BIND_ADDRESS_NO_PORT, on, 4)
             _checked(_libc.bind(end, source, len(source)))
@@ -127,7 +134,7 @@ class CallingAddress:
             os.close(end)
 
     def _own_address(self, called: bytes) -> bytes | None:
-        """The sockaddr to bind if `called` is in the node's network, else `None`."""
+        """The sockaddr to bind before a call to the sockaddr `called`; `None` if none is needed."""
         if len(called) < struct.calcsize("=HH4s"):
             return None
         family = struct.unpack_from("=H", called)[0]
@@ -157,10 +164,10 @@ def _checked(result: int) -> int:
 
 
 def _listen_to_connects() -> int | None:
-    """Install the filter in this thread; returns the descriptor that announces its connects.
+    """Install the seccomp filter in this thread and the processes that it will start.
 
-    The filter also covers processes that the thread starts. Returns `None` if the kernel does not
-    support this.
+    Returns the descriptor that announces calls of connect; `None` if the kernel supports no such
+    filter.
     """
     if platform.machine() not in _ARCHITECTURES:
         return None

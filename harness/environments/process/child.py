@@ -1,8 +1,8 @@
 """A child process whose output and exit arrive as events on the loop.
 
 A pidfd becomes readable when its process ends (pidfd_open(2)), so no thread has to wait for the
-exit. Each child gets its own session: Ctrl-C reaches only the driver, and a program is signalled
-together with all processes that it starts.
+exit. Each child gets its own session, so Ctrl-C reaches only the driver, and a signal to a program
+reaches all processes that the program starts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class Account(NamedTuple):
 
 
 def account_of(user: str | None) -> Account | None:
-    """The account `user`; `None` is the harness's own. Raises `UsageError` if it is missing."""
+    """The account of `user`; `None` if a program runs as the harness's own user.
+
+    Raises `UsageError` if this machine has no such user.
+    """
     if user is None or os.geteuid() != 0:
         return None
     name, _, group = user.partition(":")
@@ -55,11 +58,12 @@ def account_of(user: str | None) -> Account | None:
         entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
         if group and not group.isdigit():
             raise UsageError(
-                f"the user {user!r} has a group by name; in processes write its number, or none"
+                f"the user {user!r} has a group name; for processes, write the group's number or "
+                "omit the group"
             )
     except KeyError:
         raise UsageError(
-            f"there is no user {name!r} on this machine, as whom a node is to run; create it "
+            f"this machine has no user {name!r}, as which a node must run; create the user "
             f"(useradd --system {name}), or use --env docker"
         ) from None
     gid = int(group) if group else entry.pw_gid
@@ -69,7 +73,7 @@ def account_of(user: str | None) -> Account | None:
 
 
 class Child:
-    """One running process."""
+    """A child process of the driver, with callbacks for its output and exit."""
 
     def __init__(
         self,
@@ -84,7 +88,7 @@ class Child:
         account: Account | None = None,
         calling: CallingAddress | None = None,
     ) -> None:
-        """With `listens`, the standard input is a pipe for `say`; otherwise it is empty."""
+        """Start the process; without `listens`, its standard input is empty and `say` fails."""
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
@@ -111,15 +115,15 @@ class Child:
         self._killed: list[ProcessId] = []
         self._on_output = on_output
         self._on_exit = on_exit
-        self._on_lost = on_lost  # called if its output becomes unreadable
+        self._on_lost = on_lost  # called if the child's output becomes unreadable
         self._loop = asyncio.get_running_loop()
         assert self._popen.stdout is not None
         self._output = self._popen.stdout.fileno()
         os.set_blocking(self._output, False)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
-        # A large pipe, so that a child need not wait while the driver is busy. Above the system's
-        # limit for users the request fails, and the pipe keeps its default size.
+        # Enlarge the pipe, so that a child need not wait while the driver is busy. If the system
+        # refuses this size to users, the pipe keeps its default size.
         with contextlib.suppress(PermissionError):
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._pidfd = os.pidfd_open(self._popen.pid)
@@ -128,11 +132,11 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The pid, which is also the id of the process group."""
+        """The pid of the child, which is also the id of its process group."""
         return self._popen.pid
 
     def _readable(self) -> bool:
-        """Read available output; false if there is no more for now."""
+        """Read available output of the child; returns false if there is none for now."""
         try:
             data = os.read(self._output, _READ_BYTES)
         except BlockingIOError:
@@ -151,7 +155,7 @@ class Child:
         code = self._popen.wait()
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        # Kill the rest of its process group, which is orphaned now.
+        # Kill the other processes of the child's group, which are orphans now.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         remove_shared_memory(self.identity)
@@ -170,11 +174,11 @@ class Child:
         """Write a line to the child's standard input, atomically and without waiting.
 
         Raises `InfrastructureError` if the pipe is full, or if the line is too long for an atomic
-        write (pipe(7)). If the child has ended, does nothing, since its exit is reported anyway.
+        write (pipe(7)). If the child has ended, the line is dropped, since `on_exit` reports that.
         """
         if len(line) > select.PIPE_BUF:
             raise InfrastructureError(
-                f"process {self.pid} cannot take {len(line)} bytes at once; "
+                f"cannot write a line of {len(line)} bytes to process {self.pid}; "
                 f"the limit is {select.PIPE_BUF}"
             )
         assert self._popen.stdin is not None
@@ -184,19 +188,19 @@ class Child:
             os.write(self._popen.stdin.fileno(), line)
         except BlockingIOError as error:
             raise InfrastructureError(
-                f"process {self.pid} does not read its standard input, which is full"
+                f"process {self.pid} does not read its standard input, so the pipe is full"
             ) from error
         except BrokenPipeError:
             return
 
     def signal(self, number: signal.Signals) -> bool:
-        """Signal the process, its group and its descendants; false if it has ended."""
+        """Signal the child, its group and its descendants; returns false if the child has ended."""
         if self.exited.is_set():
             return False
-        # Some programs put children into other process groups (PostgreSQL does). A program passes a
-        # request to end on to its children, but a killed or frozen program cannot do that.
+        # Some programs put their children into other process groups (PostgreSQL does). Such a
+        # program passes SIGTERM on to its children itself. It cannot pass on SIGKILL or SIGSTOP.
         others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
-        # The process has not been waited for, so its pid cannot have been recycled.
+        # The pid cannot be recycled before the driver has waited for the child.
         try:
             os.killpg(self._popen.pid, number)
         except ProcessLookupError:
@@ -209,7 +213,7 @@ class Child:
         return True
 
     async def wait_exited(self, timeout_s: float) -> bool:
-        """Wait until the child has ended; false after the timeout."""
+        """Wait until the child has ended; returns false after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.exited.wait()
@@ -221,24 +225,24 @@ class Child:
         return True
 
     async def wait_stopped(self, *, stopped: bool) -> None:
-        """Wait until the child and all descendants are stopped, or running again.
+        """Wait until the child and all descendants are stopped or, unless `stopped`, running.
 
-        Raises `InfrastructureError` if that does not happen or the process ends.
+        Raises `InfrastructureError` after a timeout, or if the child ends.
         """
         try:
             async with asyncio.timeout(_STATE_TIMEOUT_S):
                 while True:
                     state = procfs.state(self.identity)
                     if state in {None, "Z", "X"}:
-                        raise InfrastructureError(f"process {self.pid} ended meanwhile")
+                        raise InfrastructureError(f"process {self.pid} ended in the meantime")
                     pid = self.pid
                     if procfs.all_stopped(pid) if stopped else not procfs.any_stopped(pid):
                         return
-                    if stopped:  # catches descendants created meanwhile
+                    if stopped:  # also stops descendants that were created since the last signal
                         self.signal(signal.SIGSTOP)
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:
-            wanted = "stop" if stopped else "go on"
+            wanted = "stop" if stopped else "continue"
             raise InfrastructureError(
                 f"process {self.pid} did not {wanted} within {_STATE_TIMEOUT_S:.0f} s"
             ) from error
@@ -257,10 +261,10 @@ async def run_once(
     on_output: Callable[[bytes], None] = lambda _: None,
     on_start: Callable[[ProcessId], None] = lambda _: None,
 ) -> tuple[int | None, str]:
-    """Run a command next to a node until it ends: a set-up command, or a probe.
+    """Run a set-up command or probe next to a node until the command ends.
 
     Returns the exit code (`None` if the command took too long and was killed) and the output. `key`
-    is the warden's key for the command. The command never outlives the caller. Raises
+    is the warden's key for the command, which never outlives the driver. Raises
     `InfrastructureError` if the command cannot be started or killed.
     """
     codes: list[int] = []
@@ -276,7 +280,7 @@ async def run_once(
         folder=folder,
         on_output=take,
         on_exit=codes.append,
-        on_lost=lambda _: None,  # then the output is incomplete
+        on_lost=lambda _: None,  # if reading fails, the output is incomplete
         account=account,
         calling=calling,
     )
@@ -291,6 +295,6 @@ async def run_once(
             warden.release(key)
     if not gone:
         raise InfrastructureError(
-            f"{argv[0]!r} (pid {child.pid}) is still there {_KILL_TIMEOUT_S:.0f} s after SIGKILL"
+            f"{argv[0]!r} (pid {child.pid}) is still alive {_KILL_TIMEOUT_S:.0f} s after SIGKILL"
         )
     return codes[0] if in_time else None, output.decode("utf-8", "replace")

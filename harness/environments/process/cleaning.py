@@ -1,7 +1,7 @@
-"""`harness clean` for processes: removes the remains only of runs whose driver is dead.
+"""`harness clean` for processes, which removes what runs with a dead driver have left behind.
 
-Usually nothing remains, since the warden cleans up. This module is for runs whose driver and warden
-were both killed.
+Usually nothing remains, since the warden cleans up. This module is for runs of which both driver
+and warden were killed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _POLL_S: Final = 0.02
 
 
 def clean_dead_runs() -> list[str]:
-    """Remove processes, proxies and scratch folders of dead runs; returns a line for each.
+    """Remove the processes, proxies and folders of dead runs; returns a line per removed object.
 
-    If one cannot be removed, the others still are, and `CleaningError` is raised at the end.
+    If an object cannot be removed, the others are still removed, and `CleaningError` is raised at
+    the end.
     """
     _wait_for_wardens()
     lines: list[str] = []
@@ -80,12 +81,12 @@ def _wait_gone(process: ProcessId) -> None:
     deadline_s = time.monotonic() + _EXIT_TIMEOUT_S
     while procfs.is_alive(process):
         if time.monotonic() > deadline_s:
-            raise InfrastructureError(f"process {process.pid} is still there after SIGKILL")
+            raise InfrastructureError(f"process {process.pid} is still alive after SIGKILL")
         time.sleep(_POLL_S)
 
 
 def _remove_proxies(owner: Owner) -> list[str]:
-    """Remove a dead run's proxies from a user's Toxiproxy."""
+    """Remove a dead run's proxies from a user's Toxiproxy; returns a line per removed proxy."""
     url = owner.link_proxy
     if url is None:
         return []

@@ -1,9 +1,9 @@
-"""libfaketime for foreign programs in processes.
+"""Sets the clocks of foreign programs in processes, by libfaketime.
 
-The files of libfaketime are in the machine's shared memory. Its semaphore and its page must be
-there, and there the kernel records read times, unlike on many other file systems. The file names
-contain a digest of the run's scratch folder, by which `harness clean` finds the files; the warden
-removes them with that folder.
+The machine's shared memory has libfaketime's files. libfaketime needs its semaphore and its page
+there. Unlike on many other file systems, the kernel also records read times there, which the
+setting file needs. The file names contain a digest of the run's scratch folder, by which `harness
+clean` finds the files. The warden removes them together with the scratch folder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COPY: Final = "libfaketime-harness.so"
 
 
 def check_clocks(nodes: Iterable[str]) -> None:
-    """Raise `UsageError` if there are `nodes` with clock faults but no libfaketime."""
+    """Raise `UsageError` if clock faults may hit any `nodes` and libfaketime is not installed."""
     wanted = ", ".join(nodes)
     if wanted and find_library() is None:
         raise UsageError(
@@ -51,12 +51,12 @@ def _name(scratch: Path, node: str) -> str:
 
 
 def clock_files(scratch: Path, nodes: Iterable[str]) -> list[str]:
-    """The paths of all files in shared memory that these nodes' clocks may use."""
+    """The paths of all files in shared memory that libfaketime may use for these nodes."""
     return [str(_MEMORY / file) for node in nodes for file in Names.of(_name(scratch, node))]
 
 
 def remove_clocks(scratch: Path) -> list[str]:
-    """Remove a run's clock files from shared memory; returns a line for each."""
+    """Remove a run's libfaketime files from shared memory; returns a line per removed file."""
     lines = []
     for file in sorted(_MEMORY.glob(f"*{_name(scratch, '')}*")):
         file.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ class ProcessClock:
         pid: Callable[[], int | None],
         run: RunCommand,
     ) -> None:
-        """Create the files. `run` runs a command, with placeholders, next to the node."""
+        """Create libfaketime's files; `run` runs a command next to the node, for `ask`."""
         self._spec = spec
         self._name = _name(scratch, spec.name)
         self._names = Names.of(self._name)
@@ -99,7 +99,7 @@ class ProcessClock:
         for name, data in ((self._names.semaphore, SEMAPHORE), (self._names.page, PAGE)):
             path = _MEMORY / name
             path.write_bytes(data)
-            path.chmod(0o666)  # the node may run as any user
+            path.chmod(0o666)  # lets a node use the file as any user
         self._write(setting(ClockError()))
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -110,7 +110,7 @@ class ProcessClock:
         new = path.with_suffix(".new")
         new.write_text(f"{line}\n", encoding="ascii")
         new.chmod(0o644)
-        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # an access time in the distant past
+        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # with an old access time, reads are recorded
         new.replace(path)
 
     async def write(self, line: str) -> None:
@@ -126,7 +126,7 @@ class ProcessClock:
             return (_MEMORY / self._names.setting).stat().st_atime_ns != 0
         except OSError as error:
             raise InfrastructureError(
-                f"what sets the clock of {self._spec.name} is gone: {error}"
+                f"the setting file for the clock of {self._spec.name} is gone: {error}"
             ) from error
 
     async def processes(self) -> str:
@@ -137,7 +137,7 @@ class ProcessClock:
             [*PROCESSES, str(pid)],
             environment=dict(os.environ),
             folder=self._scratch,
-            account=None,  # the harness is root, or all processes are its own
+            account=None,  # the harness may inspect the node: it is root or has the same user
             warden=self._warden,
             key=f"look/{self._spec.name}",
             timeout_s=COMMAND_S,

@@ -29,18 +29,18 @@ from harness.environments.process.node import ProcessNode
 ENVIRONMENT: Final = "process"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE, *STREAMS), Fidelity.EXACT)
-    | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}  # full speed for a part of each 0.1 s
+    | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}  # alternates full speed and stops every 0.1 s
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
-    Capability.PARTITION,  # a cut lets the end of a connection through
+    Capability.PARTITION,  # the end of a connection passes a cut
     Capability.PARTITION_ONE_WAY,
-    Capability.RESET,  # closes instead of resetting, and refuses new connections briefly
+    Capability.RESET,  # connections are closed, not reset, and the proxy refuses new ones briefly
 )
 _HAVE_PACKETS: Final = ("sim", "docker")
 
 
 class ProcessCluster(RealCluster[ProcessNode]):
-    """The nodes of one run and the links between them."""
+    """The verbs of a nemesis over the nodes of one run and the links between them."""
 
     environment = ENVIRONMENT
 
@@ -66,7 +66,7 @@ class ProcessCluster(RealCluster[ProcessNode]):
         return self._capabilities
 
     async def usage(self, node: str) -> Usage:
-        """The usage of the node's process, without children, and of its data folder."""
+        """The memory and disk usage of the node's first process and of its data folder."""
         return await asyncio.to_thread(self._node(node).usage)
 
     def data_place(self, node: str) -> str:

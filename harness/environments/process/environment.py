@@ -1,7 +1,7 @@
 """`ProcessEnvironment`: one subprocess per node, every link through a user-space proxy, no root.
 
 A deployment creates, in this order: scratch folder, warden, link proxy, proxies, nodes.
-`_Run.teardown` undoes the steps in reverse order; if the driver dies, the warden does.
+`_Run.teardown` removes them in reverse order. If the driver dies, the warden removes them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class ProcessEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True):
-    """Local processes."""
+    """The environment that runs each node as a local process."""
 
     api_version = API_VERSION
     name = ENVIRONMENT
@@ -64,12 +64,12 @@ class ProcessEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=Tru
     @override
     def unavailable(self) -> str | None:
         if not sys.platform.startswith("linux") or not hasattr(os, "pidfd_open"):
-            return f"needs Linux (pidfd_open, /proc), this is {sys.platform}; use --env sim"
+            return f"needs Linux (pidfd_open, /proc), not {sys.platform}; use --env sim"
         return None
 
     @override
     def why_no_faulty_disks(self) -> str | None:
-        """The reason why foreign programs cannot run on a FUSE disk; `None` if they can."""
+        """The reason why foreign programs cannot run on a FUSE disk; `None` if FUSE disks work."""
         return why_missing()
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
@@ -103,17 +103,17 @@ def _check(plan: DeploymentPlan) -> None:
             if name != BASE and same == spec:
                 raise UsageError(
                     f"the variant {name!r} of node {spec.name!r} changes only its image, and "
-                    "processes run in none; use --env docker"
+                    "processes do not run in images; use --env docker"
                 )
-        account_of(spec.user)  # raises `UsageError` if missing
+        account_of(spec.user)  # raises `UsageError` for a user that this machine lacks
     check_clocks(sorted(plan.clocks))
     shared = sorted(shared_ports(plan.nodes))
     if shared and plan.link_proxy is not None:
         node, port = shared[0]
         raise UsageError(
-            f"--link-proxy {plan.link_proxy}: the nodes need {{address:{node}:{port}}}, one "
-            "address under which all reach it, and a Toxiproxy cannot tell who calls there; leave "
-            "the option out, for our own link proxy can, or use --env docker"
+            f"--link-proxy {plan.link_proxy}: the nodes need {{address:{node}:{port}}}, which is "
+            "one address for all callers, and a Toxiproxy cannot identify its callers; omit the "
+            "option to use the harness's own link proxy, or use --env docker"
         )
     if shared:
         require_socket_owners()
@@ -122,9 +122,9 @@ def _check(plan: DeploymentPlan) -> None:
 
 
 def _require_programs(spec: NodeSpec) -> None:
-    """Raise `UsageError` if a node's foreign program is not on this machine; see `NodeSpec`.
+    """Raise `UsageError` if this machine lacks a foreign program that the node runs.
 
-    A program whose path has a placeholder is only checked when it is started.
+    A path with a placeholder is not checked, so starting such a program may fail later.
     """
     asked = [(command, spec) for command in spec.setup]
     if isinstance(spec.ready, ReadyCommand):
@@ -139,13 +139,12 @@ def _require_programs(spec: NodeSpec) -> None:
         fix = "install it" if package is None else f"install Debian's package {package}"
         others = " or ".join(filter(None, (spec.instead, "--env docker")))
         raise UsageError(
-            f"node {spec.name!r} runs {program!r}, which is not on this machine; {fix}, or use "
-            f"{others}"
+            f"node {spec.name!r} runs {program!r}, which this machine lacks; {fix}, or use {others}"
         )
 
 
 class _Run(RealRun):
-    """One execution of a plan; each step is guarded in the order in which it must be undone."""
+    """One execution of a plan; the warden can undo its steps, the last step first."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         super().__init__(plan)
@@ -164,7 +163,7 @@ class _Run(RealRun):
         plan = self._plan
         self._own_scratch()
         warden = self._warden = self._start_warden()
-        # Guarded before anything else, so the warden removes it after everything else.
+        # Guard the scratch folder first, so the warden removes it after everything else.
         files = clock_files(self._scratch, plan.clocks)
         warden.guard(_SCRATCH_KEY, RemoveFolder(str(self._scratch), files))
         ports = self._ports = Ports(plan.nodes)
@@ -230,12 +229,12 @@ class _Run(RealRun):
                 await asyncio.to_thread(shutil.copytree, data / name, to, dirs_exist_ok=True)
             except OSError as error:
                 raise InfrastructureError(
-                    f"{name} cannot begin on a copy of {data / name}: {why_not_copied(error)}; "
-                    f"make room in {to.parent}, or see what is wrong there"
+                    f"cannot copy {data / name} into the data folder of {name}: "
+                    f"{why_not_copied(error)}; make room in {to.parent}, or correct the cause"
                 ) from error
 
     async def _mount_disks(self) -> None:
-        """Mount FUSE disks for foreign programs that declare one, if possible."""
+        """Mount a FUSE disk for each node that declares `faulty_disk`, if FUSE disks work here."""
         for node in self._nodes.values():
             if node.spec.faulty_disk and why_missing() is None:
                 await node.mount(self._failed)
@@ -284,13 +283,16 @@ class _Run(RealRun):
     def _caller_book(self) -> CallerBook:
         book = CallerBook(self._scratch / _CALLERS)
         book.folder.mkdir()
-        book.note(CLIENT, procfs.this_process(), alone=True)  # nodes are its children, so `alone`
+        book.note(CLIENT, procfs.this_process(), alone=True)  # nodes are the driver's children
         return book
 
     # --- teardown ------------------------------------------------------------------------------
 
     async def teardown(self) -> None:
-        """Remove everything; the warden retries what fails, and failures are raised."""
+        """Remove the deployment; the warden retries failed removals.
+
+        Raises `InfrastructureError` with all failures of the first attempt.
+        """
         self._ending = True
         failures: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The link proxy: our own server, started for the run, or the user's real Toxiproxy."""
+"""The link proxy: the harness's own server, started for the run, or a user's real Toxiproxy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class LinkProxy:
-    """A running link proxy server and a client for it."""
+    """A running server for link proxies (the harness's or a user's), and a client of the server."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class LinkProxy:
         warden: Warden,
         on_death: Callable[[InfrastructureError], None],
     ) -> LinkProxy:
-        """Start our own server. `on_death` is called if it ends before `close`."""
+        """Start the harness's own server; `on_death` is called if it ends before `close`."""
         output = _Output(on_death)
-        token = secrets.token_urlsafe(32)  # required to inject and heal faults
+        token = secrets.token_urlsafe(32)  # keeps other users from injecting or healing faults
         child = Child(
             [
                 *(sys.executable, "-P", "-m", "harness.environments.toxiproxy"),
@@ -76,7 +76,7 @@ class LinkProxy:
             folder=folder,
             on_output=output.heard,
             on_exit=output.ended,
-            on_lost=lambda error: _log.warning("the link proxy is not heard any more: %s", error),
+            on_lost=lambda error: _log.warning("lost the output of the link proxy: %s", error),
         )
         warden.guard(_KEY, Kill(*child.identity))
         try:
@@ -91,13 +91,13 @@ class LinkProxy:
 
     @staticmethod
     async def attach(url: str) -> LinkProxy:
-        """Use a running server; raises `UsageError` if it cannot serve our nodes."""
+        """Connect to a user's running server; raises `UsageError` if it cannot serve the nodes."""
         try:
             client = ToxiproxyClient(url)
             if not is_loopback(client.host):
                 raise UsageError(
                     f"--link-proxy {url}: nodes are local processes on loopback, so the server "
-                    "must run on this machine and be reached as 127.0.0.1"
+                    "must run on this machine; name it by 127.0.0.1"
                 )
             version = await client.version()
         except ToxiproxyError as error:
@@ -109,20 +109,20 @@ class LinkProxy:
 
     @property
     def pid(self) -> int | None:
-        """The pid of our own server; `None` for a user's server."""
+        """The pid of the harness's own server; `None` for a user's server."""
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """The interference if another program stopped our own server; unknown for a user's."""
+        """The interference if another program has stopped the harness's own server, else `None`."""
         stopped = self._child is not None and procfs.state(self._child.identity) in procfs.STOPPED
         return interference(LINK_PROXY, wanted=NodeState.RUNNING, stopped=stopped)
 
     def withheld(self, address: str) -> Interference | None:
-        """The interference if our own server held or dropped connections at this address."""
+        """The interference if the harness's server held or dropped connections at `address`."""
         return None if self._output is None else self._output.withheld(address)
 
     async def close(self, run_id: str) -> None:
-        """End our own server, or remove our proxies from the user's server."""
+        """End the harness's own server, or remove the run's proxies from a user's server."""
         if self._output is not None:
             self._output.closing = True
         child = self._child
@@ -133,13 +133,13 @@ class LinkProxy:
             await self.client.close()
             return
         await self.client.close()
-        child.signal(signal.SIGKILL)  # it has no data to save
+        child.signal(signal.SIGKILL)  # the server has no data to save
         if not await child.wait_exited(_EXIT_TIMEOUT_S):
-            raise InfrastructureError(f"the link proxy (pid {child.pid}) does not end")
+            raise InfrastructureError(f"the link proxy (pid {child.pid}) survived SIGKILL")
 
 
 class _Output:
-    """Parses the output of our own server: its URL, then a report or error message per line."""
+    """Parses the output of the harness's server: its URL, then a report or error per line."""
 
     def __init__(self, on_death: Callable[[InfrastructureError], None]) -> None:
         self.address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -150,7 +150,7 @@ class _Output:
         self._withheld: dict[str, Withheld] = {}
 
     def heard(self, data: bytes) -> None:
-        """Process output, which arrives in pieces of any size."""
+        """Process a piece of the server's output, which may begin and end within lines."""
         *lines, rest = (self._line + data).split(b"\n")
         self._line = rest[:_LINE_BYTES_MAX]
         for line in lines:
@@ -174,7 +174,10 @@ class _Output:
             self._on_death(error)
 
     def withheld(self, address: str) -> Interference | None:
-        """See `LinkProxy.withheld`. Drops are never over, since a caller may not call again."""
+        """The interference by connections held now, or ever dropped, at `address`.
+
+        A drop counts until the end of the run, since a dropped caller may not call again.
+        """
         report = self._withheld.get(address)
         if report is not None and report.dropped:
             return Interference(f"the link proxy dropped connections ({report.dropped} or more)")

@@ -1,25 +1,25 @@
 """Link faults as toxics on the link proxy, with a measured effect.
 
 Bytes from a to b flow upstream in connections that a opened, and downstream in connections that b
-opened. A fault on `Link(a, b)` puts a toxic on both.
+opened. A fault on `Link(a, b)` puts a toxic on both directions.
 
 | fault           | on our link proxy       | on a real Toxiproxy                              |
 |-----------------|-------------------------|--------------------------------------------------|
 | cut             | `blackhole`             | `timeout` of 0: the end of a connection leaks     |
 | delay           | `latency`               | the same                                         |
 | throttle        | `bandwidth`             | the same                                         |
-| stall           | `latency` of a day      | the same: removal lets everything held go        |
+| stall           | `latency` of a day      | the same; removal releases all held bytes        |
 | slices          | `slicer`                | the same                                         |
 | reset after     | `reset_peer`            | the same                                         |
-| reset           | resets and counts       | off and on again, connections counted in /proc   |
+| reset           | the server resets       | switched off and on; /proc has the count         |
 | bytes swallowed | live counter            | received minus sent, once connections have ended |
 
 The ledger sets the states of links. If the harness dies, the warden removes the toxics shortly
-after their lease. Both may remove the same toxic, so a missing toxic is no error.
+after their lease. Driver and warden may remove the same toxic, so a missing toxic is no error.
 
-Other programs may also use the server. So the harness checks proxies and toxics during the run, and
-again when it removes a fault from a link. A foreign change is recorded in the history, and a fault
-whose toxic was changed counts as `undone`.
+Other programs may also use the link proxy. So the harness checks proxies and toxics during the run,
+and again when it removes a fault from a link. The history records changes by other programs, and a
+fault counts as `undone` if such a program has changed its toxic.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SETTLE_POLL_S: Final = 0.05
 _TCP_ESTABLISHED: Final = "01"
 _LOOK_S: Final = 1.0
 _LOOK_SHARE_MAX: Final = 0.02
-"""The maximum share of time for such checks, since listing thousands of proxies is slow."""
+"""The maximum share of time for checks of the proxies, since listing thousands of them is slow."""
 
 
 class _Place(NamedTuple):
@@ -70,7 +70,7 @@ class _Toxic(NamedTuple):
     attributes: dict[str, int]
 
     def is_among(self, proxies: Mapping[str, ProxyInfo]) -> bool:
-        """Whether the toxic exists on the server and is unchanged."""
+        """Whether the toxic exists unchanged among the server's `proxies`."""
         proxy = proxies.get(self.place.proxy)
         return proxy is not None and any(self._is(toxic) for toxic in proxy.toxics)
 
@@ -88,7 +88,7 @@ class _Fault:
     """One fault and the links that it currently affects."""
 
     swallows: bool
-    warden_at_s: float  # when the warden may have ended the fault
+    warden_at_s: float  # the time from which the warden may have ended the fault
     before: dict[_Place, int] | None
     toxics: dict[Link, list[_Toxic]] = field(default_factory=dict)
     undone: bool = False
@@ -109,7 +109,7 @@ class LinkFaults:
         ours: bool,
         tell: Callable[[str], None],
     ) -> None:
-        """`tell` is called with a message if another program ended a fault."""
+        """`tell` receives a message if another program ends or changes a fault."""
         self._tell = tell
         self._next_look_s = 0.0
         self._seen: Interference | None = None
@@ -147,7 +147,7 @@ class LinkFaults:
             return bites
 
     def _kinds(self, quality: LinkQuality | StreamQuality | None) -> _Kinds:
-        """The toxics that implement a quality; `None` means a cut."""
+        """The toxics that implement a quality of links; the quality `None` is a cut."""
         if quality is None:
             return [("blackhole", {}) if self._ours else ("timeout", {"timeout": 0})]
         if isinstance(quality, StreamQuality):
@@ -166,7 +166,7 @@ class LinkFaults:
         return kinds
 
     def _places(self, link: Link) -> list[_Place]:
-        """The directions of proxies through which the link's bytes flow."""
+        """The proxies and directions through which the link's bytes flow."""
         ends = (link.source, link.destination)
         return [
             _Place(
@@ -183,7 +183,7 @@ class LinkFaults:
     async def _lay(
         self, fault_id: str, links: Sequence[Link], kinds: _Kinds, lease_s: float
     ) -> None:
-        """Put a fault on links. If that fails, the fault is still known and removed normally."""
+        """Put a fault on links; even if that fails, the fault is recorded for its removal."""
         ends_s = asyncio.get_running_loop().time() + lease_s + AFTER_LEASE_S
         swallows = kinds[0][0] in _SWALLOWING
         places = {link: self._places(link) for link in links}
@@ -204,7 +204,7 @@ class LinkFaults:
                             place.proxy, toxic.name, kind, place.stream, attributes
                         )
                     except BaseException:
-                        fault.undone = True  # incomplete, without a report
+                        fault.undone = True  # the fault is incomplete, not changed by a program
                         raise
 
     def _guard_key(self, toxic: _Toxic) -> str:
@@ -251,7 +251,10 @@ class LinkFaults:
             )
 
     async def interference(self) -> Interference | None:
-        """The interference by changed proxies and foreign toxics; also detects undone faults."""
+        """The interference by other programs that changed proxies or added toxics, if any.
+
+        Also marks and reports faults whose toxics were changed.
+        """
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         if begin_s < self._next_look_s:
@@ -263,7 +266,7 @@ class LinkFaults:
                     self._find_undone(fault, fault.all_toxics(), proxies)
                 self._seen = self._strange(proxies)
         except TimeoutError:
-            return self._seen  # a busy server; a stopped one is detected elsewhere
+            return self._seen  # the server is busy; `LinkProxy` detects a stopped server
         except ToxiproxyError as error:
             self._seen = Interference(f"the link proxy does not answer: {error}")
         end_s = loop.time()
@@ -295,7 +298,10 @@ class LinkFaults:
     async def _measure(
         self, places: Collection[_Place], *, swallows: bool
     ) -> dict[_Place, int] | None:
-        """The bytes swallowed (or received, for faults that swallow none); `None` if unknown."""
+        """The counters at these places, in bytes; `None` if the server has no suitable counters.
+
+        Count swallowed bytes for faults that swallow bytes, and otherwise received bytes.
+        """
         samples = await self._client.metrics()
         if samples is None or not (self._ours or swallows):
             return None
@@ -313,7 +319,10 @@ class LinkFaults:
     async def _measure_settled(
         self, places: Collection[_Place], fault: _Fault
     ) -> dict[_Place, int] | None:
-        """Measure, waiting a moment for a real Toxiproxy, which counts when connections end."""
+        """The result of `_measure`, after a short wait until the counters have changed.
+
+        A real Toxiproxy counts bytes only when connections end.
+        """
         after = await self._measure(places, swallows=fault.swallows)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _SETTLE_S
@@ -329,7 +338,7 @@ class LinkFaults:
     # --- resetting ---------------------------------------------------------------------------
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Reset the open connections that use these links; returns their number."""
+        """Reset the open connections that use these links; returns how many were reset."""
         passages = sorted({passage for link in links for passage in self._between(link)})
         async with self._turn:
             count = 0
@@ -344,7 +353,7 @@ class LinkFaults:
 
 
 def _established(port: int) -> int:
-    """The number of open connections to a local port (proc(5), `/proc/net/tcp`)."""
+    """The number of open connections to a local port, by `/proc/net/tcp` (proc(5))."""
     wanted = f":{port:04X}"
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     rows: Iterable[list[str]] = (line.split() for line in lines)

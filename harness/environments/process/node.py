@@ -39,7 +39,7 @@ from harness.errors import InfrastructureError
 from harness.nodes.deployment import as_variant
 
 _ROOM_BYTES_MIN: Final = 1024 * 1024
-"""With less free disk space, a failure of the node may be the host's fault."""
+"""The free disk space below which a failure of a node is blamed on the host."""
 _STOP_TIMEOUT_S: Final = 10.0
 _KILL_TIMEOUT_S: Final = 10.0
 
@@ -54,7 +54,7 @@ def _held_bytes(folder: Path) -> int | None:
             with contextlib.suppress(FileNotFoundError):
                 status = path.lstat()
                 held += status.st_size if stat.S_ISREG(status.st_mode) else 0
-    except OSError:  # such as a folder removed during the walk
+    except OSError:  # for instance, a folder was removed during the walk
         return None
     return held
 
@@ -82,7 +82,7 @@ class ProcessNode(RealNode):
         callers: CallerBook,
         faked_clock: bool = False,
     ) -> None:
-        """`faked_clock` says that the node is a foreign program to start with libfaketime."""
+        """With `faked_clock`, start the node, a foreign program, with libfaketime."""
         super().__init__(spec, log, bus, warden)
         self._run_id = run_id
         self._seed = seed
@@ -109,7 +109,7 @@ class ProcessNode(RealNode):
             stop=self._stop_for,
             go_on=self._go_on,
         )
-        self._family: list[int] = []  # cached pids of process and descendants
+        self._family: list[int] = []  # cached pids of the node's process and its descendants
         self._family_until_s = 0.0
         self._clock = self._with_clock(folder) if faked_clock else None
         self._make_data_folder()
@@ -131,7 +131,7 @@ class ProcessNode(RealNode):
             self._account.own(self._data)
 
     async def mount(self, on_failure: Callable[[BaseException], None]) -> None:
-        """Put the data folder on a FUSE disk; raises `InfrastructureError`."""
+        """Mount a FUSE disk on the data folder; raises `InfrastructureError` if that fails."""
         self.disk = FuseDisk(self.spec.name, self._data, self._warden)
         await self.disk.mounted(run_id=self._run_id, seed=self._seed, on_failure=on_failure)
         if self._account is not None:
@@ -145,7 +145,7 @@ class ProcessNode(RealNode):
     def interference(self) -> Interference | None:
         """The interference of another program with the node's processes or ports.
 
-        Returns `None` while a verb is in progress, or while a slow-CPU fault has the node stopped.
+        Returns `None` while a verb is in progress, or while a slow-CPU fault has stopped the node.
         """
         if self.turn.locked() or self._processor.stopped:
             return None
@@ -162,9 +162,9 @@ class ProcessNode(RealNode):
         return Interference(f"{self.spec.name}: {squatter}", impostor=True)
 
     def usage(self) -> Usage:
-        """The usage of the node's process and data folder; may be called in another thread.
+        """The memory and disk usage of the node's process and data folder; thread-safe.
 
-        A FUSE disk is not measured, since the measurement itself would suffer from its faults.
+        A FUSE disk is not measured, since disk faults would also delay or fail the measurement.
         """
         child = self._child
         disk_bytes = _held_bytes(self._data) if self.disk is None else None
@@ -188,7 +188,7 @@ class ProcessNode(RealNode):
             self.log.end_incarnation()
             if code != 0:
                 if (lack := _lack_of(self._data)) is not None:
-                    raise InfrastructureError(f"{self.spec.name!r} cannot be set up: {lack}")
+                    raise InfrastructureError(f"cannot set up node {self.spec.name!r}: {lack}")
                 failed_setup(self.spec, command, code, output)
 
     async def _run_beside(self, command: Sequence[str]) -> tuple[int | None, str]:
@@ -197,7 +197,10 @@ class ProcessNode(RealNode):
     async def _run_command(
         self, command: Sequence[str], timeout_s: float, on_output: Callable[[bytes], None]
     ) -> tuple[int | None, str]:
-        """Run a command as the node's user, with its environment, in its data folder."""
+        """Run a command in the node's data folder, as its user and with its environment.
+
+        Returns the exit code (`None` after a timeout) and the output.
+        """
         return await run_once(
             [self._filled(word) for word in command],
             environment=self._environment(),
@@ -311,11 +314,11 @@ class ProcessNode(RealNode):
         self._publish_exit(code, expected=self._expected, by=by, log=log)
 
     def _hold_ports_again(self) -> str | None:
-        """Hold the ports again; returns, as a clause, who else has a port, if anyone."""
+        """Hold the node's ports again; returns a clause if another program has a port."""
         try:
             taken = self._ports.hold_again(self.spec.name)
             return self._port_watch.squatter(None) or self._port_watch.unshared(taken)
-        except OSError as error:  # for instance, no free descriptor
+        except OSError as error:  # for instance, the driver has no free descriptor
             return f"who has its ports could not be seen: {error}"
 
     @property
@@ -327,9 +330,9 @@ class ProcessNode(RealNode):
         child = self._running
         self._expected = True
         child.signal(signal.Signals[self.spec.stop_signal])
-        child.signal(signal.SIGCONT)  # a frozen process would not handle it
+        child.signal(signal.SIGCONT)  # a frozen process would not handle the stop signal
         if not await child.wait_exited(_STOP_TIMEOUT_S):
-            _log.warning("%s did not stop; killing it", self.spec.name)
+            _log.warning("%s did not stop after its stop signal; killing it", self.spec.name)
             async with self.hurried():
                 await self._kill()
 
@@ -339,7 +342,7 @@ class ProcessNode(RealNode):
         child.signal(signal.SIGKILL)
         if not await child.wait_exited(_KILL_TIMEOUT_S):
             raise InfrastructureError(
-                f"{self.spec.name} (pid {child.pid}) is still there "
+                f"{self.spec.name} (pid {child.pid}) is still alive "
                 f"{_KILL_TIMEOUT_S:.0f} s after SIGKILL"
             )
 
@@ -361,7 +364,7 @@ class ProcessNode(RealNode):
             self._processor.begin()
 
     async def _is_stopped(self, child: Child, *, stopped: bool) -> bool:
-        """Wait until `child` is stopped, or runs again; false if it has ended meanwhile."""
+        """Wait until `child` is stopped or, unless `stopped`, runs; false if it has ended."""
         try:
             await child.wait_stopped(stopped=stopped)
         except InfrastructureError:
@@ -384,7 +387,9 @@ class ProcessNode(RealNode):
         if self._child is None:
             return 0.0
         pid, now_s = self._child.pid, asyncio.get_running_loop().time()
-        if self._family[:1] != [pid] or now_s >= self._family_until_s:  # costly, so cached
+        if (
+            self._family[:1] != [pid] or now_s >= self._family_until_s
+        ):  # finding descendants is slow
             self._family = procfs.family(pid)
             self._family_until_s = now_s + PERIOD_S
         return procfs.computed_s(self._family)
@@ -397,7 +402,7 @@ class ProcessNode(RealNode):
         try:
             self._warden.guard(self._slow_key, undo, deadline_s=stop_s + AFTER_LEASE_S)
             return child.signal(signal.SIGSTOP)
-        except (InfrastructureError, PermissionError) as error:  # e.g. a new user
+        except (InfrastructureError, PermissionError) as error:  # the node may run as another user
             self.tell(f"{self.spec.name} is not slowed down any more: {error}")
             return False
 
@@ -419,7 +424,7 @@ class ProcessNode(RealNode):
 
 
 def _lack_of(folder: Path) -> str | None:
-    """What the host lacks, as a possible cause of a node's failure; `None` if nothing."""
+    """A clause about a lack of the host that may have made a node fail; `None` without one."""
     try:
         status = os.statvfs(folder)
     except OSError as error:

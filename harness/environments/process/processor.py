@@ -1,11 +1,12 @@
 """A slow CPU for one node, simulated by stopping the node again and again.
 
-A process outside our control groups can only be slowed down by signals, as cpulimit does. At each
-look, the CPU time that the node used since the last look, times `factor - 1`, is added to its debt,
-and the node is stopped for that long. A computing node thus runs for `PERIOD_S / factor` in each
-`PERIOD_S`. A node that only waits is not stopped, so its timers and answers are no later than on a
-slow machine. CPU time counts, not elapsed time, so neither late looks nor other load on the host
-matter. Threads that compute in parallel count as one, since a stop slows down all of them.
+The harness runs processes without control groups, so it can slow them down only by signals, as
+cpulimit does. At each look, it multiplies the CPU time that the node has used since the last look
+by `factor - 1`, adds the product to the node's debt, and stops the node for the time of the debt. A
+computing node thus runs for `PERIOD_S / factor` in each `PERIOD_S`. A node that only waits is not
+stopped, so its timers and answers are no later than on a slow machine. The debt depends on CPU time
+and not on elapsed time, so late looks and other load on the host do not matter. Threads that
+compute in parallel count as one thread, since a stop slows down all of them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Final
 
 PERIOD_S: Final = 0.1
 STOP_S_MIN: Final = 0.005
-"""Shorter stops are accumulated, since each stop costs two signals."""
+"""The debt below which the node is not yet stopped, since each stop costs two signals."""
 STOP_S_MAX: Final = 0.5
-"""The maximum debt, so that a late look of a busy harness does not freeze a node."""
+"""The longest stop of a node, so that a late look of a busy harness does not freeze the node."""
 _LOOK_S_MIN: Final = 0.002
 
 
 class SlowProcessor:
-    """Stops and continues one node; each incarnation calls `begin` and `end`."""
+    """Slows down one node by stopping it; each incarnation calls `begin` and `end`."""
 
     def __init__(
         self,
@@ -33,9 +34,9 @@ class SlowProcessor:
         stop: Callable[[float], bool],
         go_on: Callable[[], None],
     ) -> None:
-        """`used_s` returns the node's CPU time so far.
+        """`used_s` returns the node's CPU time so far, and `go_on` continues a stopped node.
 
-        `stop` gets a duration, and returns false if there is no process to stop any more.
+        `stop` stops the node for a duration, and returns false if the node has no process any more.
         """
         self._loop = loop
         self._measure = used_s
@@ -45,7 +46,7 @@ class SlowProcessor:
         self.stopped = False
         self._owes_s = 0.0
         self._used_s = 0.0
-        self._since_s = 0.0  # start of the current run or stop
+        self._since_s = 0.0  # the time at which the current run or stop began
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -57,7 +58,7 @@ class SlowProcessor:
             self._run()
 
     def end(self) -> None:
-        """Stop slowing down the node, and continue a stopped node."""
+        """End the slow-down, and continue the node if it is stopped."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -71,7 +72,7 @@ class SlowProcessor:
 
     def _look(self) -> None:
         used_s, now_s = self._measure(), self._loop.time()
-        # CPU time may fall: a child that ends before it is waited for no longer counts.
+        # The measured CPU time may fall, since it lacks ended children until they are waited for.
         computed_s = max(0.0, min(used_s - self._used_s, now_s - self._since_s))
         self._used_s = used_s
         self._owes_s = min(self._owes_s + computed_s * (self.factor - 1), STOP_S_MAX)
@@ -83,7 +84,7 @@ class SlowProcessor:
             self._timer = self._loop.call_later(self._owes_s, self._stopped_long_enough)
 
     def _stopped_long_enough(self) -> None:
-        # A stop that lasted too long reduces the next one.
+        # If this stop lasted too long, the remaining debt is negative and shortens the next stop.
         self._owes_s = max(self._owes_s - (self._loop.time() - self._since_s), -PERIOD_S)
         self.stopped = False
         self._go_on()

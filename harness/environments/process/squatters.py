@@ -1,8 +1,8 @@
-"""Detection of other programs that use a node's port, by the kernel's socket tables.
+"""Detects other programs that use a node's port, by the kernel's socket tables.
 
-A foreign program may be unable to share its ports, so the driver releases them just before the
-program starts, and another program may take one first. Then the node fails because its port is
-taken, or the other program answers in its place. Neither is the node's fault.
+A foreign program may be unable to share its ports, so the driver releases these ports just before
+the program starts, and another program may take a port first. The node then fails because its port
+is taken, or the other program answers in the node's place. The node is not to blame in both cases.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
 class PortWatch:
-    """Watches who listens on the ports of one node."""
+    """Finds other programs that listen on the ports of one node, or have bound them."""
 
     def __init__(self, ports: Iterable[int], *, run_id: str, role: str) -> None:
         """`role` marks the node's processes (`harness.environments.warden.run_environment`)."""
         self._ports = tuple(ports)
         self._run_id = run_id
         self._role = role
-        self._own: dict[int, int] = {}  # the node's last known socket inode, by port
+        self._own: dict[int, int] = {}  # port -> inode of the socket on which the node listens
 
     def squatter(self, first: int | None) -> str | None:
-        """Which other program listens on a port of the node, as a clause; `None` if none does.
+        """A clause about another program that listens on a port of the node, if any.
 
-        `first` is the node's first process, or `None` while the node is down.
+        `first` is the pid of the node's first process, or `None` while the node is down.
         """
         for port in self._ports:
             try:
                 inode = socket_inode((LOOPBACK, port), _ANYBODY)
-            except InfrastructureError:  # a kernel without CONFIG_INET_DIAG
+            except InfrastructureError:  # the kernel lacks CONFIG_INET_DIAG
                 return None
             if inode in {0, self._own.get(port)}:
                 continue
@@ -51,10 +51,10 @@ class PortWatch:
         return None
 
     def unshared(self, ports: Iterable[int]) -> str | None:
-        """Which of the unbindable `ports` another program has bound without listening, as a clause.
+        """A clause about one of the `ports` that another program has bound without listening.
 
-        A port that is blocked only by old connections of the node is listed in the kernel's tables;
-        a port that is merely bound is not.
+        The driver could not bind `ports`. Old connections of the node also block a port, but the
+        kernel's tables list those connections, while they lack a port that is merely bound.
         """
         rows = [row.split() for table in _TABLES for row in _lines(table)]
         seen = {int(row[1].rpartition(":")[2], 16) for row in rows}
@@ -62,7 +62,7 @@ class PortWatch:
         return f"another program has bound its port {unseen[0]}" if unseen else None
 
     def _stranger(self, inode: int, first: int | None) -> str | None:
-        """The foreign owner of this socket; `None` if the node or an exiting process owns it."""
+        """A clause that names the socket's owner; `None` for the node or an exiting process."""
         if first is not None and any(procfs.holds_socket(p, inode) for p in procfs.family(first)):
             return None
         for process in procfs.all_processes():
@@ -76,12 +76,12 @@ class PortWatch:
             if is_ours or procfs.memory_bytes(process) is None:
                 return None
             return f"another program (pid {process.pid})"
-        # A running node that changed its user may own the socket invisibly.
+        # No visible process owns the socket; a running node that changed its user may own it.
         return None if first is not None else "a program that cannot be seen from here"
 
 
 def _lines(table: Path) -> list[str]:
     try:
         return table.read_text(encoding="ascii").splitlines()[1:]
-    except OSError:  # a kernel without IPv6
+    except OSError:  # a kernel without IPv6 has no table tcp6
         return []

@@ -2,18 +2,19 @@
 
 | module        | content                                                             |
 |---------------|---------------------------------------------------------------------|
-| `environment` | the plug-in: builds a world from a plan, runs the driver in it      |
-| `scheduler`   | the part of the world that clocks, loops and disks use              |
-| `world`       | the heap of virtual time, the loop over it, guards, digest, logs    |
+| `environment` | the plug-in, which builds a world from a plan and runs the driver   |
+| `world`       | the heap of virtual time, the loop over it, limits, digest, logs    |
 | `loop`        | the event loop of one incarnation of a node                         |
-| `machine`     | what survives a node, the node's lives, and `Env` of each           |
-| `network`, `connection`, `links` | who talks to whom, frames on their way, link faults |
-| `disk`        | visible and durable content, and what a crash leaves                |
-| `clock`       | skew and drift                                                      |
-| `cluster`     | the nemesis's verbs                                                 |
-| `knobs`       | what a swarm of seeds may vary                                      |
-| `tripwires`   | run-time guard against clocks and randomness behind `Env`'s back    |
-| `trace`       | digests, recorded traces, the first difference                      |
+| `machine`     | machines, the incarnations of their nodes, and the `Env` of each    |
+| `network`     | listeners, attempts to connect, and link faults of all links        |
+| `connection`  | connections and their frames in flight                              |
+| `links`       | one link, its faults, and the latency of frames                     |
+| `disk`        | the visible and the durable content of disks, power cuts            |
+| `clock`       | clocks with skew and drift; the interface `Scheduler` of the world  |
+| `cluster`     | the verbs of a nemesis                                              |
+| `knobs`       | the parameters that a swarm of seeds varies                         |
+| `tripwires`   | errors for nodes that bypass `Env` for time or randomness           |
+| `trace`       | recorded traces and their first difference                          |
 """
 
 from harness.environments.sim.environment import SimEnvironment, SimSession

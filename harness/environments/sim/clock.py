@@ -1,9 +1,9 @@
 """A machine's clocks in integer nanoseconds: monotonic and wall, with skew and drift.
 
 Both clocks belong to the machine, so they keep running across restarts of the node. Drift changes
-the rate of both: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew moves
-only the wall clock. A skewed clock still reports the `max_error_ns` that the NTP daemon had set
-before, since the clock cannot know that it is wrong.
+the rate of both clocks: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew
+moves only the wall clock. A skewed clock still reports its normal `max_error_ns`, since a clock
+cannot know that it is wrong.
 
 Clocks, event loops and disks see the world as a `Scheduler`.
 """
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 Entry = tuple[int, int, Callable[[Any], None] | None, Any]
-"""An entry of the heap: time in ns, sequence, action, argument; see `world`."""
+"""An entry of the world's heap, as (time in ns, sequence, action, argument); see `world`."""
 
 
 class Scheduler(Protocol):
-    """Virtual time, the heap over it, and the queue of event loops with ready callbacks."""
+    """The part of a world that keeps virtual time, timers, and event loops with ready callbacks."""
 
     now_ns: int
     heap: list[Entry]
@@ -31,10 +31,10 @@ class Scheduler(Protocol):
         """Call `action(argument)` at a present or future time, outside of all nodes."""
 
     def timer_cancelled(self) -> None:
-        """Count a heap entry whose timer was cancelled."""
+        """Count a cancelled timer, whose entry is still in the heap."""
 
     def note(self, node: str, what: str, data: bytes = b"") -> None:
-        """Add an occurrence on a node to the digest and to the trace."""
+        """Add something that happened on a node to the run's digest and trace."""
 
     def log(self, node: str, line: str) -> None:
         """Append a line to a node's log."""
@@ -44,7 +44,11 @@ _MILLION: Final = 1_000_000
 
 
 class SimClock:
-    """A machine's clocks: local time = anchor + rate x (world time since the anchor)."""
+    """A machine's clocks (`harness.env.Clock`), with skew and drift.
+
+    Local time is the anchor's local time plus the rate times the world time since the anchor. The
+    anchor is the last change of the rate.
+    """
 
     __slots__ = (
         "_anchor_ns",
@@ -60,7 +64,7 @@ class SimClock:
         self._world = world
         self._wall_ns = wall_base_ns
         self._max_error_ns = max_error_ns
-        self._anchor_ns = 0  # world time of the last rate change
+        self._anchor_ns = 0  # world time at the anchor
         self._local_ns = 0  # monotonic time at the anchor
         self._skew_ns = 0
         self._drift_ppm = 0
@@ -87,7 +91,7 @@ class SimClock:
         return self._anchor_ns + left
 
     def adjust(self, *, skew_ns: int, drift_ppm: int) -> None:
-        """Shift the wall clock by `skew_ns` from the correct time, and drift from now on."""
+        """Set the wall clock's shift from the correct time, and the drift from now on."""
         self._local_ns = self.monotonic_ns()
         self._anchor_ns = self._world.now_ns
         self._skew_ns = skew_ns

@@ -1,6 +1,6 @@
-"""The controls of the simulated world: every verb acts at once, in virtual time.
+"""The verbs of a nemesis in the simulated world, which act at once in virtual time.
 
-Nothing here outlives the harness, so `lease_s` has no effect: the ledger ends leases.
+No simulated fault outlives the harness, so `lease_s` has no effect here; the ledger ends leases.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ from harness.errors import UsageError
 from harness.nodes.deployment import as_variant
 
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
-    {what: Fidelity.EXACT for what in Capability if what not in STREAMS}  # frames come whole
+    {
+        what: Fidelity.EXACT for what in Capability if what not in STREAMS
+    }  # links carry frames, not streams
 )
-_KILLED: Final = -9  # like `subprocess.Popen.returncode`
+_KILLED: Final = -9  # exit code after SIGKILL, as in `subprocess.Popen.returncode`
 _SLOW_FACTOR_MAX: Final = 1e6
 
 
 class SimCluster:
-    """The deployed nodes (`harness.cluster.Controls`)."""
+    """The verbs of a nemesis over the nodes of a world (`harness.cluster.Controls`)."""
 
     def __init__(
         self, world: World, fabric: Fabric, machines: Mapping[str, Machine], *, stop_s: float
@@ -84,11 +86,11 @@ class SimCluster:
         self._subscribers.append(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Run `spring` at every event of this kind, inside the node's own callback.
+        """Run `spring` at every event of this kind, within the callback that causes the event.
 
-        If `spring` kills a node or cuts it off, the node has no more effect from that point on. If
-        `spring` freezes a node, the node waits before its next effect. If `spring` awaits, the rest
-        of it runs in a task of the driver.
+        If `spring` kills the node or cuts it off, the node has no more effect from that point on.
+        If `spring` freezes the node, the node waits before its next effect. If `spring` awaits, its
+        rest runs in a task of the driver. Returns a function that removes the trap.
         """
         springs = self._traps.setdefault(kind, [])
         springs.append(spring)
@@ -100,7 +102,7 @@ class SimCluster:
             return
         for spring in tuple(self._traps.get(kind, ())):
             event = self._event(node, kind, encoded, by_driver)
-            with self._world.inside(driver.loop):  # the harness's own code, not the node's
+            with self._world.inside(driver.loop):  # `spring` is code of the harness, not the node
                 begin(spring(event), lambda rest: driver.env.spawn(rest, name=f"trap-{kind}"))
 
     def publish(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
@@ -128,7 +130,7 @@ class SimCluster:
     async def start(self, node: str, variant: str | None = None) -> bool:
         machine = self._machine(node)
         if variant is not None and machine.spec is not None:
-            as_variant(machine.spec, variant)  # raises `UsageError` if undeclared
+            as_variant(machine.spec, variant)  # raises `UsageError` for an undeclared variant
         if machine.state is not NodeState.DOWN:
             return False
         machine.variant = variant or machine.variant
@@ -136,12 +138,12 @@ class SimCluster:
         return True
 
     async def wait_ready(self, node: str) -> str | None:
-        """Report readiness: a simulated node has no probe, so it is ready when it runs."""
+        """Return the reason why a node is not ready; `None` if it runs, since it has no probe."""
         runs = self._machine(node).state is not NodeState.DOWN
         return None if runs else f"node {node!r} is down"
 
     async def stop(self, node: str) -> bool:
-        """Cancel the node's main; kill the node if it still runs after `stop_s`."""
+        """Cancel the node's entry, and kill the node if it still runs after `stop_s`."""
         machine = self._machine(node)
         incarnation = machine.incarnation
         driver = self._driver.incarnation
@@ -161,9 +163,9 @@ class SimCluster:
         return True
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
-        """Kill a node at once; see `harness.environments.sim.disk` for what its disk keeps.
+        """Kill a node at once; `harness.environments.sim.disk` decides which data its disk keeps.
 
-        A power cut also hits data that a stopped node left in the page cache.
+        If the node is down, a power cut still hits data that the node left in the page cache.
         """
         machine = self._machine(node)
         if machine.incarnation is None:
@@ -193,7 +195,9 @@ class SimCluster:
     async def wipe(self, node: str) -> bool:
         machine = self._machine(node)
         if machine.incarnation is not None:
-            raise UsageError(f"cannot wipe the disk of {node!r}: it runs; kill or stop it first")
+            raise UsageError(
+                f"cannot wipe the disk of {node!r} while it runs; kill or stop the node first"
+            )
         self._note("wipe", node)
         return machine.disk.wipe()
 
@@ -202,7 +206,10 @@ class SimCluster:
     async def set_links(
         self, wanted: Mapping[Link, LinkState], *, lease_s: float
     ) -> Mapping[str, Bite]:
-        """Refuse stream faults, since simulated links carry frames and not byte streams."""
+        """Bring links into the given states, as `Controls.set_links` specifies.
+
+        Raises `UsageError` for stream faults, since simulated links carry frames, not byte streams.
+        """
         del lease_s
         check_links(wanted, self._machines, self.clients)
         frames: dict[Link, dict[str, LinkQuality | None]] = {}
@@ -241,7 +248,9 @@ class SimCluster:
     async def slow(self, node: str, *, factor: float) -> None:
         machine = self._machine(node)
         if not 0 < factor <= _SLOW_FACTOR_MAX:
-            raise UsageError(f"factor is {factor}; it must be above 0 and at most 1e6")
+            raise UsageError(
+                f"the slow-down factor is {factor}; it must be above 0 and at most 1e6"
+            )
         self._note("slow", node, factor=factor)
         machine.set_slow(factor)
 
@@ -252,7 +261,7 @@ class SimCluster:
         return machine.trouble.set(quality)
 
     async def usage(self, node: str) -> Usage:
-        """The disk usage of a node; memory is not measured, since all nodes share one process."""
+        """The disk usage of a node, without its memory, since all nodes share one process."""
         disk = self._machine(node).disk
         return Usage(disk_bytes=disk.held_bytes(), written_bytes=disk.written_bytes)
 

@@ -6,15 +6,17 @@ Rules of the model, with their reasons:
   changes the rest of the run as little as possible.
 * Cuts are tested when a frame is sent and again when it arrives, so a cut swallows frames in
   flight. As in TCP, swallowed frames stay in the sender's buffer, in order, and block later frames.
-  After the heal either they arrive late (retransmission) or the connection is reset
-  at both ends (a middlebox, or a proxy as in the process environment, gave up); the knob
-  `retransmit` weighs the two. A sender that gets nothing through for `tcp_timeout_s` is reset.
-* A reset (RST) is a packet: it takes a latency, and a cut loses it for good. A node behind a cut
-  does not learn that its peer died until it sends again after the heal.
+  After the heal, either the frames arrive late (retransmission), or the connection is reset at both
+  ends (a middlebox, or a proxy as in the process environment, gave up). The knob `retransmit` is
+  the probability of a retransmission. If no frame of a sender arrives for `tcp_timeout_s`, the
+  sender's end is reset.
+* A reset (RST) is a packet, so it takes a latency, and a cut loses it for good. A node behind a cut
+  does not learn that its peer died until the node sends again after the heal.
 * `drop`, `duplicate` and `reorder` of a link's quality act on single frames of a connection that
-  otherwise goes on. That is harsher than TCP, on purpose: only nemeses that ask for it see it.
-* Back-pressure: a pipe holds `PIPE_BYTES_MAX`; `send` waits before it queues, so a cancelled
-  `send` sent nothing.
+  stays open. These faults are harsher than TCP, on purpose, and only nemeses that request them
+  cause them.
+* A pipe holds `PIPE_BYTES_MAX` (back-pressure). `send` waits before it queues its frame, so a
+  cancelled `send` has sent nothing.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ class EndState(enum.Enum):
     """The state of one end of a connection."""
 
     OPEN = "open"
-    CLOSED = "closed"  # closed in order by its own node
-    RESET = "reset"  # reset, or its node is dead
+    CLOSED = "closed"  # the node of this end has closed it in order
+    RESET = "reset"  # the connection was reset, or the node of this end is dead
 
 
 _OPEN: Final = EndState.OPEN
@@ -61,7 +63,7 @@ Item = bytes | _Mark
 
 
 class Owner(Protocol):
-    """The incarnation of a node that has an end of a connection."""
+    """The incarnation of a node that owns an end of a connection."""
 
     name: str
     loop: NodeLoop
@@ -77,13 +79,13 @@ class Medium(Protocol):
     tcp_timeout_ns: int
 
     def trace_frame(self, pipe: Pipe, frame: bytes, at_ns: int) -> None:
-        """Record a frame that was put on the wire."""
+        """Record in the trace that `frame` was sent, and arrives at `at_ns`."""
 
     def established(self, end: SimConn) -> None:
-        """Complete a connect: the peer's kernel has accepted."""
+        """Complete the connect of `end`, since the peer's kernel has accepted the connection."""
 
     def end_changed(self, end: SimConn) -> None:
-        """Note that an end is no longer open."""
+        """Record that `end` is no longer open."""
 
 
 class Pipe:
@@ -110,12 +112,12 @@ class Pipe:
         self.receiver: SimConn
         self.buffered_bytes = 0
         self.waiters: deque[asyncio.Future[None]] = deque()
-        self.held: deque[Item] = deque()  # swallowed, but may arrive late
+        self.held: deque[Item] = deque()  # swallowed items, which may arrive after the heal
         self._held_epoch = 0
         self._last_ns = 0
 
     def transmit(self, item: Item) -> None:
-        """Put a frame or a mark on the wire."""
+        """Send a frame or a mark to the receiver, subject to the link's faults."""
         fabric = self.fabric
         world = fabric.world
         at_ns = world.now_ns + fabric.draw_latency_ns()
@@ -134,7 +136,7 @@ class Pipe:
             self._transmit_worse(item, at_ns)
 
     def arrive(self, item: Item) -> None:
-        """Deliver the item to the other end, unless the link swallows it now."""
+        """Deliver a frame or a mark to the receiver, unless the link is blocked by now."""
         if self.held or self.link.blocked:
             self._hold(item)
             return
@@ -154,7 +156,7 @@ class Pipe:
         else:
             self.link.touch_shapes()
         if self.sender.state is EndState.RESET:
-            return  # a dead sender retransmits nothing
+            return  # a sender that was reset retransmits nothing
         if not self.held:
             self._held_epoch += 1
             world = self.fabric.world
@@ -203,7 +205,7 @@ class Pipe:
     # --- resets and back-pressure -----------------------------------------------------------
 
     def transmit_reset(self) -> None:
-        """Send a reset to the receiver; a cut loses the reset."""
+        """Send a reset to the receiver, which a blocked link loses."""
         world = self.fabric.world
         self._last_ns = max(world.now_ns + self.fabric.draw_latency_ns(), self._last_ns)
         if self.link.blocked:
@@ -218,20 +220,20 @@ class Pipe:
             self.receiver.become_reset()
 
     def drained(self, frame: bytes) -> None:
-        """Note that a frame left the pipe; waiting senders continue once there is room."""
+        """Count `frame` as gone from the pipe, and let waiting senders continue if it has room."""
         self.buffered_bytes -= len(frame) + _FRAME_OVERHEAD_BYTES
         if self.waiters and self.buffered_bytes < PIPE_BYTES_MAX // 2:
             world = self.fabric.world
             world.schedule(world.now_ns + self.fabric.draw_latency_ns(), self.open_window)
 
     def open_window(self, _: None = None) -> None:
-        """Deliver the receiver's window update, unless the way back is cut."""
+        """Let waiting senders continue, unless the link from receiver to sender is blocked."""
         if not self.receiver.out.link.blocked:
             wake_all(self.waiters)
 
 
 class SimConn:
-    """One end of a connection (`harness.env.Conn`)."""
+    """One end of a simulated connection (`harness.env.Conn`)."""
 
     __slots__ = (
         "_ended",
@@ -257,7 +259,7 @@ class SimConn:
         self._waiter: asyncio.Future[None] | None = None
 
     async def send(self, frame: bytes) -> None:
-        """Queue one frame; waits on back-pressure. Raises `ConnectionResetError`."""
+        """Send one frame, after a wait if the pipe is full; may raise `ConnectionResetError`."""
         while not self.try_send(frame):
             if self._loop.paused:
                 await self._loop.thawed()
@@ -267,7 +269,7 @@ class SimConn:
             await waiter
 
     def try_send(self, frame: bytes) -> bool:
-        """Queue one frame if the pipe has room now; false if not. Raises like `send`."""
+        """Send one frame if the pipe has room now; returns false if not. Raises like `send`."""
         size = len(frame)
         if size > FRAME_BYTES_MAX:
             raise ValueError(f"a frame of {size} bytes is above the limit of {FRAME_BYTES_MAX}")
@@ -281,7 +283,7 @@ class SimConn:
         return True
 
     async def recv(self) -> bytes | None:
-        """Receive the next frame; `None` at an orderly end. Raises `ConnectionResetError`."""
+        """Return the next frame, or `None` at an orderly end; may raise `ConnectionResetError`."""
         inbox = self._inbox
         while not inbox:
             if self._ended or self.state is EndState.CLOSED:
@@ -300,7 +302,7 @@ class SimConn:
         return frame
 
     def close(self) -> None:
-        """End the connection in order; safe to call twice."""
+        """Close the connection in order; a second call has no effect."""
         if self.state is EndState.OPEN and self._loop.alive:
             self.out.transmit(_Mark.END)
             self._become(EndState.CLOSED)
@@ -308,7 +310,7 @@ class SimConn:
     # --- for the fabric ---------------------------------------------------------------------
 
     def take(self, item: Item) -> None:
-        """Accept a frame or a mark that arrives from the pipe."""
+        """Receive a frame or a mark from the incoming pipe."""
         if isinstance(item, bytes):
             self._inbox.append(item)
         elif item is _Mark.END:
@@ -324,7 +326,7 @@ class SimConn:
             self._become(EndState.RESET)
 
     def die(self) -> None:
-        """Handle a kill of this end's node: its kernel sends a reset, which a cut may lose."""
+        """Reset this end, since its node was killed, and send a reset to the peer."""
         if self.state is EndState.OPEN:
             self._become(EndState.RESET)
             self.out.transmit_reset()
@@ -351,7 +353,7 @@ class SimConn:
 
 
 def wake_all(waiters: deque[asyncio.Future[None]]) -> None:
-    """Wake all waiters, so that they check again."""
+    """Wake all waiting tasks, so that they check their connection again."""
     while waiters:
         waiter = waiters.popleft()
         if not waiter.done():

@@ -24,11 +24,11 @@ from harness.environments.sim.clock import Scheduler
 from harness.environments.sim.loop import NodeLoop
 
 UNSYNCED_OPERATIONS_MAX: Final = 4096
-"""Beyond this limit the oldest operations become durable, as by the kernel's write-back."""
+"""The most unsynced operations per file; with more, the oldest become durable (write-back)."""
 
 
 class _Inode:
-    """One file's content. `unsynced` holds appended bytes, or the size of a truncation."""
+    """One file's content; each operation in `unsynced` has appended bytes or a truncated size."""
 
     __slots__ = ("durable", "exists_durably", "persisted", "unsynced", "visible")
 
@@ -36,7 +36,7 @@ class _Inode:
         self.visible = bytearray()
         self.durable = bytearray()
         self.exists_durably = False
-        self.persisted = 0  # number of operations made durable so far
+        self.persisted = 0  # how many operations have become durable so far
         self.unsynced: list[bytes | int] = []
 
     def do(self, operation: bytes | int) -> None:
@@ -54,7 +54,7 @@ class _Inode:
         self.exists_durably = True
 
     def cut_power(self, survivors: int, torn_bytes: int | None) -> None:
-        """Keep the first `survivors` unsynced operations and `torn_bytes` of the last one."""
+        """Keep only the first `survivors` unsynced operations, and `torn_bytes` of the last one."""
         kept = self.unsynced[:survivors]
         if torn_bytes is not None and kept and isinstance(kept[-1], bytes):
             kept[-1] = kept[-1][:torn_bytes]
@@ -84,12 +84,12 @@ class DiskStore:
         self.world = world
         self.files: dict[str, _Inode] = {}
         self.written_bytes = 0
-        """The number of bytes written by appends and replaces, over all incarnations."""
+        """How many bytes appends and replaces have written, over all incarnations of the node."""
         self._random = random
         self._latency_ns = latency_ns
         self._append_ns_max = append_ns_max
         self._busy_until_ns = 0
-        self._appends_ns = 0  # cost of appends since the last device request
+        self._appends_ns = 0  # virtual time of appends since the last device request
         self._in_flight: dict[int, Callable[[], None]] = {}
         self._requests = 0
 
@@ -106,7 +106,7 @@ class DiskStore:
     def quick(
         self, loop: NodeLoop, effect: Callable[[], None] | None = None
     ) -> asyncio.Future[None]:
-        """Start a page cache request: it takes effect at once and returns a bit later."""
+        """Start a request to the page cache, which takes effect at once and ends a bit later."""
         if effect is not None:
             effect()
         return self._wait(
@@ -114,13 +114,13 @@ class DiskStore:
         )
 
     def slow(self, loop: NodeLoop, effect: Callable[[], None]) -> asyncio.Future[None]:
-        """Queue a device request, which takes effect when it is done."""
+        """Queue a request to the device, which takes effect when it ends."""
         return self._wait(loop, self._queued_until_ns(), effect)
 
     async def whole(self, loop: NodeLoop, effect: Callable[[], None]) -> None:
-        """Run an uninterruptible device request: even a cancelled caller waits for its end.
+        """Run a request to the device; even a cancelled caller waits for the request's end.
 
-        If a crash interrupts the request, a random draw decides whether it took effect.
+        If a crash interrupts the request, a random draw decides whether it has taken effect.
         """
         until_ns = self._queued_until_ns()
         self._requests += 1
@@ -170,7 +170,7 @@ class DiskStore:
     # --- faults -----------------------------------------------------------------------------
 
     def crash(self, *, lose_unsynced: bool, torn: bool) -> None:
-        """Decide which content remains after the node's death."""
+        """Apply the node's death to the disk; with `lose_unsynced` or `torn`, also lose data."""
         for effect in self._in_flight.values():
             if self._random.random() < 0.5:
                 effect()
@@ -184,7 +184,7 @@ class DiskStore:
         inode = self.files[path]
         survivors = len(inode.unsynced)
         if lose_unsynced:
-            # A file whose creation was never synced may also be gone altogether.
+            # A power cut may also remove a file completely if its creation was never synced.
             survivors = self._random.randrange(survivors + 1)
             if not inode.exists_durably and self._random.random() < 0.5:
                 del self.files[path]
@@ -195,7 +195,7 @@ class DiskStore:
         if lose_unsynced:
             inode.cut_power(survivors, torn_bytes)
         elif torn_bytes is not None:
-            # The process died during a write(): only a part of the data reached the page cache.
+            # The process died during its last write(), so the page cache has a part of the data.
             last = inode.unsynced[-1]
             assert isinstance(last, bytes)
             del inode.visible[len(inode.visible) - len(last) + torn_bytes :]
@@ -208,7 +208,7 @@ class DiskStore:
 
 
 class SimDisk:
-    """The disk of one incarnation (`harness.env.Disk`); inert once the incarnation is dead."""
+    """The disk of one incarnation (`harness.env.Disk`), without effect after the node's death."""
 
     def __init__(self, store: DiskStore, loop: NodeLoop) -> None:
         self._store = store
@@ -260,7 +260,7 @@ class SimDisk:
 
 
 class SimFile:
-    """An open file (`harness.env.File`); it keeps its inode when its path is replaced."""
+    """An open file (`harness.env.File`), which keeps its content when its path is replaced."""
 
     def __init__(self, store: DiskStore, loop: NodeLoop, path: str, inode: _Inode) -> None:
         self._store = store
@@ -291,7 +291,7 @@ class SimFile:
         operations = inode.persisted + len(inode.unsynced)
 
         def persist() -> None:
-            # Another sync, or the write-back, may already have persisted some of them.
+            # Another sync, or the write-back, may already have persisted some of the operations.
             inode.persist(max(0, operations - inode.persisted))
 
         await self._store.slow(self._loop, persist)
@@ -323,7 +323,7 @@ def _forget(files: dict[str, _Inode], path: str) -> None:
 
 
 def _check(loop: NodeLoop, path: str | None = None) -> None:
-    """Raise `CancelledError` for a dead incarnation, `ValueError` for an invalid path."""
+    """Raise `CancelledError` if the incarnation is dead, and `ValueError` for an invalid path."""
     if not loop.alive:
         raise asyncio.CancelledError(f"{loop.name} is dead: its disk is out of reach")
     if path is not None and any(part in ("", ".", "..") for part in path.split("/")):

@@ -1,7 +1,7 @@
 """The simulated environment: a whole cluster and its clients in one thread, in virtual time.
 
-A seed decides everything: random streams are derived from it by label (`net`, `disk/<node>`,
-`node/<name>/<boot>`, `client`, `clock`), time is integer nanoseconds, and there is no other input.
+The seed is the only input of a world. Random streams are derived from the seed by label (`net`,
+`disk/<node>`, `node/<name>/<boot>`, `client`, `clock`), and time is integer nanoseconds.
 The design follows FoundationDB's simulator (Zhou et al., SIGMOD 2021, section 4) and madsim. Only
 processes and containers can test what a simulation replaces: asyncio, TCP and the file system.
 """
@@ -38,14 +38,14 @@ from harness.support.interrupts import raise_interrupt
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-_EPOCH_NS_MIN: Final = 1_700_000_000_000_000_000  # a run starts within a year after this
+_EPOCH_NS_MIN: Final = 1_700_000_000_000_000_000  # runs start within a year after this time
 _YEAR_NS: Final = 365 * 24 * 3600 * 1_000_000_000
-_DRIVER_COST_NS: Final = 0  # the driver takes no virtual time
+_DRIVER_COST_NS: Final = 0  # the driver's callbacks take no virtual time
 _MS: Final = 1_000_000
 
 
 class SimSession(Session):
-    """A running simulated deployment (`harness.plugins.Session`)."""
+    """The driver's access to a simulated deployment (`harness.plugins.Session`)."""
 
     def __init__(self, world: World, cluster: SimCluster, env: SimClientEnv) -> None:
         self._world = world
@@ -55,12 +55,12 @@ class SimSession(Session):
 
     @property
     def events(self) -> int:
-        """The number of events in the world so far, which measures the cost of a run."""
+        """The number of events in the world so far, as a measure for the cost of a run."""
         return self._world.events
 
     @override
     def trace_digest(self) -> str:
-        """A digest of all messages, events, writes and faults so far; equal for equal runs."""
+        """A digest of all messages, events, writes and faults so far, by which to compare runs."""
         world = self._world
         return f"{world.digest:08x}-{world.now_ns:x}-{world.events:x}"
 
@@ -82,11 +82,11 @@ class SimEnvironment(Environment):
         return draw_knobs(rng)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Run `main` in a new world with all nodes started.
+        """Run `main` in a new world with all nodes started; returns the result of `main`.
 
-        Raises `UsageError` for nodes without an `entry` and for unknown knobs, `InternalError` on
-        a deadlock, `TargetError` when a node livelocks or reaches around `Env`, and
-        `InfrastructureError` when a limit of events or virtual time is hit.
+        Raises `UsageError` for nodes without an `entry` and for unknown knobs, `InternalError` for
+        a deadlock, `TargetError` if a node livelocks or bypasses `Env`, and `InfrastructureError`
+        if a run reaches its limit of events or virtual time.
         """
         deployment = _Deployment(plan)
         try:
@@ -96,7 +96,7 @@ class SimEnvironment(Environment):
 
 
 class _Deployment:
-    """One execution: a world, its machines and the driver."""
+    """One execution of a plan: a world, its machines and the driver."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         self._plan = plan
@@ -112,7 +112,7 @@ class _Deployment:
         }
         if len(entries) != len(plan.nodes) or CLIENT in entries:
             names = [spec.name for spec in plan.nodes]
-            raise UsageError(f"node names must differ, and none is {CLIENT!r}: {names}")
+            raise UsageError(f"node names must differ from each other and {CLIENT!r}: {names}")
         check_nodes(plan.nodes)
         self.world = World(
             events_max=knobs.events_max, virtual_ns_max=int(knobs.virtual_s_max * 1e9)
@@ -167,9 +167,9 @@ class _Deployment:
         return task.result()
 
     def tear_down(self) -> None:
-        """Discard the world; write logs and the trace. Problems here are only logged."""
+        """Discard the world, and write logs and the trace; failures to write are only logged."""
         for unseen in self.world.discard():
-            _log.warning("the failure of a task was never retrieved: %s", unseen)
+            _log.warning("no code retrieved the failure of a task: %s", unseen)
         try:
             if self.world.trace is not None:
                 self.world.trace.close()
@@ -182,14 +182,14 @@ class _Deployment:
                     (logs / f"{name}.log").write_text(text, encoding="utf-8")
         except OSError as error:
             _log.warning("cannot write the logs of the simulated nodes: %s", error)
-        # Machines, connections and the cluster form reference cycles: break them now instead of
-        # waiting for the garbage collector.
+        # Machines, connections and the cluster form reference cycles, so break the cycles now
+        # instead of waiting for the garbage collector.
         self._machines.clear()
 
 
 @contextlib.contextmanager
 def _interruptible(world: World, interrupted: asyncio.Event) -> Iterator[None]:
-    """Handle Ctrl-C: the first sets the event, the second cancels the run."""
+    """Handle Ctrl-C within this context: the first sets `interrupted`, the second ends the run."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
 """The parameters ("knobs") of the simulated world, checked once when they are read.
 
-A swarm of seeds varies them (Groce et al., "Swarm Testing", ISSTA 2012): the latency law of links,
-the speed of CPUs and disks, and whether connections survive a cut.
+A swarm of seeds varies these knobs (Groce et al., "Swarm Testing", ISSTA 2012): the latency law of
+links, the speed of CPUs and disks, and whether connections survive a cut.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from harness.errors import UsageError
 class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The knobs of a simulated world, with their defaults.
 
-    Latency laws: `lan` is the minimum plus a skewed share of the range (most frames are fast);
-    `uniform` is even over the range; `tail` is `lan` for most frames and log-uniform from 0.3 ms to
-    2 s for the share `tail_share`. Connections are ordered, so a late frame delays all later ones.
+    The knob `latency` names a law for the latency of frames, with its range in two other knobs. By
+    `lan`, most frames are fast. By `uniform`, latencies are even over the range. By `tail`, most
+    latencies are as by `lan`, and the share `tail_share` is log-uniform from 0.3 ms to 2 s.
+    Connections are ordered, so a late frame delays all later frames.
     """
 
     latency: Literal["lan", "uniform", "tail"] = "lan"
     latency_ms_min: float = 0.2
     latency_ms_max: float = 1.0
     tail_share: float = 0.1
-    cpu_us: float = 20.0  # virtual cost of one callback of a node
-    disk_ms_min: float = 0.2  # of sync, replace, truncate and remove
+    cpu_us: float = 20.0  # virtual time that one callback of a node takes
+    disk_ms_min: float = 0.2  # shortest and longest time of a sync, replace, truncate and remove
     disk_ms_max: float = 2.0
-    append_us_max: float = 50.0  # of appends and reads in the page cache
-    clock_error_ms: float = 1.0  # reported as `max_error_ns`; the bound on clock differences
-    retransmit: float = 0.5  # chance that a connection survives a cut and delivers late
-    rto_ms_max: float = 1000.0  # longest wait, after a heal, for late delivery or reset
-    tcp_timeout_s: float = 15.0  # how long a sender retries before it gives up
-    stop_s: float = 10.0  # after this a graceful stop becomes a kill
+    append_us_max: float = 50.0  # longest time of appends and reads in the page cache
+    clock_error_ms: float = 1.0  # bound on clock differences, reported as `max_error_ns`
+    retransmit: float = 0.5  # probability that a connection survives a cut and delivers late
+    rto_ms_max: float = 1000.0  # longest wait, after a heal, until late delivery or reset
+    tcp_timeout_s: float = 15.0  # how long a sender retransmits before its connection is reset
+    stop_s: float = 10.0  # how long a graceful stop may take before the node is killed
     virtual_s_max: float = 7 * 24 * 3600.0
     events_max: int = 200_000_000
-    trace: str | None = None  # file to record every message and event into
+    trace: str | None = None  # path of a file that records every message and event
 
     def __post_init__(self) -> None:
-        """Check ranges; msgspec turns the `ValueError` into its own error."""
+        """Raise `ValueError` for a knob out of range, which msgspec turns into its own error."""
         for name in ("latency_ms", "disk_ms"):
             low, high = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
             if not 0 <= low <= high <= 60_000:
@@ -50,7 +51,7 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 )
         for name in ("tail_share", "retransmit"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it is a share from 0 to 1")
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be from 0 to 1")
         limits = {
             "cpu_us": (0.0, 1e6),
             "append_us_max": (0.0, 1e6),
@@ -67,20 +68,20 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 NETWORKS: Final[tuple[dict[str, Any], ...]] = (
-    {},  # a fast local network
+    {},  # the default is a fast local network
     {"latency_ms_min": 1.0, "latency_ms_max": 10.0},
     {"latency": "uniform", "latency_ms_min": 0.2, "latency_ms_max": 40.0},
 )
 DISKS: Final[tuple[dict[str, Any], ...]] = (
     {},
     {"disk_ms_min": 2.0, "disk_ms_max": 25.0},
-    {"disk_ms_min": 5.0, "disk_ms_max": 50.0},  # much data is written but not yet durable
+    {"disk_ms_min": 5.0, "disk_ms_max": 50.0},  # so slow that much data is not yet durable
 )
 PROCESSORS: Final[tuple[dict[str, Any], ...]] = ({}, {"cpu_us": 100.0})
 
 
 def draw_knobs(rng: random.Random) -> dict[str, Any]:
-    """Draw the network, disk and CPU speeds of one seed's world, which decide what races."""
+    """Draw knobs for the network, disk and CPU speeds of one seed's world."""
     drawn: dict[str, Any] = {}
     for choices in (NETWORKS, DISKS, PROCESSORS):
         drawn |= choices[rng.randrange(len(choices))]
@@ -88,15 +89,15 @@ def draw_knobs(rng: random.Random) -> dict[str, Any]:
 
 
 def parse_knobs(given: Mapping[str, Any]) -> Knobs:
-    """Check the knobs of a case; raises `UsageError` that names the wrong one and the reason."""
+    """Check the knobs of a case; raises `UsageError` that names the wrong knob and the reason."""
     names = ", ".join(Knobs.__struct_fields__)
     unknown = sorted(set(given) - set(Knobs.__struct_fields__))
     if unknown:
-        raise UsageError(f"the simulation has no knob {unknown[0]!r}; it has {names}")
+        raise UsageError(f"the simulation has no knob {unknown[0]!r}; its knobs are {names}")
     for name, hint in get_type_hints(Knobs).items():
         if get_origin(hint) is Literal and given.get(name, get_args(hint)[0]) not in get_args(hint):
             laws = ", ".join(get_args(hint))
-            raise UsageError(f"the knob {name} is {given[name]!r}; it is one of: {laws}")
+            raise UsageError(f"the knob {name} is {given[name]!r}; it must be one of: {laws}")
     try:
         return msgspec.convert(dict(given), Knobs)
     except msgspec.ValidationError as error:

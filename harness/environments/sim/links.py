@@ -1,8 +1,8 @@
 """Links between nodes, the faults on them, and the latency of a frame.
 
 A link is one direction between two nodes and may have any number of faults. The flag `whole` is
-true while a link has none, so that the common path tests only one flag. Each fault counts the
-frames that it affects on the link, for its `Bite`.
+true while a link has no fault, so that code for the common case tests only one flag. Each fault
+counts the frames that it affects on the link, for its `Bite`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _TAIL_DOUBLINGS: Final = 12.7  # 0.3 ms times 2**12.7 is 2 s
 
 
 def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
-    """A function that draws one latency in ns, from one random number.
+    """Return a function that draws one latency in ns by the law that `knobs` name.
 
-    The long tail is piecewise linear in the mantissa instead of a power: `pow` and `log` depend
-    on the C library, and a seed must replay everywhere.
+    The long tail is piecewise linear in the mantissa instead of a power, since `pow` and `log`
+    depend on the C library, and a seed must replay on every machine.
     """
     low = int(knobs.latency_ms_min * _MS)
     span = int(knobs.latency_ms_max * _MS) - low
@@ -48,18 +48,18 @@ def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
 
 
 class FaultOnLink:
-    """One fault on one link: a cut (`quality` is `None`), or a worse quality."""
+    """A fault on one link, which is a cut (`quality` is `None`) or a worse quality."""
 
     __slots__ = ("quality", "since_ns", "touched")
 
     def __init__(self, quality: LinkQuality | None, since_ns: int) -> None:
         self.quality = quality
         self.since_ns = since_ns
-        self.touched = 0  # frames
+        self.touched = 0  # how many frames the fault has affected
 
 
 class Direction:
-    """One direction between two nodes and the faults on it."""
+    """One link, from one node to another, with the faults on it."""
 
     __slots__ = ("blocked", "cuts", "faults", "free_at_ns", "link", "quality", "shapes", "whole")
 
@@ -68,13 +68,13 @@ class Direction:
         self.faults: dict[str, FaultOnLink] = {}
         self.cuts: list[FaultOnLink] = []
         self.shapes: list[FaultOnLink] = []
-        self.whole = True  # no fault at all
-        self.blocked = False  # no frame passes
+        self.whole = True  # whether the link has no fault at all
+        self.blocked = False  # whether no frame passes the link
         self.quality = LinkQuality()
-        self.free_at_ns = 0  # when a throttled link has sent its queue
+        self.free_at_ns = 0  # time at which a throttled link has sent all of its queue
 
     def set(self, wanted: Mapping[str, LinkQuality | None], now_ns: int) -> dict[str, FaultOnLink]:
-        """Set the faults on the link; returns the faults that were removed."""
+        """Set the faults on the link, by id; returns the faults that were removed, by id."""
         old = self.faults
         self.faults = {
             fault: old.get(fault) or FaultOnLink(quality, now_ns)
@@ -94,6 +94,6 @@ class Direction:
             fault.touched += 1
 
     def touch_shapes(self) -> None:
-        """Count a frame that was held, delayed, dropped, duplicated or reordered."""
+        """Count, for all faults of quality on the link, a frame that they have affected."""
         for fault in self.shapes:
             fault.touched += 1

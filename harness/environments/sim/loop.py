@@ -1,11 +1,11 @@
 """One small event loop per node, on top of the world's single heap of virtual time.
 
-asyncio's own C tasks and futures run on it unchanged; nothing in asyncio is patched. The abstract
-base class already refuses sockets, signals, subprocesses, threads and executors, which catches
-nodes that bypass `Env`.
+asyncio's own C tasks and futures run unchanged on such a loop, and nothing in asyncio is patched.
+The abstract base class already refuses sockets, signals, subprocesses, threads and executors, which
+detects nodes that bypass `Env`.
 
-One loop per node makes faults simple: a kill discards the loop, a pause stops running its
-callbacks, drift converts its timers, a slow CPU multiplies the virtual cost of a callback.
+One loop per node makes faults simple. A kill discards the loop, a pause stops running the loop's
+callbacks, drift converts its timers, and a slow CPU multiplies the virtual cost of a callback.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _TASKS_KEPT_MIN: Final = 64
 
 
 class NodeHandle(asyncio.Handle):
-    """A callback that is ready to run: `asyncio.Handle` without its debug features.
+    """A callback that is ready to run: an `asyncio.Handle` without debug features.
 
-    Every callback of the world creates one, so it sets only the attributes that the world reads.
+    A run creates a handle per callback, so a handle sets only the attributes that the world reads.
     """
 
     __slots__ = ()
@@ -58,7 +58,7 @@ class NodeHandle(asyncio.Handle):
 
 
 class NodeTimer(asyncio.TimerHandle):
-    """A callback due at `local_ns` on the node's own clock."""
+    """A callback that is due at `local_ns` by the node's own clock."""
 
     __slots__ = ("local_ns",)
     _callback: Callable[..., object] | None
@@ -84,7 +84,7 @@ class NodeTimer(asyncio.TimerHandle):
         return self.local_ns / _NS
 
     def cancel(self) -> None:
-        """Cancel the timer; the heap drops its entry later."""
+        """Cancel the timer; the world's heap drops the timer's entry later."""
         if not self._cancelled:
             self._cancelled = True
             self._callback = None
@@ -102,13 +102,13 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.world = world
         self.name = name
         self.clock = clock
-        self.cost_ns = cost_ns  # virtual time per callback
-        self.armed = name != CLIENT  # whether tripwires are active for its callbacks
-        self.due_ns = -1  # when the next callback takes effect; -1: nothing is ready
+        self.cost_ns = cost_ns  # virtual time that each callback takes
+        self.armed = name != CLIENT  # whether tripwires are active while its callbacks run
+        self.due_ns = -1  # time at which the next callback takes effect; -1 if none is ready
         self.alive = True
         self.paused = False
         self._frozen: list[asyncio.Future[None]] = []
-        self.scheduled = False  # whether the world already knows that something is ready
+        self.scheduled = False  # whether the world already knows that callbacks are ready
         self.ready: deque[NodeHandle | NodeTimer] = deque()
         self.on_callback_error: Callable[[BaseException], None] | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -176,9 +176,9 @@ class NodeLoop(asyncio.AbstractEventLoop):
         name: object = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """Create a task of this loop, which keeps a reference until the task is done.
+        """Create a task of this loop; the loop keeps a reference until the task is done.
 
-        Each loop numbers its tasks from one, since asyncio's global counter differs between runs.
+        The loop numbers its own tasks, since asyncio's global counter differs between runs.
         """
         if not self.alive:
             coro.close()
@@ -190,20 +190,20 @@ class NodeLoop(asyncio.AbstractEventLoop):
         tasks = self._tasks
         tasks.append(task)
         if len(tasks) >= self._tasks_max:
-            # Keep failed tasks whose error was not retrieved, so that the moment of their
-            # finalization has no effect on the run.
+            # Keep failed tasks until their error is retrieved. Otherwise the garbage collector
+            # would decide at which moment asyncio reports the error.
             self._tasks = [t for t in tasks if not t.done() or _is_unseen_failure(t)]
             self._tasks_max = max(_TASKS_KEPT_MIN, 2 * len(self._tasks))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Log an error that asyncio cannot deliver otherwise."""
+        """Write an error that asyncio cannot deliver to the node's log."""
         error = context.get("exception")
         if self.alive:
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")
 
     get_debug = bool
-    """Always false. Every future calls it, and `bool()` returns False without a Python frame."""
+    """Return false; every future calls this, and `bool()` needs no Python frame."""
 
     def is_running(self) -> bool:
         return self.world.current is self
@@ -214,22 +214,22 @@ class NodeLoop(asyncio.AbstractEventLoop):
     # --- what the world asks of a loop ------------------------------------------------------
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """All unfinished tasks, and failed ones whose error was not retrieved, oldest first."""
+        """The unfinished tasks and the failed tasks with unretrieved errors, oldest first."""
         return [t for t in self._tasks if not t.done() or _is_unseen_failure(t)]
 
     def pause(self) -> None:
-        """Stop running callbacks; ready callbacks wait."""
+        """Pause the node: the world runs none of its callbacks until `resume`."""
         self.paused = True
 
     async def thawed(self) -> None:
-        """Wait for the end of a pause, which may have begun within the running callback."""
+        """Wait until the node is not paused; a pause may begin while its callback runs."""
         while self.paused:
             waiter = self.create_future()
             self._frozen.append(waiter)
             await waiter
 
     def resume(self) -> None:
-        """End the pause; callbacks that became ready meanwhile run in a burst."""
+        """End the node's pause; callbacks that became ready during the pause run in a burst."""
         self.paused = False
         frozen, self._frozen = self._frozen, []
         for waiter in frozen:
@@ -240,7 +240,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.world.runnable.append(self)
 
     def die(self) -> None:
-        """Discard all ready callbacks; heap entries of this loop are skipped from now on."""
+        """End the node: discard its ready callbacks, and let the world skip its timers."""
         self.alive = False
         self.ready.clear()
 
@@ -248,10 +248,10 @@ class NodeLoop(asyncio.AbstractEventLoop):
 def begin(
     coro: Coroutine[Any, Any, None], spawn: Callable[[Coroutine[Any, Any, None]], object]
 ) -> None:
-    """Run `coro` inside the current callback up to its first wait; `spawn` runs any rest.
+    """Run `coro` in the current callback up to its first wait, and `spawn` the rest, if any.
 
     Most faults of the simulation never wait, so they are complete before the caller continues.
-    (Python 3.12 has eager tasks for this.)
+    (Python 3.12 has eager tasks for this purpose.)
     """
     try:
         awaited = coro.send(None)

@@ -40,7 +40,10 @@ _SHOWN_PATH_PARTS: Final = 3
 
 
 class Machine:
-    """The machine of one node; `entries` (by variant) is empty for the driver's machine."""
+    """The machine of one node or of the driver, over all incarnations.
+
+    `entries` has the node's entry for each variant, and is empty for the driver's machine.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Machine:
         self.spec = spec
         self.ports = () if spec is None else spec.ports
         self.boots = 0
-        self.variant = BASE  # takes effect at the next start
+        self.variant = BASE  # the variant for the next start
         self.incarnation: Incarnation | None = None
         self.machines: Mapping[str, Machine]
         self._fabric: Fabric
@@ -78,7 +81,7 @@ class Machine:
         machines: Mapping[str, Machine],
         publish: Callable[[str, str, bytes, bool], None],
     ) -> None:
-        """Connect the machine to the network, all other machines, and the event receiver."""
+        """Connect the machine to the network and all machines; `publish` receives its events."""
         self._fabric = fabric
         self.machines = machines
         self._publish = publish
@@ -90,7 +93,7 @@ class Machine:
         return NodeState.PAUSED if self.incarnation.loop.paused else NodeState.RUNNING
 
     def boot(self) -> Incarnation:
-        """Start a new incarnation on the existing disk."""
+        """Start a new incarnation of the node, on the machine's existing disk."""
         assert self.incarnation is None, f"{self.name} already runs"
         incarnation = Incarnation(self, self.boots)
         self.boots += 1
@@ -102,13 +105,13 @@ class Machine:
             form = as_variant(self.spec, self.variant)
             variant = {"variant": self.variant} if self.spec.variants else {}
             self.emit(NODE_STARTED, {"boot": incarnation.boot, **variant}, by_driver=True)
-            # Copied for each start, since nodes in one process must not share mutable objects.
+            # Copy the config for each start, since nodes in one process must share no objects.
             config = msgspec.json.decode(msgspec.json.encode(form.config))
             incarnation.run_main(self._entries[self.variant](incarnation.env, config))
         return incarnation
 
     def announce(self, kind: str, data: dict[str, Any]) -> None:
-        """Record an event from the node itself; an undeclared event ends the run."""
+        """Publish an event that the node itself reports; an undeclared event ends the run."""
         try:
             check_announced(self.name, kind, data)
         except TargetError as error:
@@ -117,10 +120,10 @@ class Machine:
             self.emit(kind, data, by_driver=self.spec is None)
 
     def emit(self, kind: str, data: dict[str, Any], *, by_driver: bool) -> None:
-        # Encoded at once, so that later changes of the object do not change the event.
+        # Encode the event at once, so that later changes of the object do not change the event.
         encoded = msgspec.json.encode(data)
         self.world.note(self.name, kind, encoded)
-        if kind != CHECKPOINT:  # too frequent for a log
+        if kind != CHECKPOINT:  # checkpoints are too frequent for a log
             self.world.log(self.name, f"{kind} {encoded.decode()}")
         self._publish(self.name, kind, encoded, by_driver)
 
@@ -133,7 +136,7 @@ class Machine:
         lose_unsynced: bool = False,
         torn: bool = False,
     ) -> None:
-        """Handle the end of the incarnation, for any cause."""
+        """End the current incarnation, for any cause; crash its disk and publish its exit."""
         incarnation = self.incarnation
         assert incarnation is not None, f"{self.name} does not run"
         self.incarnation = None
@@ -160,7 +163,7 @@ class Machine:
 
 
 class Incarnation:
-    """One life of a node, from its start to its end."""
+    """One run of a node on its machine, from its start to its end."""
 
     env: SimEnv
 
@@ -174,12 +177,12 @@ class Incarnation:
         self.listeners: dict[int, SimListener] = {}
         self.pages: PageDoor | None = None
         self.ends: dict[int, SimConn] = {}
-        self.exit_waiters: list[asyncio.Future[Any]] = []  # they get `None`
+        self.exit_waiters: list[asyncio.Future[Any]] = []  # get the result `None` at the end
         self.stopping = False
         self._main: asyncio.Task[None] | None = None
 
     def run_main(self, coro: Coroutine[Any, Any, None]) -> None:
-        """Run the node's entry; the node ends when the entry ends."""
+        """Run the node's entry in a task; the node ends when the entry ends."""
         self.loop.on_callback_error = lambda error: self._panic("a callback", error)
         self._main = self.loop.create_task(coro, name="main")
         self._main.add_done_callback(self._main_done)
@@ -219,7 +222,7 @@ class Incarnation:
 
     def _panic(self, what: str, error: BaseException) -> None:
         if self._main is None:
-            self.machine.world.fail(error)  # the driver failed: end the run
+            self.machine.world.fail(error)  # only the driver has no entry; its failure ends the run
         else:
             self._exit(1, [f"{what} failed:", *_traceback_lines(error)])
 
@@ -231,8 +234,8 @@ class Incarnation:
 class SimEnv:
     """The `Env` of one incarnation (`harness.env.Env`).
 
-    Every part checks whether the incarnation is alive. Tasks that outlive their incarnation get
-    `CancelledError` or are ignored, and have no effect.
+    Every method checks whether the incarnation is alive. Calls of tasks that outlive their
+    incarnation have no effect or raise `CancelledError`.
     """
 
     def __init__(self, owner: Incarnation, fabric: Fabric, random: Random) -> None:
@@ -254,7 +257,7 @@ class SimEnv:
         owner.check_alive()
         spec = owner.machine.spec
         if spec is None or port != spec.pages:
-            raise ValueError(f"{owner.name} may not serve pages on {port}: see NodeSpec.pages")
+            raise ValueError(f"{owner.name} may not serve pages on {port}; NodeSpec.pages lacks it")
         if owner.pages is not None:
             raise OSError(errno.EADDRINUSE, f"{owner.name} already serves pages")
         owner.pages = PageDoor(handler, self.event)
@@ -279,7 +282,7 @@ class SimClientEnv(SimEnv):
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"
     ) -> PageResponse:
-        """Run the node's handler on the node's loop, so it takes time and pauses like the node."""
+        """Run the node's page handler on the node's loop, so it is slow or paused like the node."""
         machine = self._owner.machine.machines.get(address.node)
         node = None if machine is None else machine.incarnation
         door = None if node is None else node.pages
@@ -307,7 +310,7 @@ class SimClientEnv(SimEnv):
 
 
 def _traceback_lines(error: BaseException) -> list[str]:
-    """The traceback without object addresses and install paths, which differ between runs."""
+    """The lines of a traceback without object addresses and install paths, which vary by run."""
     lines: list[str] = []
     summary = traceback.TracebackException.from_exception(error)
     for chunk in summary.format():

@@ -1,10 +1,10 @@
 """The simulated network: listeners, connections, and the faults between them.
 
-Connecting behaves like TCP for an application. A node that is down, or does not listen on the port,
-refuses the connection after a round trip. A paused node's kernel still completes the handshake, and
-data waits for the node. Across a cut there is no answer: the opening packet is sent again after 1,
-2, 4, ... s until the caller's own timeout, or until the kernel gives up with `TimeoutError` after
-two minutes.
+For an application, connecting behaves as with TCP. A node that is down, or does not listen on the
+port, refuses the connection after a round trip. A paused node's kernel still completes the
+handshake, and data waits for the node. Across a cut no answer comes, so the kernel sends the
+opening packet again after 1, 2, 4, ... s, until the caller's own timeout or until the kernel gives
+up with `TimeoutError` after two minutes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TRACED_BYTES_MAX: Final = 96
 
 
 class Host(Owner, Protocol):
-    """The incarnation of a node, as far as the network uses it."""
+    """The part of a node's incarnation that the network uses."""
 
     listeners: dict[int, SimListener]
 
@@ -39,11 +39,11 @@ class Host(Owner, Protocol):
         """Raise `CancelledError` if the incarnation is dead."""
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task of the node."""
+        """Run the coroutine `coro` in a task of the node."""
 
 
 class Place(Protocol):
-    """A machine, as far as the network uses it."""
+    """The part of a machine that the network uses."""
 
     @property
     def incarnation(self) -> Host | None:
@@ -51,7 +51,7 @@ class Place(Protocol):
 
 
 class Fabric:
-    """Everything between the machines of one world."""
+    """The network of one world: its links, connections, and attempts to connect."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Fabric:
         random: Random,
         clients: Sequence[str],
     ) -> None:
-        """`clients` are the driver's ends of links."""
+        """`clients` are the names of the driver's ends of links."""
         self.world = world
         self.clients = clients
         self.random = random
@@ -110,7 +110,7 @@ class Fabric:
             attempt.over = True
 
     def _end_of(self, owner: Host) -> str:
-        """The calling end of a link: a node, or the driver's client that is calling."""
+        """The end of links from which `owner` calls: a node, or a client of the driver."""
         caller = calling_end()
         return caller if owner.name == CLIENT and caller in self.clients else owner.name
 
@@ -150,7 +150,7 @@ class Fabric:
         if peer is None or listener is None:
             self._refuse(attempt)
         elif listener.backlog >= BACKLOG_MAX:
-            self._lose_syn(attempt, link)  # like Linux with a full accept queue
+            self._lose_syn(attempt, link)  # Linux also drops the packet if the queue is full
         else:
             self._establish(attempt, peer, listener)
 
@@ -177,7 +177,7 @@ class Fabric:
         back.sender = there.receiver = accepted
         self._ends[number] = (end, accepted)
         owner.ends[number] = end
-        # A node may connect to itself, so the accepted end needs a different key.
+        # A node may connect to itself, so the accepted end needs another key than the calling end.
         peer.ends[-number] = accepted
         self._attempts[number] = attempt
         attempt.end = end
@@ -185,13 +185,13 @@ class Fabric:
         listener.offer(accepted)
 
     def established(self, end: SimConn) -> None:
-        """Complete a connect: the peer's kernel has accepted."""
+        """Complete the connect of `end`, since the peer's kernel has accepted the connection."""
         attempt = self._attempts.pop(end.incoming.number // 2)
         if not attempt.future.done():
             attempt.future.set_result(end)
 
     def end_changed(self, end: SimConn) -> None:
-        """Note that an end has closed; forget the connection once both have."""
+        """Record that `end` has closed; forget the connection once both ends have closed."""
         number, opened_it = divmod(end.incoming.number, 2)
         end.owner.ends.pop(number if opened_it else -number, None)
         ends = self._ends.get(number)
@@ -204,7 +204,7 @@ class Fabric:
     # --- faults -----------------------------------------------------------------------------
 
     def set_links(self, wanted: Mapping[Link, Mapping[str, LinkQuality | None]]) -> dict[str, Bite]:
-        """Bring links into the given states; returns the effect of each removed fault."""
+        """Bring links into the given states; returns the effect of each removed fault, by id."""
         gone: dict[str, dict[Direction, FaultOnLink]] = {}
         for at in sorted(wanted):
             direction = self.link(at.source, at.destination)
@@ -223,7 +223,7 @@ class Fabric:
 
     def _recover(self, end: SimConn, fault: FaultOnLink) -> None:
         """Deliver the frames that a pipe held during a fault, or reset the connection."""
-        end.incoming.open_window()  # its window updates use this link
+        end.incoming.open_window()  # window updates of the incoming pipe use the healed link
         if not end.out.held:
             return
         world = self.world
@@ -234,7 +234,7 @@ class Fabric:
         world.schedule(world.now_ns + wait_ns, action, end.out)
 
     def reset(self, links: Sequence[Link]) -> int:
-        """Reset, at both ends, the open connections that use these links; returns their number."""
+        """Reset, at both ends, the open connections that use these links; returns how many."""
         wanted = {*links}
         count = 0
         for first, second in list(self._ends.values()):
@@ -253,13 +253,13 @@ def _reset_held(pipe: Pipe) -> None:
 
 
 class _Attempt:
-    """A connection being opened."""
+    """An attempt to open a connection, until it is open, refused or given up."""
 
     __slots__ = ("address", "end", "future", "over", "owner", "retries", "source")
 
     def __init__(self, owner: Host, source: str, address: Address) -> None:
         self.owner = owner
-        self.source = source  # the calling end of links
+        self.source = source  # the end of links that calls: a node or client
         self.address = address
         self.future: asyncio.Future[SimConn] = owner.loop.create_future()
         self.end: SimConn | None = None
@@ -283,15 +283,15 @@ class SimListener:
         self._owner = owner
         self._port = port
         self._on_connect = on_connect
-        self.backlog = 0  # accepted by the kernel but not yet by the node
+        self.backlog = 0  # connections accepted by the kernel that wait for the node
 
     def close(self) -> None:
-        """Stop accepting; open connections stay."""
+        """Stop accepting connections; open connections stay open."""
         if self._owner.listeners.get(self._port) is self:
             del self._owner.listeners[self._port]
 
     def offer(self, conn: SimConn) -> None:
-        """Queue a new connection for the node, which handles it when it runs."""
+        """Queue a new connection, which the node handles once it runs."""
         self.backlog += 1
         self._owner.loop.call_soon(self._accept, conn)
 
@@ -303,7 +303,7 @@ class SimListener:
         try:
             await self._on_connect(conn)
         except ConnectionError:
-            conn.close()  # a lost connection ends its handler, not the node
+            conn.close()  # a lost connection ends only the handler, not the node
 
 
 class SimNetwork:
@@ -315,7 +315,7 @@ class SimNetwork:
         self._ports = frozenset(ports)
 
     def resolve(self, address: Address) -> Address:
-        """The address after resolving the current alias of its node name."""
+        """The address, with a node's name that is currently an alias replaced."""
         return Address(self._fabric.aliases.get(address.node, address.node), address.port)
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:

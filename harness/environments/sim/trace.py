@@ -1,10 +1,10 @@
-"""Evidence that two runs of one seed were identical: a rolling digest, and their first difference.
+"""Finds out whether two runs of one seed were identical, and their first difference if not.
 
-The digest is always computed, since it is nearly free: a CRC over every message (with its arrival
-time and connection), every event, every disk write and every fault. It detects accidental
-differences, not forgery. When two digests differ, both runs are recorded to files,
-and `first_divergence` names the first line that differs (time, node, message), as TigerBeetle and
-FoundationDB do for their simulators.
+Every run computes a digest, which costs nearly nothing: a CRC over every message (with its arrival
+time and connection), every event, every disk write and every fault. A digest detects accidental
+differences, not forgery. When two digests differ, both runs are recorded to files, and
+`first_divergence` names the first line that differs (time, node, message), as the simulators of
+TigerBeetle and FoundationDB do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _END: Final = "(the trace ends here)"
 
 
 class TraceWriter:
-    """Writes one line per message or event; stops at a size limit and reports that."""
+    """Writes a trace with a line per message or event, up to a limit that it reports."""
 
     def __init__(self, path: Path, *, lines_max: int = TRACE_LINES_MAX) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ class TraceWriter:
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The first difference of two traces: line number (from 1), both texts, last common lines."""
+    """The first difference of two traces: line number (from 1), both lines, last common lines."""
 
     line: int
     first: str
@@ -56,7 +56,7 @@ class Divergence(msgspec.Struct, frozen=True):
 
 
 def first_divergence(first: Path, second: Path) -> Divergence | None:
-    """Find the first line in which two traces differ; `None` if they are equal."""
+    """Find the first line in which two traces differ; returns `None` if they are equal."""
     before: deque[str] = deque(maxlen=_CONTEXT_LINES)
     with first.open(encoding="utf-8") as left, second.open(encoding="utf-8") as right:
         pairs = itertools.zip_longest(left, right)

@@ -1,9 +1,9 @@
-"""Run-time tripwires: a node that reads a real clock or real randomness fails at that line.
+"""Run-time tripwires, which make a node fail at the line that reads a real clock or randomness.
 
 While a node's code runs, the usual functions for time, randomness and threads raise an error. The
-driver (which stores histories and shows progress) and other threads may call them. Tripwires miss
-calls from C (`datetime.now`, unseeded `random.Random()`) and names imported with `from time import
-...`; the lint in `harness.determinism` finds those.
+driver (which stores histories and shows progress) and other threads may call these functions.
+Tripwires miss calls from C (`datetime.now`, unseeded `random.Random()`) and names imported with
+`from time import ...`, which the lint in `harness.determinism` finds.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _WIRES: Final[tuple[tuple[Any, tuple[str, ...], str], ...]] = (
 
 
 class DeterminismError(BaseException):
-    """A node bypassed `Env`. Not an `Exception`, so that the node's handlers do not catch it."""
+    """A node bypassed `Env`; no `Exception`, so that the node's handlers do not catch the error."""
 
 
 class Tripwires:
-    """The tripwires of one world; the world sets `armed` while a node's callback runs.
+    """The tripwires of one world, which sets `armed` while a node's callback runs.
 
-    A violation also calls `on_violation`, so that a node cannot hide it by swallowing the error.
+    A violation also calls `on_violation`, so a node cannot hide the violation by swallowing the
+    error.
     """
 
     def __init__(self, on_violation: Callable[[str], None]) -> None:
@@ -68,16 +69,16 @@ class Tripwires:
 
 
 class _Running(threading.local):
-    """The tripwires of the world that runs in this thread."""
+    """The tripwires of the world that runs in this thread, if any."""
 
     tripwires: Tripwires | None = None
 
 
 class _Wires:
-    """The patched functions, installed when the first world runs and restored after the last.
+    """The patched functions, in place from the start of the first world to the end of the last.
 
-    A patched function has no reference to a world, since it may outlive the world: a thread may
-    sleep in it, or a module imported meanwhile may have bound `monotonic` by name.
+    A patched function has no reference to a world, since it may outlive the world. For instance, a
+    thread may sleep in the function, or a module may have imported `monotonic` by name.
     """
 
     def __init__(self) -> None:

@@ -5,12 +5,13 @@ timer of a node; otherwise `action(argument)` is an event outside of all nodes, 
 of a frame or the end of a disk request. The sequence orders entries with equal times first in,
 first out.
 
-A node runs one callback at a time, and each takes virtual time. The node continues without going
-through the heap as long as nothing else in the world is due before (the fast path). Only events
-outside of the node can kill or pause it, so both are tested whenever it is the node's turn again.
+A node runs one callback at a time, and each callback takes virtual time. The node continues without
+going through the heap as long as nothing else in the world is due before (the fast path). Only
+events outside of the node can kill or pause the node, so the world tests for a kill or pause
+whenever it is the node's turn again.
 
-Guards: each run has limits on events and virtual time. Many events at one instant are a livelock.
-An empty heap while the driver still waits is a deadlock, reported with the waiting tasks. The
+Each run has limits on events and virtual time. Many events at one instant are a livelock. An empty
+heap while the driver still waits is a deadlock, which is reported with the waiting tasks. The
 cyclic garbage collector runs at fixed event counts, so that finalizers always run at the same
 event.
 """
@@ -43,7 +44,7 @@ _TASKS_SHOWN_MAX: Final = 20
 
 
 class World:
-    """Virtual time and all event loops of one run; not reusable."""
+    """The virtual time and all event loops of one run; each run needs a new world."""
 
     def __init__(self, *, events_max: int, virtual_ns_max: int) -> None:
         self.now_ns = 0
@@ -54,7 +55,7 @@ class World:
         self.events = 0
         self.digest = 0
         self.trace: TraceWriter | None = None
-        self.loops: list[NodeLoop] = []  # in order of creation, including dead ones
+        self.loops: list[NodeLoop] = []  # all loops, even of dead nodes, in order of creation
         self.tripwires = Tripwires(lambda message: self.fail(TargetError(message)))
         self._events_max = events_max
         self._timers_cancelled = 0
@@ -69,7 +70,7 @@ class World:
     # --- for its loops and machines ----------------------------------------------------------
 
     def new_loop(self, name: str, clock: SimClock, *, cost_ns: int) -> NodeLoop:
-        # The abstract base class declares more methods than asyncio itself needs.
+        # The loop lacks methods of the abstract base class that asyncio itself does not need.
         loop = NodeLoop(self, name, clock, cost_ns=cost_ns)  # type: ignore[abstract]
         self.loops.append(loop)
         return loop
@@ -79,11 +80,11 @@ class World:
         heappush(self.heap, (at_ns, next(self.sequence), action, argument))
 
     def timer_cancelled(self) -> None:
-        """Count a dead heap entry; drop all dead entries once they are the majority."""
+        """Count a cancelled timer; drop all such timers once most heap entries are cancelled."""
         self._timers_cancelled += 1
         cancelled = self._timers_cancelled
         if cancelled > _CANCELLED_TIMERS_MIN and cancelled * 2 > len(self.heap):
-            # In place, since the running loop keeps a reference to the list.
+            # Change the list in place, since `_run` keeps a reference to it.
             self.heap[:] = [e for e in self.heap if e[2] is not None or not e[3].cancelled()]
             heapify(self.heap)
             self._timers_cancelled = 0
@@ -99,14 +100,14 @@ class World:
         heapify(self.heap)
 
     def note(self, node: str, what: str, data: bytes = b"") -> None:
-        """Add an occurrence on a node to the digest and to the trace."""
+        """Add something that happened on a node to the run's digest and trace."""
         self.digest = crc32(data, crc32(f"{self.now_ns} {node} {what}".encode(), self.digest))
         if self.trace is not None:
             text = "".join(c if c.isprintable() else "·" for c in data.decode(errors="replace"))
             self.trace.write(self.now_ns, node, f"{what} {text}".rstrip())
 
     def log(self, node: str, line: str) -> None:
-        """Append to a node's log, which keeps the last `LOG_LINES_MAX` lines."""
+        """Append a line to a node's log, which keeps the last `LOG_LINES_MAX` lines."""
         lines = self._logs.get(node)
         if lines is None:
             lines = self._logs[node] = deque(maxlen=LOG_LINES_MAX)
@@ -114,7 +115,7 @@ class World:
         self._lines_logged[node] = self._lines_logged.get(node, 0) + 1
 
     def log_lines(self, node: str, *, last_lines: int = LOG_LINES_MAX) -> list[str]:
-        """The last lines of a node's log; a first line counts dropped lines, if any."""
+        """The last lines of a node's log, after a line that counts dropped lines, if any."""
         lines = self._logs.get(node, deque())
         start = max(0, len(lines) - last_lines)
         end = [f"{t / 1e9:.6f} {line}" for t, line in itertools.islice(lines, start, None)]
@@ -124,18 +125,18 @@ class World:
         return end
 
     def stop(self) -> None:
-        """End `run` after the current callback."""
+        """Make `run` return after the current callback."""
         self._stopped = True
 
     def fail(self, error: BaseException) -> None:
-        """End `run` with an error; the first one wins."""
+        """Make `run` raise `error` after the current callback, unless it already has an error."""
         if self._failure is None:
             self._failure = error
         self._stopped = True
 
     @contextlib.contextmanager
     def inside(self, loop: NodeLoop) -> Iterator[None]:
-        """Run code as part of `loop` in the middle of another node's callback."""
+        """Run the code in this context as part of `loop`, even during another node's callback."""
         outer = self.current
         self._enter(loop)
         try:
@@ -152,7 +153,7 @@ class World:
     # --- the loop of loops ------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run the world until `stop`; raises the error passed to `fail`, or a guard's error."""
+        """Run the world until `stop`; raises the error of `fail`, a limit, livelock or deadlock."""
         outer = _get_running_loop()
         collecting = gc.isenabled()
         gc.disable()
@@ -198,10 +199,10 @@ class World:
                 action(argument)
 
     def _run_node(self, loop: NodeLoop, checkpoint: int) -> None:
-        """Run callbacks of one node until none is left or something else is due.
+        """Run callbacks of one node until none is ready or another part of the world is due.
 
-        The virtual time of a callback passes before its effects, so that a slow CPU is late even if
-        it has nothing else to do.
+        The virtual time of a callback passes before its effects, so that a slow CPU delays even the
+        only callback of a node.
         """
         ready = loop.ready
         if not ready or loop.paused or not loop.alive:
@@ -253,7 +254,10 @@ class World:
             loop.on_callback_error(error)
 
     def _check(self) -> None:
-        """Check the guards and collect garbage; called every `CHECKPOINT_EVENTS` events."""
+        """Raise an error for a livelock or too many events, and collect garbage.
+
+        Called every `CHECKPOINT_EVENTS` events.
+        """
         self._checkpoints += 1
         gc.collect(2 if self._checkpoints % _FULL_COLLECTION_CHECKPOINTS == 0 else 1)
         if self.now_ns == self._checkpoint_ns:
@@ -265,15 +269,15 @@ class World:
         if self.events > self._events_max:
             raise InfrastructureError(
                 f"the run took more than {self._events_max} events; "
-                "make it shorter, or raise the knob events_max"
+                "make the run shorter, or raise the knob events_max"
             )
 
     def _run_out_of_time(self, limit_ns: int) -> None:
         if not self.heap and not self.runnable:
             self._raise_deadlock()
         raise InfrastructureError(
-            f"the run went past {limit_ns / 1e9:g} s of virtual time; make it shorter, or raise "
-            f"the knob virtual_s_max; pending: {self._pending()}"
+            f"the run took more than {limit_ns / 1e9:g} s of virtual time; make the run shorter, "
+            f"or raise the knob virtual_s_max; pending: {self._pending()}"
         )
 
     def _raise_deadlock(self) -> NoReturn:
@@ -283,7 +287,7 @@ class World:
         )
 
     def _pending(self) -> str:
-        """The waiting tasks, each with the line at which it waits."""
+        """A text that names the waiting tasks, each with the line at which it waits."""
         waiting: list[str] = []
         for loop in self.loops:
             if loop.alive:
@@ -296,13 +300,13 @@ class World:
     # --- the end ----------------------------------------------------------------------------
 
     def discard(self) -> list[str]:
-        """Take the world apart; returns the failures of tasks that were never retrieved.
+        """End all loops and close all coroutines; returns the unretrieved failures of tasks.
 
-        Only tasks of running nodes count: if a node ends, a second task that failed at the same
-        time, for instance on the same full disk, cannot be retrieved.
+        Only tasks of running nodes count. If a node has ended, no code could retrieve the failure
+        of a second task that failed at the same time, for instance on the same full disk.
 
-        Coroutines are closed in order of creation while every `Env` is inert, so that their
-        `finally` blocks have no effect and do not run later in the garbage collector.
+        Coroutines are closed in order of creation while no `Env` has an effect. So their `finally`
+        blocks have no effect either, and do not run later in the garbage collector.
         """
         unseen: list[str] = []
         alive = [loop for loop in self.loops if loop.alive]
@@ -332,7 +336,7 @@ class World:
                     coroutine.close()
                     break
                 except RuntimeError:
-                    continue  # it awaited in a `finally` block; close it again
+                    continue  # the coroutine awaited in a `finally` block, so close it again
                 except KeyboardInterrupt:
                     raise
                 except BaseException:  # noqa: BLE001 (a dead node cannot fail any more)

@@ -4,14 +4,14 @@ Start it with `python -m harness.environments.toxiproxy --listen HOST:PORT`. It 
 https://github.com/Shopify/toxiproxy (v2.12.0; one suite checks the answers and the data path of
 both) and adds the features that a chaos harness needs and upstream lacks:
 
-* repeatable randomness: `--seed` gives every connection and toxic a stream of its own, where
-  upstream's flag builds a generator that nothing uses;
-* the toxic `blackhole`: a cut. It swallows bytes *and* the end of a connection until it is removed,
-  and then resets only the connections that lost something. Upstream's nearest, `timeout`, lets
-  the end of a connection through and closes every connection when it goes;
-* `POST /proxies/{proxy}/reset`: resets and counts the open connections;
-* `POST /addresses`: one listening address for many callers, each of which is identified by its
-  socket and gets its own proxy;
-* live counters in `/metrics`, with swallowed and shaped bytes: upstream counts at the end of a
-  connection, which is too late to know whether a fault has bitten.
+* repeatable randomness: `--seed` gives every connection and toxic its own stream of random numbers
+  (upstream's flag builds a generator that nothing uses);
+* the toxic `blackhole`, a cut: it swallows bytes *and* the end of a connection until it is removed,
+  and then resets only the connections that lost something (upstream's most similar toxic,
+  `timeout`, lets the end of a connection through and closes every connection when removed);
+* `POST /proxies/{proxy}/reset`, which resets and counts the open connections;
+* `POST /addresses`, one listening address for many callers: the server identifies each caller by
+  its socket and passes its connection to its own proxy;
+* live counters in `/metrics`, with swallowed bytes (upstream counts at the end of a connection,
+  which is too late to know whether a fault has had an effect).
 """

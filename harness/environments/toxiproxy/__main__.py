@@ -31,7 +31,7 @@ async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
     api = Api(seed=seed, metrics=metrics, token=token, report=_report)
     server = HttpServer(api.handle, _LIMITS)
     bound_host, bound_port = await server.start(host, port)
-    # The first line on standard output is the API's URL, for callers that asked for port 0.
+    # The first line on standard output is the API's URL, since the port may be 0 (any free port).
     sys.stdout.write(f"http://{bound_host}:{bound_port}\n")
     sys.stdout.flush()
     await stopped.wait()
@@ -40,17 +40,27 @@ async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
 
 
 def main() -> int:
-    """Parse the command line and serve until SIGTERM."""
+    """Parse the command line and serve the API until SIGTERM; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.environments.toxiproxy",
-        epilog=f"With {TOKEN_VARIABLE} in its environment it serves only requests that have the "
-        "header `Authorization: Bearer TOKEN`; without it, to every caller that reaches the port.",
+        epilog=f"If the variable {TOKEN_VARIABLE} is set, the server accepts only requests with "
+        "the header `Authorization: Bearer TOKEN`. Otherwise it accepts every request.",
     )
     parser.add_argument(
-        "--listen", default="127.0.0.1:8474", metavar="HOST:PORT", help="default: %(default)s"
+        "--listen",
+        default="127.0.0.1:8474",
+        metavar="HOST:PORT",
+        help="address of the API; default: %(default)s",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of all toxics; default: %(default)s")
-    parser.add_argument("--proxy-metrics", action="store_true", help="serve /metrics")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="seed of the random numbers of all toxics; default: %(default)s",
+    )
+    parser.add_argument(
+        "--proxy-metrics", action="store_true", help="serve counters of proxies at /metrics"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:

@@ -1,13 +1,14 @@
-"""An address that many callers share: each connection goes on through the proxy of its caller.
+"""An address that many callers share, which passes each connection to the proxy of its caller.
 
-All callers use one address of a destination, but each link between two ends still has its own
-proxy, with its own toxics, counters and resets. The caller is identified by its source address or
-else by the kernel (`harness.environments.callers`). The kernel does not know the owner of a
-connection that is already closed. Such a connection may come from any caller, and it must neither
-be lost without a fault nor pass a cut. While no caller is cut off from this destination, the
-connection continues at once, through a proxy that no fault affects. While any caller is cut off,
-the connection is held until the last cut is over, like TCP, which retransmits across a cut. This
-may also delay callers that are not cut off, so held and dropped connections are reported.
+All callers use one address of a destination, and each link between two ends still has its own
+proxy, with its own toxics, counters and resets. The server identifies the caller by its source
+address or else asks the kernel (`harness.environments.callers`). The kernel does not know the owner
+of a connection that is already closed. Such a connection may come from any caller, and it must
+neither be lost without a fault nor pass a cut. While no caller is cut off from this destination,
+the connection continues at once, through a proxy that no fault affects. While any caller is cut
+off, the server holds the connection until the last cut is over, as TCP retransmits across a cut.
+Holding may also delay callers that are not cut off, so the server reports held and dropped
+connections.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from harness.errors import InfrastructureError
 
 _POLL_S: Final = 0.02
 _HELD_S_MAX: Final = 120.0
-"""About the time that Linux tries to connect across a cut (tcp_syn_retries in tcp(7))."""
+"""How long a connection may be held, about as long as Linux tries to connect (tcp_syn_retries)."""
 _HELD_MAX: Final = 1024
 
 _log = logging.getLogger(__name__)
 
 
 class SharedAddress:
-    """A listening address that passes each caller to its own proxy. Raises `ApiError`."""
+    """A listening address that passes each caller to the caller's own proxy."""
 
     def __init__(
         self,
@@ -43,10 +44,11 @@ class SharedAddress:
         neutral: str,
         report: Callable[[Withheld], None],
     ) -> None:
-        """`proxies` maps callers to proxies, and `hosts` known source addresses to callers.
+        """`proxies` maps callers to proxies, and `hosts` maps source addresses to callers.
 
-        A caller that the kernel can identify but that is in neither counts as `otherwise`. A caller
-        that the kernel cannot identify gets the proxy of `neutral`, which must have no faults.
+        If the kernel identifies a caller that is in neither map, the caller counts as `otherwise`.
+        If the kernel cannot identify a caller, the caller gets the proxy of `neutral`, which must
+        have no faults. Raises `ApiError` if `otherwise` or `neutral` has no proxy.
         """
         for caller in (otherwise, neutral):
             if caller not in proxies:
@@ -67,7 +69,7 @@ class SharedAddress:
         self._server, self.address = await listen(self.address, self._accepted)
 
     async def stop(self) -> None:
-        """Stop listening; open connections belong to their proxies."""
+        """Stop listening and drop connections without a proxy; proxies keep their connections."""
         assert self._server is not None
         self._server.close()
         for task in list(self._tasks):
@@ -88,8 +90,8 @@ class SharedAddress:
             except CallerGoneError:
                 proxy = await self._proxy_once_whole()
             except (OSError, InfrastructureError) as error:
-                # The connection is still open, so it must not escape a later cut through `neutral`.
-                _log.warning("%s: a caller is not known: %s", self.address, error)
+                # Drop the connection: it is still open, and through `neutral` it would pass cuts.
+                _log.warning("%s: a caller cannot be identified: %s", self.address, error)
         except asyncio.CancelledError:
             writer.transport.abort()
             raise
@@ -101,7 +103,7 @@ class SharedAddress:
         proxy.adopt(reader, writer)
 
     async def _proxy_once_whole(self) -> Proxy | None:
-        """Wait until no caller is cut off; returns the neutral proxy, or `None` on a timeout."""
+        """Wait until no caller is cut off; returns the neutral proxy, or `None` after a timeout."""
         if self._is_any_cut():
             if self._held >= _HELD_MAX:
                 return None

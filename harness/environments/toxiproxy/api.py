@@ -1,7 +1,7 @@
 """The routes of Toxiproxy's API (`api.go` and `toxic_collection.go` upstream).
 
-Errors are `{"error", "status"}` with the content type `text/plain`, like those of Go's
-`http.Error`. Two routes are not in upstream: `POST /proxies/{proxy}/reset`, and `POST /addresses`
+Errors are `{"error", "status"}` with the content type `text/plain`, as Go's `http.Error` sends
+them. Upstream lacks two routes: `POST /proxies/{proxy}/reset`, and `POST /addresses`
 with the fields `listen`, `callers` (the folder of a `CallerBook`), `proxies` (caller -> proxy
 name), `hosts` (source address -> caller), `otherwise` and `neutral` (callers), see `SharedAddress`.
 """
@@ -39,7 +39,7 @@ from harness.support.http1 import TEXT, Request, Response
 VERSION: Final = "2.12.0-harness"
 PROXIES_MAX: Final = 4096
 TOKEN_VARIABLE: Final = "HARNESS_TOXIPROXY_TOKEN"  # noqa: S105 - the name of one
-"""The token is passed in the environment, which other users cannot read, unlike arguments."""
+"""The environment variable with the token, which other users cannot read, unlike arguments."""
 
 
 Action = Callable[[bytes, list[str]], Awaitable[Response]]
@@ -62,7 +62,7 @@ def _proxy_json(proxy: Proxy) -> dict[str, Any]:
         "upstream": proxy.upstream,
         "enabled": proxy.enabled,
         "toxics": in_chain_order,
-        "Logger": {},  # upstream exposes this field by accident
+        "Logger": {},  # upstream sends this field by accident, and clients may expect it
     }
 
 
@@ -73,7 +73,7 @@ def _require_complete(given: ProxyInput, *, where: str = "") -> None:
 
 
 class Api:
-    """The set of proxies, and the handler of API requests."""
+    """The proxies of a server, and the handler of API requests."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class Api:
         token: str = "",
         report: Callable[[Withheld], None] = lambda _: None,
     ) -> None:
-        """With a `token`, a request needs the header `Authorization: Bearer TOKEN`.
+        """With a `token`, every request must have the header `Authorization: Bearer TOKEN`.
 
-        `report` receives counts of connections that were held or dropped without a fault.
+        `report` receives the counts of connections that were held or dropped without a fault.
         """
         self._seed = seed
         self._authorization = f"Bearer {token}".encode() if token else b""
@@ -120,8 +120,8 @@ class Api:
         if self._authorization and not hmac.compare_digest(
             authorization.encode("latin-1"), self._authorization
         ):
-            return Response(401, b"this server belongs to a run, and asks for its token\n", TEXT)
-        # As in upstream, a name with a slash matches no route, even if it is quoted.
+            return Response(401, b"this server belongs to a run and requires its token\n", TEXT)
+        # Unquote first, so that a quoted slash in a name matches no route, as in upstream.
         path = urllib.parse.unquote(request.target.partition("?")[0])
         path_known = False
         for method, pattern, action in self._routes:
@@ -173,7 +173,7 @@ class Api:
         if wanted.name in self._proxies:
             raise ApiError(409, "proxy already exists")
         proxy = self._new_proxy(wanted)
-        # Registered before the first await, so that two requests cannot both create it.
+        # Register the proxy before the first await, so that two requests cannot both create it.
         self._proxies[wanted.name] = proxy
         try:
             if wanted.enabled:
@@ -194,7 +194,7 @@ class Api:
                 made.append(await self._add_or_replace(each))  # noqa: PERF401 - some stay if one fails
         except ApiError as error:
             failure = {"error": error.message, "status": error.status}
-        # Proxies created before a failure stay and are listed; upstream sends null for none.
+        # List the proxies created before a failure; upstream sends null for an empty list.
         listed = [_proxy_json(proxy) for proxy in made] or None
         return _json(failure | {"proxies": listed}, failure.get("status", 201))
 

@@ -1,4 +1,4 @@
-"""Bodies of requests, parsed like Go's `encoding/json`, since clients rely on its behaviour.
+"""Parses the bodies of requests like Go's `encoding/json`, since clients rely on its behaviour.
 
 Only the first JSON value counts. Keys are case-insensitive, and the last of several equal keys
 wins. Unknown keys and null values are ignored. A number must have its field's type: 100.0 is not an
@@ -23,7 +23,7 @@ Toxicity = Annotated[float, msgspec.Meta(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)]
 
 
 class ProxyInput(msgspec.Struct):
-    """A proxy to create; `enabled` is true by default."""
+    """The body of a request that creates a proxy, which is `enabled` by default."""
 
     name: str = ""
     listen: str = ""
@@ -32,7 +32,7 @@ class ProxyInput(msgspec.Struct):
 
 
 class ProxyChange(msgspec.Struct):
-    """Changes to a proxy; its name never changes."""
+    """The body of a request that changes a proxy; the name never changes."""
 
     name: str = ""
     listen: str | None = None
@@ -41,7 +41,7 @@ class ProxyChange(msgspec.Struct):
 
 
 class ToxicInput(msgspec.Struct):
-    """A toxic to create; its type decides which attributes are valid."""
+    """The body of a request that creates a toxic; the type decides which attributes are valid."""
 
     name: str = ""
     type: str = ""
@@ -51,14 +51,14 @@ class ToxicInput(msgspec.Struct):
 
 
 class ToxicChange(msgspec.Struct):
-    """Changes to a toxic."""
+    """The body of a request that changes a toxic's attributes or toxicity."""
 
     toxicity: Toxicity | None = None
     attributes: dict[str, Any] = {}
 
 
 class AddressInput(msgspec.Struct):
-    """A shared address to create, see `SharedAddress`."""
+    """The body of a request that creates a shared address (see `SharedAddress`)."""
 
     listen: str
     callers: str
@@ -84,7 +84,7 @@ def _first_value(body: bytes) -> Any:
         raise ApiError(400, "bad request body: EOF")
     try:
         value, _ = _DECODER.raw_decode(text)
-        msgspec.json.encode(value)  # an unpaired surrogate cannot be encoded in an answer
+        msgspec.json.encode(value)  # raises for an unpaired surrogate, which no answer could have
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"bad request body: {error}") from error
     return value
@@ -103,12 +103,12 @@ def _struct(value: Any, kind: type[S]) -> S:
 
 
 def read_body(body: bytes, kind: type[S]) -> S:
-    """Parse the body as a struct of this type. Raises `ApiError`."""
+    """Parse a request's body as a struct of type `kind`; raises `ApiError` if it is invalid."""
     return _struct(_first_value(body), kind)
 
 
 def read_list(body: bytes, kind: type[S]) -> list[S]:
-    """Parse the body as a list of structs of this type. Raises `ApiError`."""
+    """Parse a request's body as a list of structs; raises `ApiError` if it is invalid."""
     value = _first_value(body)
     if not isinstance(value, list | None):
         raise ApiError(400, f"bad request body: Expected `array`, got `{type(value).__name__}`")
@@ -116,7 +116,10 @@ def read_list(body: bytes, kind: type[S]) -> list[S]:
 
 
 def attributes_of(kind: type[Toxic], given: Mapping[str, Any], *, before: Toxic | None) -> Toxic:
-    """A toxic's attributes: given values, else previous values, else zero. Raises `ApiError`."""
+    """A toxic with the given attributes, else those of `before`, else zeros.
+
+    Raises `ApiError` for an invalid attribute.
+    """
     old = {} if before is None else msgspec.to_builtins(before)
     new = {name: value for name, value in given.items() if value is not None}
     toxic = _struct({**old, **new}, kind)

@@ -1,8 +1,8 @@
-"""A typed client of the Toxiproxy API, for our server and for a real one.
+"""A typed client of the Toxiproxy API, for the harness's server and for a real Toxiproxy.
 
 The client uses one keep-alive connection and a timeout for every request. Errors include URL,
-status and body for every content type. (`toxiproxy-python` has none of these features.) A request
-is sent again only if it is idempotent and the kept connection had gone stale.
+status and body for every content type. (`toxiproxy-python` has none of these features.) The client
+sends a request again only if the request is idempotent and the kept connection had gone stale.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class ToxiproxyError(InfrastructureError):
-    """A request failed. `status` is 0 if there was no answer."""
+    """A request to a Toxiproxy failed; `status` is 0 if no answer came."""
 
     def __init__(self, method: str, url: str, status: int, body: str) -> None:
         super().__init__(f"{method} {url}: {f'status {status}: ' if status else ''}{body.strip()}")
@@ -35,7 +35,7 @@ class ToxiproxyError(InfrastructureError):
 
 
 class ToxicInfo(msgspec.Struct, frozen=True):
-    """A toxic, as listed by the server."""
+    """A toxic, as the server lists it."""
 
     name: str
     type: str
@@ -45,7 +45,7 @@ class ToxicInfo(msgspec.Struct, frozen=True):
 
 
 class ProxyInfo(msgspec.Struct, frozen=True):
-    """A proxy, as listed by the server."""
+    """A proxy, as the server lists it."""
 
     name: str
     listen: str
@@ -63,13 +63,13 @@ class _WasReset(msgspec.Struct, frozen=True):
 
 
 class ToxiproxyClient:
-    """A client for one server. All methods may raise `ToxiproxyError`."""
+    """A client of one Toxiproxy server; all methods may raise `ToxiproxyError`."""
 
     def __init__(self, url: str, *, token: str = "", timeout_s: float = TIMEOUT_S) -> None:
-        """`token` is the token that a run's own server requires; a real Toxiproxy has none."""
+        """`token` is required by the harness's server; a real Toxiproxy needs no token."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
-            raise ToxiproxyError("", url, 0, "the address must read http://HOST:PORT")
+            raise ToxiproxyError("", url, 0, "the address must have the form http://HOST:PORT")
         self.host = parts.hostname
         self.port = parts.port or 8474
         self.token = token
@@ -78,7 +78,7 @@ class ToxiproxyClient:
         self._turn = asyncio.Lock()
 
     def url(self, *path: str) -> str:
-        """The URL of a resource, with its path parts quoted."""
+        """The URL of a resource; each part of the path is quoted."""
         quoted = "/".join(urllib.parse.quote(part, safe="") for part in path)
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/{quoted}"
@@ -86,7 +86,7 @@ class ToxiproxyClient:
     # --- proxies -----------------------------------------------------------------------------
 
     async def version(self) -> str:
-        """The server's version, which old servers send as plain text and new ones as an object."""
+        """The server's answer about its version: plain text (old servers) or a JSON object."""
         return (await self._request("GET", "version")).decode("utf-8", "replace")
 
     async def proxies(self) -> dict[str, ProxyInfo]:
@@ -106,12 +106,12 @@ class ToxiproxyClient:
         await self._request("DELETE", "proxies", proxy, accept=(404,))
 
     async def enable(self, proxy: str, *, enabled: bool) -> None:
-        """Switch a proxy on or off; switching it off closes its connections."""
+        """Switch a proxy on or off; a proxy that is switched off closes its connections."""
         # POST is deprecated in newer servers, but all versions accept it.
         await self._request("POST", "proxies", proxy, body={"enabled": enabled})
 
     async def reset_connections(self, proxy: str) -> int:
-        """Reset the open connections (our server only); returns their number."""
+        """Reset a proxy's open connections; returns how many (only the harness's server can)."""
         raw = await self._request("POST", "proxies", proxy, "reset")
         return self._decode(raw, _WasReset).connections
 
@@ -125,7 +125,7 @@ class ToxiproxyClient:
         otherwise: str,
         neutral: str,
     ) -> None:
-        """Create a shared address that leads each caller to its own proxy (our server only)."""
+        """Create a shared address, see `SharedAddress` (only the harness's server can)."""
         body = {
             "listen": listen,
             "callers": callers,
@@ -149,7 +149,7 @@ class ToxiproxyClient:
         await self._request("DELETE", "proxies", proxy, "toxics", name, accept=(404,))
 
     async def metrics(self) -> dict[tuple[str, str, str], float] | None:
-        """The counters, as (family, proxy, direction) -> value; `None` without metrics."""
+        """The server's counters, as (family, proxy, direction) -> value; `None` without metrics."""
         raw = await self._request("GET", "metrics", accept=(404,))
         text = raw.decode("utf-8", "replace")
         if text.startswith("404 "):
@@ -162,7 +162,7 @@ class ToxiproxyClient:
     # --- requests --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the connection at once, since all expected answers have been read."""
+        """Close the connection to the server at once, since it has no unread answers."""
         if self._streams is None:
             return
         (_, writer), self._streams = self._streams, None
@@ -187,7 +187,7 @@ class ToxiproxyClient:
                 await self.close()
                 raise ToxiproxyError(method, url, 0, repr(error)) from error
             except asyncio.CancelledError:
-                await self.close()  # it has an unfinished exchange
+                await self.close()  # an answer may still arrive, so the connection is unusable
                 raise
         if status >= 300 and status not in accept:
             raise ToxiproxyError(method, url, status, answer.decode("utf-8", "replace"))

@@ -2,9 +2,9 @@
 
     socket -> [source] -> channel -> [toxic] -> channel -> [toxic] -> socket
 
-Each stage is a task. Without toxics there is only the source, which writes directly to the
+Each stage is a task. Without toxics, the chain has only the source, which writes directly to the
 receiving socket. While bytes flow, toxics can be added at the end of the chain and removed at any
-place. A change cancels the affected tasks, moves the data that they hold, and starts them again.
+place. A change cancels the affected tasks, moves the data that these tasks hold, and restarts them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.environments.toxiproxy.stub import (
 
 
 class Link:
-    """One direction of one connection."""
+    """One direction of one connection, with a stage per toxic."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Link:
         end: Callable[[End], None],
         reset_connection: Callable[[], None],
     ) -> None:
-        """`end` is called to end this direction for the receiver."""
+        """`end` ends this direction for the receiver; `reset_connection` resets both directions."""
         self.direction = direction
         self.counters = counters
         self.stream = stream
@@ -69,7 +69,7 @@ class Link:
                 return
             last = self._stubs[-1]
             if not await last.interrupt():
-                return  # the stream has ended
+                return  # the stream has ended, so the toxic would have no effect
             stub = self._append(entry)
             last.start()
             stub.start()
@@ -82,7 +82,7 @@ class Link:
                 stub.start()
 
     async def remove(self, entry: ToxicEntry) -> None:
-        """Remove a toxic and release its held data, unless its cleanup ends the stream."""
+        """Remove a toxic and pass on the data that it holds, unless its removal ends the stream."""
         async with self._change:
             stub = self._find(entry)
             if stub is None or not await stub.interrupt():
@@ -103,7 +103,7 @@ class Link:
         return next((stub for stub in self._stubs if stub.entry is entry), None)
 
     async def close(self) -> None:
-        """Stop every stage; the connection closes the sockets."""
+        """Stop every stage of the chain; the connection closes the sockets."""
         async with self._change:
             self._closed = True
             for stub in self._stubs:

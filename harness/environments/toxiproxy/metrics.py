@@ -1,7 +1,7 @@
-"""Counters as Prometheus text, version 0.0.4: written by the server, read by the client.
+"""Counters as Prometheus text (version 0.0.4), which the server writes and the client reads.
 
-`toxiproxy_proxy_received_bytes_total` and `_sent_` are upstream's names and labels. Ours are
-`harness_proxy_swallowed_bytes_total` and the gauge `harness_proxy_connections`.
+`toxiproxy_proxy_received_bytes_total` and `_sent_` have the names and labels of upstream. Upstream
+lacks `harness_proxy_swallowed_bytes_total` and the gauge `harness_proxy_connections`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _labels(proxy: Proxy, direction: str) -> dict[str, str]:
 
 
 def render_metrics(proxies: Sequence[Proxy]) -> str:
-    """The text for `/metrics`."""
+    """The text of the answer to `/metrics`, with the counters of these proxies."""
     families = [
         Family(
             name,
@@ -59,7 +59,10 @@ def render_metrics(proxies: Sequence[Proxy]) -> str:
 
 
 def parse_metrics(text: str, families: Iterable[str]) -> dict[tuple[str, str, str], float]:
-    """The samples, as (family, proxy, direction or "") -> value. Raises `ValueError`."""
+    """Parse the samples of some families, as (family, proxy, direction or "") -> value.
+
+    Raises `ValueError` for a line that is not a sample.
+    """
     wanted = frozenset(families)
     samples: dict[tuple[str, str, str], float] = {}
     for line in text.splitlines():

@@ -1,10 +1,10 @@
 """A proxy: a listening port, its upstream, its toxics, and the connections through it.
 
 As in upstream, stopping a proxy closes all of its connections, and a toxic that ends one direction
-closes its connection. Unlike in upstream, connections otherwise end as they would without a proxy:
-the end of one direction leaves the other open, a reset is passed on as a reset after all earlier
-data, and an unreachable destination causes a reset. A slow upstream does not delay the next
-connection.
+closes its connection. Unlike in upstream, connections otherwise end as they would without a proxy.
+The end of one direction leaves the other direction open, a reset is passed on as a reset after all
+earlier data, and an unreachable destination causes a reset. A slow destination does not delay the
+next connection.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
 _FLUSH_POLL_S: Final = 0.01
 _FLUSH_POLLS_MAX: Final = 100
-"""The number of polls for which a reset waits for earlier data; TCP guarantees even less."""
+"""The most polls for which a reset waits until earlier data has arrived; TCP need not wait."""
 _CUT_POLL_S: Final = 0.02
 
 _log = logging.getLogger(__name__)
 
 
 class ApiError(HarnessError):
-    """A request failed: the error message, worded as in upstream, and an HTTP status."""
+    """A failed API request, with an HTTP status and an error message worded as in upstream."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -48,23 +48,29 @@ class ApiError(HarnessError):
 
 
 class Withheld(msgspec.Struct, frozen=True):
-    """Connections at one address that were held or dropped without a fault."""
+    """How many connections at one address the server has held or dropped without a fault."""
 
     address: str
-    held: int  # at present
-    dropped: int  # in total
+    held: int  # connections that are held now
+    dropped: int  # connections that have ever been dropped
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split `host:port` or `[v6]:port`; an empty host means all hosts. Raises `ValueError`."""
+    """Split an address `host:port` or `[v6]:port`; raises `ValueError` for any other text.
+
+    An empty host means all addresses of this machine.
+    """
     host, colon, port = address.rpartition(":")
     if not colon or not (port or "0").isdigit() or int(port or "0") > 65535:
-        raise ValueError(f"{address!r} must read host:port")
+        raise ValueError(f"the address {address!r} must have the form host:port")
     return host.removeprefix("[").removesuffix("]"), int(port or "0")
 
 
 async def _resolved(address: str) -> tuple[str, int]:
-    """The resolved address, preferring IPv4 like Go. Raises `OSError`, `ValueError`."""
+    """Resolve an address to (host, port), preferring IPv4 like Go.
+
+    Raises `OSError` for an unknown host, and `ValueError` for an invalid address.
+    """
     host, port = split_address(address or ":0")
     if not host:
         return host, port
@@ -81,7 +87,10 @@ def _join_address(host: str, port: int) -> str:
 async def listen(
     address: str, accepted: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 ) -> tuple[asyncio.Server, str]:
-    """Listen on `host:port`; returns the server and its real address. Raises `ApiError`."""
+    """Listen on an address; returns the server and its actual address, also for port 0.
+
+    Raises `ApiError` if the server cannot listen there.
+    """
     try:
         host, port = await _resolved(address)
         server = await sockets.serve(host, port, accepted)
@@ -91,7 +100,7 @@ async def listen(
 
 
 class _Connection:
-    """A connection of one client and its upstream connection."""
+    """A proxied connection: the client's socket, the upstream socket, and a link per direction."""
 
     def __init__(
         self,
@@ -99,8 +108,8 @@ class _Connection:
         upstream: asyncio.StreamWriter,
         is_cut: Callable[[str], bool],
     ) -> None:
-        """`is_cut` says whether a toxic blocks all bytes of a direction."""
-        self.writers = {"upstream": upstream, "downstream": client}  # by ending direction
+        """`is_cut` returns whether a toxic blocks all bytes of a direction."""
+        self.writers = {"upstream": upstream, "downstream": client}  # direction -> its receiver
         self.links: list[Link] = []
         self._is_cut = is_cut
         self._ended: set[str] = set()
@@ -111,11 +120,11 @@ class _Connection:
         writer = self.writers[direction]
         match end:
             case End.RESET:
-                # The set keeps the task alive.
+                # The set keeps the task alive, since asyncio keeps only weak references to tasks.
                 self._resets.add(asyncio.get_running_loop().create_task(self._reset_after(writer)))
                 return
             case End.FINISHED if not writer.is_closing():
-                with contextlib.suppress(OSError):  # already reset; a read will tell
+                with contextlib.suppress(OSError):  # a read will report that the socket was reset
                     writer.write_eof()
             case End.CLOSED:
                 writer.close()
@@ -124,7 +133,7 @@ class _Connection:
                 each.close()
 
     async def _reset_after(self, writer: asyncio.StreamWriter) -> None:
-        """Reset both ways once the peer of `writer` has received all earlier data."""
+        """Reset both sockets once the peer of `writer` has received all earlier data."""
         for _ in range(_FLUSH_POLLS_MAX):
             if sockets.unsent_bytes(writer) == 0:
                 break
@@ -136,7 +145,7 @@ class _Connection:
             sockets.reset_at_once(writer)
 
     def drop(self) -> None:
-        """Close at once and discard all queued data."""
+        """Close both sockets at once and discard all queued data."""
         for writer in self.writers.values():
             writer.transport.abort()
 
@@ -149,8 +158,8 @@ class _Connection:
     async def _wait_gone(self, direction: str) -> None:
         """Wait until the receiver of this direction is gone.
 
-        If the receiver has already ended its own direction and is then reset, no link reports that
-        reset, so pass it on here.
+        If the receiver has already ended its own direction and then resets the connection, no link
+        reports that reset, so this method passes the reset on.
         """
         (back,) = self.writers.keys() - {direction}
         try:
@@ -163,7 +172,7 @@ class _Connection:
 
 
 class Proxy:
-    """One proxy of the API. Methods may raise `ApiError`."""
+    """One proxy of the API; its methods may raise `ApiError`."""
 
     def __init__(
         self,
@@ -216,7 +225,7 @@ class Proxy:
             await asyncio.wait(tasks)
 
     async def differs(self, listen: str, upstream: str) -> bool:
-        """Whether these addresses differ from the current ones, after resolving `listen`."""
+        """Whether these addresses, with `listen` resolved, differ from the proxy's addresses."""
         try:
             resolved = _join_address(*await _resolved(listen))
         except (OSError, ValueError) as error:
@@ -224,7 +233,7 @@ class Proxy:
         return (resolved, upstream) != (self.listen, self.upstream)
 
     async def update(self, listen: str, upstream: str, *, enabled: bool) -> None:
-        """Change the addresses, which closes connections, and switch the proxy on or off."""
+        """Change the proxy's addresses, which closes its connections, and switch it on or off."""
         if await self.differs(listen, upstream):
             await self.stop()
             self.listen, self.upstream = listen, upstream
@@ -234,7 +243,7 @@ class Proxy:
             await self.stop()
 
     def reset_connections(self) -> int:
-        """Send RST on every open connection, both ways; returns their number."""
+        """Send RST to both ends of every open connection; returns the number of connections."""
         count = len(self._connections)
         for connection in list(self._connections):
             connection.reset()
@@ -249,7 +258,7 @@ class Proxy:
     # --- connections -----------------------------------------------------------------------
 
     def adopt(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve an accepted connection, maybe from a shared address; if stopped, close it."""
+        """Serve a connection, maybe accepted at a shared address, unless the proxy is stopped."""
         if not self.enabled:
             writer.transport.abort()
             return
@@ -326,11 +335,11 @@ class Proxy:
         await self._on_links(entry.direction, lambda link: link.add(entry))
 
     async def update_toxic(self, entry: ToxicEntry) -> None:
-        """Apply the changed attributes of `entry` to every connection."""
+        """Apply the changed attributes of the toxic `entry` to every connection."""
         await self._on_links(entry.direction, lambda link: link.update(entry))
 
     async def remove_toxic(self, entry: ToxicEntry) -> None:
-        """Remove a toxic from every connection; a concurrent second removal gets a 404."""
+        """Remove a toxic from every connection; raises `ApiError` if it is already removed."""
         if entry not in self.toxics:
             raise ApiError(404, "toxic not found")
         self.toxics.remove(entry)

@@ -1,8 +1,8 @@
 """Streams for the two sockets of a proxied connection, which keep data received before a reset.
 
 asyncio's own streams discard received but unread data when a connection breaks, whether a read or a
-write detects the reset. The kernel still delivers data that arrived before the reset, and so do
-these streams.
+write detects the reset. The kernel still delivers data that arrived before the reset. The streams
+of this module also deliver that data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
 class Reader(asyncio.StreamReader):
-    """A stream reader for which a reset is an end of file after all earlier data."""
+    """A stream reader that returns all earlier data after a reset, and then the end of file."""
 
     was_reset = False
 
@@ -51,17 +51,17 @@ class _Protocol(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
     def _take_the_rest(self, transport: asyncio.BaseTransport) -> None:
-        """Read the rest of the kernel's receive buffer, which cannot grow after a reset."""
+        """Read the rest of the kernel's receive buffer after a reset, when no more data arrives."""
         descriptor = transport.get_extra_info("socket").fileno()
         try:
             while data := os.read(descriptor, READ_BUFFER_BYTES):
                 self._received.feed_data(data)
         except OSError:
-            return  # that was all
+            return  # the receive buffer is empty now
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A listening socket; an empty host means all IPv4 and IPv6 addresses, with one port."""
+    """Create a listening socket; an empty host means all IPv4 and IPv6 addresses, with one port."""
     if host or not socket.has_dualstack_ipv6():
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -71,7 +71,10 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 async def serve(host: str, port: int, accepted: Accepted) -> asyncio.Server:
-    """Listen; an empty host means all hosts. Raises `OSError`."""
+    """Start a server that calls `accepted` for each connection; may raise `OSError`.
+
+    An empty host means all addresses of this machine.
+    """
 
     def protocol() -> _Protocol:
         return _Protocol(Reader(limit=READ_BUFFER_BYTES), accepted)
@@ -81,7 +84,7 @@ async def serve(host: str, port: int, accepted: Accepted) -> asyncio.Server:
 
 
 async def connect(host: str, port: int) -> tuple[Reader, asyncio.StreamWriter]:
-    """Open a connection. Raises `OSError`."""
+    """Open a TCP connection with a `Reader`; raises `OSError` if that fails."""
     loop = asyncio.get_running_loop()
     reader = Reader(limit=READ_BUFFER_BYTES)
     transport, protocol = await loop.create_connection(lambda: _Protocol(reader), host, port)
@@ -97,11 +100,11 @@ def unsent_bytes(writer: asyncio.StreamWriter) -> int:
 
 
 def reset_at_once(writer: asyncio.StreamWriter) -> None:
-    """Send RST, and drop unsent data."""
+    """Close a connection at once by RST, and drop its unsent data."""
     try:
         end = writer.get_extra_info("socket")
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
     except OSError:
-        return  # the peer has already closed it
+        return  # the peer has already closed the connection
     finally:
         writer.transport.abort()

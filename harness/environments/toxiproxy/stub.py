@@ -1,16 +1,17 @@
-"""One stage of a connection's chain: the place of a toxic, and the queues between two stages.
+"""One stage of a connection's chain (a stub, which runs a toxic), and the queues between stages.
 
 A toxic is a frozen set of attributes and a coroutine that moves bytes through a stub. Toxics are
 added and removed while bytes flow, so the coroutine may be cancelled at any await, and no bytes may
-be lost or duplicated then. Therefore a toxic never owns bytes: the stub holds the received chunk
-until the toxic sends or swallows it, and the next toxic first passes on the rest of a held chunk.
+be lost or duplicated in this case. Therefore a toxic never owns bytes. The stub holds the received
+chunk until the toxic sends or swallows it, and the next toxic first passes on the rest of a held
+chunk.
 
-Two rules make a cancellation harmless. First, a chunk is handed over in one step without an await
-(`take`), and only then does the sender wait for `room`; so the chunk is always in exactly one
-place. Second, the end of a stream is a state of its channel, not an item, so it cannot get lost.
+Two rules make a cancellation harmless. First, a stage hands a chunk over in one step without an
+await (`take`), and only afterwards waits for `room`, so the chunk is always in exactly one place.
+Second, the end of a stream is a state of its channel and not an item, so it cannot get lost.
 
-The kind of an end (`End`) is passed on unchanged. After the end of one direction the other
-continues.
+Stages pass on the kind of an end (`End`) unchanged. After the end of one direction, the other
+direction continues.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _CHUNK_BYTES_MAX: Final = 32 * 1024
 
 
 class End(enum.Enum):
-    """The end of one direction of a connection."""
+    """The way in which one direction of a connection has ended."""
 
-    FINISHED = "finished"  # ended by its sender, who may still receive
-    RESET = "reset"  # reset by its sender, both ways
-    CLOSED = "closed"  # closed both ways by a toxic, like every end in upstream
+    FINISHED = "finished"  # the sender has ended this direction, and may still receive
+    RESET = "reset"  # the sender has reset the connection
+    CLOSED = "closed"  # a toxic has closed both directions, as every end does in upstream
 
 
 @dataclass(slots=True)
@@ -49,33 +50,33 @@ class Counters:
 
 
 class Toxic(msgspec.Struct, frozen=True):
-    """The attributes of a toxic, as in the API, and its effect; this base class has none."""
+    """The attributes of a toxic, as in the API, and its effect; this base class has no effect."""
 
     buffer_chunks: ClassVar[int] = 1
-    """How many chunks may queue before this toxic until the sender must wait."""
+    """How many chunks may queue before this toxic; then the previous stage must wait."""
 
     @property
     def blocks(self) -> bool:
-        """Whether nothing gets through while the toxic is active."""
+        """Whether the toxic lets no bytes through while it is active."""
         return False
 
     async def pipe(self, stub: Stub) -> None:
-        """Move bytes until the stream ends; returning ends it for the receiver as well."""
+        """Move bytes through `stub` until the stream ends; a return ends it for the receiver."""
         while await stub.receive():
             await stub.send()
 
     def cleanup(self, stub: Stub) -> bool:
-        """React to the removal of the toxic; true if the stream must end now."""
+        """Handle the removal of the toxic from a stub; returns whether the stream must end now."""
         del stub
         return False
 
 
 class Noop(Toxic, frozen=True):
-    """A toxic without an effect; also used for connections that a toxicity below 1 spares."""
+    """A toxic without an effect, also for connections that a toxicity below 1 does not select."""
 
 
 class ToxicEntry(msgspec.Struct):
-    """A toxic of a proxy, as represented in the API."""
+    """A toxic of a proxy, as the API represents it."""
 
     name: str
     type: str
@@ -85,7 +86,7 @@ class ToxicEntry(msgspec.Struct):
 
     @property
     def direction(self) -> str:
-        """The stream in lower case; `stream` keeps the client's spelling."""
+        """The toxic's direction: `stream`, which keeps the client's spelling, in lower case."""
         return self.stream.lower()
 
 
@@ -96,7 +97,7 @@ class _Chunk:
 
 
 class Channel:
-    """A bounded queue between two stages."""
+    """A bounded queue of chunks between two stages of a chain."""
 
     def __init__(self, capacity: int) -> None:
         self.chunks: deque[_Chunk] = deque()
@@ -130,7 +131,7 @@ class Channel:
 
 
 class Sink:
-    """The receiving socket."""
+    """The end of a chain, which writes chunks to the receiving socket."""
 
     def __init__(
         self, writer: asyncio.StreamWriter, counters: Counters, end: Callable[[End], None]
@@ -141,7 +142,7 @@ class Sink:
 
     def take(self, chunk: _Chunk) -> None:
         if self._writer.is_closing():
-            return  # the receiver is gone, which the other direction tells the sender
+            return  # the receiver is gone, which the sender learns from the other direction
         self._writer.write(chunk.data)
         self._counters.sent_bytes += len(chunk.data)
 
@@ -151,7 +152,7 @@ class Sink:
 
 
 class Source:
-    """The sending socket."""
+    """The start of a chain, which reads chunks from the sending socket."""
 
     def __init__(self, reader: Reader, counters: Counters) -> None:
         self._reader = reader
@@ -193,13 +194,13 @@ class Stub:
         self.task: asyncio.Task[None] | None = None
         self._chain = chain
         self._held: _Chunk | None = None
-        self._end: End | None = None  # the end of the source, once received
+        self._end: End | None = None  # how the source has ended, once `receive` has seen that
         self._toxic: Toxic = Noop()
         self.random = chain.stream(entry.name if entry is not None else "")
         self.draw()
 
     def draw(self) -> None:
-        """Draw whether the toxic acts on this connection, with its toxicity as probability."""
+        """Draw whether the toxic acts on this connection, with the probability `toxicity`."""
         if self.entry is None:
             return
         acts = self.random.random() < self.entry.toxicity
@@ -216,7 +217,7 @@ class Stub:
         return asyncio.get_running_loop().time() - self._held.arrived_s
 
     async def receive(self) -> bool:
-        """Hold the next chunk; false at the end of the stream (and on every later call)."""
+        """Receive and hold the next chunk; returns false from the end of the stream on."""
         assert self._held is None
         self._held = await self.source.next()
         self._end = self.source.ended if self._held is None else None
@@ -243,7 +244,7 @@ class Stub:
         self._held = None
 
     def delayed(self, delay_s: float) -> None:
-        """Note that the held chunk was delayed on purpose."""
+        """Record that the toxic has delayed the held chunk on purpose, for `held_age_s`."""
         assert self._held is not None
         self._held.arrived_s += delay_s
 
@@ -251,7 +252,7 @@ class Stub:
         self._chain.reset_connection()
 
     def start(self) -> None:
-        """Start the toxic; a chunk that an interrupted toxic still held is passed on first."""
+        """Start the toxic in a task, which first passes on a chunk that the stub still holds."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -271,14 +272,14 @@ class Stub:
         self.output.end(self._end or End.CLOSED)
 
     async def interrupt(self) -> bool:
-        """Cancel the toxic; false if it had already ended the stream."""
+        """Cancel the toxic's task; returns false if the toxic has already ended the stream."""
         if self.task is None:
             return False
         finished = self.task.done()
         self.task.cancel()
         await asyncio.wait([self.task])
         if not finished and not self.task.cancelled():
-            finished = True  # it ended before the cancellation
+            finished = True  # the toxic ended the stream before the cancellation took effect
         self.task = None
         return not finished
 
@@ -293,5 +294,5 @@ class Stub:
             self.output.end(self.source.ended)
 
     def cleanup(self) -> bool:
-        """Let the toxic react to its removal; true if the stream must end now."""
+        """Let the toxic handle its removal; returns whether the stream must end now."""
         return self._toxic.cleanup(self)

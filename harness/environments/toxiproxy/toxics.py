@@ -1,4 +1,4 @@
-"""All toxics, registered by their type name in the API."""
+"""All toxics of the API, by type name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _STALL_MS_MIN: Final = 3_600_000
 
 
 class Bandwidth(Toxic, frozen=True):
-    """Throttle: `rate` KB a second (1000 bytes), in pieces of at most a tenth of a second's worth.
+    """Throttles a stream to `rate` KB per second (1 KB is 1000 bytes).
 
-    A rate of zero or less passes no bytes until the toxic is changed or removed. (Upstream crashes
-    for a rate below zero.)
+    Bytes pass in pieces that take at most a tenth of a second each. With a rate of zero or less, no
+    bytes pass until the toxic is changed or removed. (Upstream crashes for a rate below zero.)
     """
 
     rate: int = 0
@@ -36,17 +36,17 @@ class Bandwidth(Toxic, frozen=True):
             piece_bytes = max(1, int(bytes_per_s * _PIECE_S))
             while stub.held_bytes > 0:
                 size = min(piece_bytes, stub.held_bytes)
-                # Idle time does not accumulate for a later burst.
+                # Start from now after an idle time, which must not accumulate for a later burst.
                 free_at_s = max(free_at_s, loop.time()) + size / bytes_per_s
                 await asyncio.sleep(free_at_s - loop.time())
                 await stub.send(size)
 
 
 class Blackhole(Toxic, frozen=True):
-    """A cut: nothing gets through, not even the end of a connection, until the toxic is removed.
+    """A cut, which lets nothing through, not even the end of a connection, until it is removed.
 
-    Not in upstream. When the cut heals, a connection that lost bytes is reset, since a byte stream
-    cannot continue with a gap. A connection that was idle continues, as with TCP.
+    Upstream lacks this toxic. When the cut heals, a connection that lost bytes is reset, since a
+    byte stream cannot continue with a gap. An idle connection continues, as with TCP.
     """
 
     @property
@@ -67,10 +67,10 @@ class Blackhole(Toxic, frozen=True):
 
 
 class Latency(Toxic, frozen=True):
-    """Delay: `latency` ms, give or take `jitter` ms, from a chunk's arrival to its departure.
+    """Delays each chunk by `latency` ms, plus or minus up to `jitter` ms.
 
     The order of bytes is kept, so a chunk also waits for its predecessors. Removing the toxic
-    releases everything held at once.
+    releases all held chunks at once.
     """
 
     buffer_chunks: ClassVar[int] = 1024
@@ -80,7 +80,7 @@ class Latency(Toxic, frozen=True):
 
     @property
     def blocks(self) -> bool:
-        # A delay that outlasts every fault is a stall.
+        # A delay that lasts longer than every fault is a stall.
         return self.latency - self.jitter >= _STALL_MS_MIN
 
     def _delay_s(self, stub: Stub) -> float:
@@ -99,12 +99,12 @@ class Latency(Toxic, frozen=True):
 
 
 class LimitData(Toxic, frozen=True):
-    """Close the connection after `bytes` bytes."""
+    """Closes a connection after `bytes` bytes in the toxic's direction."""
 
     bytes: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        # `passed_bytes` counts since the toxic was added to this connection, across updates.
+        # An update of the toxic does not reset `passed_bytes`, only adding the toxic does.
         while await stub.receive():
             left = max(0, self.bytes - stub.passed_bytes)
             await stub.send(min(left, stub.held_bytes))
@@ -114,30 +114,30 @@ class LimitData(Toxic, frozen=True):
 
 
 class ResetPeer(Toxic, frozen=True):
-    """Reset the connection `timeout` ms after the first bytes (or the end) arrive.
+    """Resets a connection `timeout` ms after the first bytes, or the end, arrive.
 
-    The first chunk is held until then, so a connection that is not yet reset loses no bytes.
+    The toxic holds the first chunk until the reset, so a connection loses no bytes before.
     """
 
     timeout: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        # Resets both ways, so that neither end sees an orderly close.
+        # Reset both directions, so that neither end sees an orderly close.
         await stub.receive()
         await asyncio.sleep(self.timeout / 1000)
         stub.reset()
 
 
 class Slicer(Toxic, frozen=True):
-    """Cut the data into pieces of about `average_size` bytes, `delay` microseconds apart."""
+    """Cuts the data into pieces of about `average_size` bytes, `delay` microseconds apart."""
 
     average_size: int = 0
     size_variation: int = 0
     delay: int = 0
 
     def _sizes(self, stub: Stub) -> list[int]:
-        """The sizes of the pieces, by halving (give or take the variation) until all fit."""
-        # Upstream's recursion never ends for a size below one or a variation above the average.
+        """The sizes of the pieces of the held chunk, found by halving with random variation."""
+        # Limit size and variation, with which upstream's recursion would never end.
         average = max(1, self.average_size)
         variation = min(max(0, self.size_variation), average - 1)
         sizes: list[int] = []
@@ -162,7 +162,7 @@ class Slicer(Toxic, frozen=True):
 
 
 class SlowClose(Toxic, frozen=True):
-    """Delay the end of the stream by `delay` ms."""
+    """Delays the end of a stream by `delay` ms."""
 
     delay: int = 0
 
@@ -172,7 +172,7 @@ class SlowClose(Toxic, frozen=True):
 
 
 class Timeout(Toxic, frozen=True):
-    """Swallow everything, and close after `timeout` ms of silence; 0 swallows forever.
+    """Swallows all bytes, and closes a connection after `timeout` ms without bytes (0: never).
 
     As in upstream, the end of the stream still gets through, each chunk restarts the timeout, and
     removing the toxic closes the connection, since its stream has a gap.
@@ -215,7 +215,7 @@ TOXICS: Final[dict[str, type[Toxic]]] = {
 
 
 def toxics_of(quality: StreamQuality) -> list[tuple[str, dict[str, int]]]:
-    """The types and attributes of the toxics for this quality, in chain order."""
+    """The (type, attributes) of the toxics that implement a quality of streams, in chain order."""
     toxics: list[tuple[str, dict[str, int]]] = []
     if quality.slice_bytes:
         gap_us = math.ceil(quality.gap_ms * 1000)

@@ -1,1 +1,1 @@
-"""The Docker engine: its SDK behind a typed face, and its answers as values."""
+"""The Docker engine: a typed wrapper around its SDK, and its answers as typed values."""

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from harness.cluster import Usage
 
 _STYLE: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
-"""A control sequence of a terminal (ECMA-48, 5.4): colours, movements."""
+"""A control sequence of a terminal, such as a colour or a movement (ECMA-48, section 5.4)."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -20,13 +20,14 @@ class Found(NamedTuple):
     id: str
     name: str
     labels: dict[str, str]
-    state: str = ""  # only of a container: "running", "paused", "exited", ...
-    addresses: Mapping[str, str] = MappingProxyType({})  # only of a container, by network
-    ports: Mapping[int, int] = MappingProxyType({})  # only of a container: declared -> published
+    # Only containers have the following fields.
+    state: str = ""  # "running", "paused", "exited", ...
+    addresses: Mapping[str, str] = MappingProxyType({})  # network -> address in this network
+    ports: Mapping[int, int] = MappingProxyType({})  # declared port -> published port
 
 
 def container_of(row: Mapping[str, Any]) -> Found:
-    """The `Found` for a row in the engine's list of containers."""
+    """The container that a row of the engine's list of containers describes."""
     networks: dict[str, dict[str, Any]] = (row.get("NetworkSettings") or {}).get("Networks") or {}
     bound = (port for port in row.get("Ports") or () if port.get("PublicPort"))
     return Found(
@@ -40,9 +41,9 @@ def container_of(row: Mapping[str, Any]) -> Found:
 
 
 def usage_of(stats: Mapping[str, Any]) -> Usage:
-    """The usage from an engine's statistics of a container, for cgroup v1 or v2.
+    """A container's use of memory and disk, from the engine's statistics for cgroup v1 or v2.
 
-    Zero written bytes are reported as unknown, since the kernel does not count writes to tmpfs.
+    Zero written bytes count as unknown, since the kernel does not count writes to tmpfs.
     """
     held = (stats.get("memory_stats") or {}).get("stats") or {}
     anonymous = held.get("anon", held.get("rss"))
@@ -54,6 +55,6 @@ def usage_of(stats: Mapping[str, Any]) -> Usage:
 
 
 def plain(text: str) -> str:
-    """The output of a build step without colours; other control characters are escaped."""
+    """The output `text` of a build step without colours, with control characters escaped."""
     text = _STYLE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)

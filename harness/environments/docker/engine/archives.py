@@ -10,7 +10,7 @@ from typing import IO
 
 
 def tar_files(files: Mapping[str, bytes], *, executable: frozenset[str] = frozenset()) -> bytes:
-    """A reproducible archive of these files, owned by root, for `Engine.put_archive`."""
+    """A reproducible tar archive of `files`, owned by root, for `Engine.put_archive`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, data in sorted(files.items()):
@@ -21,7 +21,7 @@ def tar_files(files: Mapping[str, bytes], *, executable: frozenset[str] = frozen
 
 
 def tar_folder(name: str, mode: int) -> bytes:
-    """An archive with one empty folder."""
+    """A tar archive with one empty folder."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         info = tarfile.TarInfo(name)
@@ -31,7 +31,7 @@ def tar_folder(name: str, mode: int) -> bytes:
 
 
 def pack(folder: Path, top: str, owner: int, archive: IO[bytes]) -> None:
-    """Write an archive of a folder's content below `top`; the user id `owner` owns all files."""
+    """Write a tar archive of a folder's content, below `top` and owned by the user id `owner`."""
 
     def owned(info: tarfile.TarInfo) -> tarfile.TarInfo:
         info.uid = info.gid = owner
@@ -46,7 +46,7 @@ def pack(folder: Path, top: str, owner: int, archive: IO[bytes]) -> None:
 def unpack(archive: IO[bytes], to: Path) -> None:
     """Unpack the content of an archive's single top-level folder into the new folder `to`.
 
-    The calling user owns the files. No file can land outside `to` (the filter `data`, PEP 706).
+    The calling user owns the files. No file can land outside `to` (PEP 706's filter `data`).
     """
     to.mkdir()
     with tarfile.open(fileobj=archive) as tar:

@@ -19,10 +19,10 @@ _TAIL_BYTES_MAX: Final = 500
 class Exchange:
     """The input and output streams of a command that the engine executes."""
 
-    def __init__(self, stream: Any) -> None:  # from the SDK; its type depends on the transport
+    def __init__(self, stream: Any) -> None:  # the SDK's stream has a type per transport
         self._stream = stream
         self._response = getattr(stream, "_response", contextlib.nullcontext())
-        # The SDK wraps a plain socket in a read-only file, and returns other kinds as they are.
+        # The SDK wraps a plain socket in a read-only file, and returns other sockets unwrapped.
         self._connection = getattr(stream, "_sock", stream)
 
     def say(self, data: bytes) -> None:
@@ -42,7 +42,7 @@ class Exchange:
 
 
 class Attachment:
-    """The output of a running container. The caller must close it, even if unread."""
+    """The output of a running container; its owner must close it, even without reading it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Attachment:
     def lines(self) -> Iterator[bytes]:
         """Yield whole lines, without line ends, until the container stops.
 
-        Standard output and standard error are merged line by line, so lines stay intact.
+        Lines of standard output and of standard error alternate, and every line stays intact.
         """
         pending = [b"", b""]
         with self._translated():
@@ -73,9 +73,9 @@ class Attachment:
         yield from (rest for rest in pending if rest)
 
     def close(self) -> None:
-        """Return the connection to its pool; safe to call twice."""
-        with contextlib.suppress(OSError):  # the engine has hung up already
+        """Return the connection to the SDK's pool; a second call has no effect."""
+        with contextlib.suppress(OSError):  # the engine has closed the connection already
             self._stream.close()
-        # The SDK closes the socket but not the file object over it, which keeps the socket open.
+        # The SDK does not close the file object over the socket, which keeps the socket open.
         response: Any = vars(self._stream)["_response"]
         response.close()

@@ -3,9 +3,10 @@
 The SDK is an optional dependency, so it is imported lazily. Every call has a timeout. Every
 exception of the SDK becomes an `InfrastructureError` with the action, the container and its last
 lines of output. If the engine is unreachable for a moment, calls marked `_repeated` are retried.
-They are idempotent, so it does not matter whether the engine carried out the first attempt. Calls
-block; callers run them in threads. The engine stores no container output (log driver `none`): the
-harness attaches to the output before it starts the container, so no line is lost or stored twice.
+Such calls are idempotent, so the engine may already have carried out the first attempt. All calls
+block, so callers run them in threads. The engine stores no container output (log driver `none`).
+The harness attaches to the output before it starts the container, so no line is lost or stored
+twice.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT_S: Final = 60
 REPEAT_S: Final = 10.0
-"""How long calls to an engine that does not answer are retried."""
+"""How long the harness retries calls to an engine that does not answer."""
 _REPEAT_WAIT_S_MIN: Final = 0.05
 _REPEAT_WAIT_S_MAX: Final = 1.0
-_GATEWAY_STATUSES: Final = (502, 503, 504)  # sent by a proxy in front of an unreachable engine
+_GATEWAY_STATUSES: Final = (502, 503, 504)  # a proxy answers for an unreachable engine
 _PING_TIMEOUT_S: Final = 5
-_FREEZER_TRIES: Final = 10  # a loaded kernel may freeze more slowly than runc waits
+_FREEZER_TRIES: Final = 10  # on a loaded host, runc may give up before the kernel has frozen
 _BUILD_TIMEOUT_S: Final = 900
 _CPU_PERIOD_US: Final = 100_000
 _END: Final = "\x04"
@@ -54,7 +55,7 @@ T = TypeVar("T")
 
 
 class EngineUnreachableError(InfrastructureError):
-    """The connection failed or broke; the engine may or may not have carried out the request."""
+    """The connection to the engine failed; the engine may have carried out the request anyway."""
 
 
 def _repeated(
@@ -77,10 +78,10 @@ def _repeated(
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A container to create.
+    """The specification of a container to create.
 
-    `network` is the name of a network or, without an address, `container:<name>`. Without a command
-    the container runs the image's own entry point and command.
+    `network` is the name of a network. For a container without an address of its own, it is
+    `container:<name>`. Without a command the container runs its image's entry point and command.
     """
 
     name: str
@@ -91,18 +92,18 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None = None
     hostname: str | None = None
     hosts: dict[str, str] = msgspec.field(default_factory=dict)
-    listens: bool = False  # `Engine.say` can write to its standard input, after every start
-    published: tuple[int, ...] = ()  # on 127.0.0.1, at ports the engine chooses
+    listens: bool = False  # whether `Engine.say` can write to the container's standard input
+    published: tuple[int, ...] = ()  # ports to publish on 127.0.0.1; the engine chooses numbers
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     user: str | None = None
-    stop_signal: str | None = None  # `None`: the image's
-    capabilities: tuple[str, ...] = ()  # all others are dropped
+    stop_signal: str | None = None  # `None` means the image's stop signal
+    capabilities: tuple[str, ...] = ()  # the container lacks all other capabilities
     no_new_privileges: bool = True
     read_only: bool = False
     memory_bytes_max: int
     processes_max: int
     cpus: float | None = None
-    volumes: dict[str, str] = msgspec.field(default_factory=dict)  # name -> where it is mounted
+    volumes: dict[str, str] = msgspec.field(default_factory=dict)  # name -> mount point
 
 
 class ContainerState(NamedTuple):
@@ -111,9 +112,9 @@ class ContainerState(NamedTuple):
     running: bool
     paused: bool
     exit_code: int
-    ports: dict[int, int]  # declared port -> port on 127.0.0.1
+    ports: dict[int, int]  # declared port -> published port on 127.0.0.1
     oom_killed: bool = False  # the OOM killer ended a process in the container
-    pid: int | None = None  # its first process; `None` on another machine
+    pid: int | None = None  # pid of the first process; `None` if the engine is remote
 
 
 class ExecResult(NamedTuple):
@@ -124,7 +125,7 @@ class ExecResult(NamedTuple):
 
 
 class _Unless(contextlib.AbstractContextManager[None, bool]):
-    """Suppresses API errors with these statuses (object gone, or not in the required state)."""
+    """Suppresses API errors with these statuses, which mean that the call had nothing to do."""
 
     def __init__(self, *statuses: int) -> None:
         self._statuses = statuses
@@ -157,7 +158,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _translated(self, action: str, container: str | None = None) -> Iterator[None]:
-        """Turn every SDK exception into ours, with the container's last lines of output."""
+        """Raise `InfrastructureError` for every SDK exception, with the container's last output."""
         import docker.errors
         import requests
         import urllib3
@@ -193,7 +194,7 @@ class Engine:
     @classmethod
     @contextlib.contextmanager
     def connected(cls) -> Iterator[Engine]:
-        """A connection to an engine that answers within seconds; or `InfrastructureError`."""
+        """Connect to the engine; raises `InfrastructureError` if no answer comes in seconds."""
         engine = cls()
         try:
             with engine._translated("reach the engine"), engine._patient(_PING_TIMEOUT_S):
@@ -272,9 +273,9 @@ class Engine:
     def _checked(
         stream: Iterator[dict[str, Any]], progress: Callable[[str], None] | None = None
     ) -> None:
-        """Read a progress stream to its end; the engine reports errors as lines of the stream.
+        """Read a progress stream to its end; raises `InfrastructureError` for an error in it.
 
-        Standard error of a build step arrives in pieces of arbitrary size, each in colour.
+        Standard error of a build step arrives in coloured pieces of arbitrary size.
         """
         output: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
         rest = ""
@@ -295,7 +296,7 @@ class Engine:
     def create_network(
         self, name: str, *, subnet: str, gateway: str, labels: dict[str, str]
     ) -> bool:
-        """Create a bridge network; false if the subnet overlaps a subnet in use."""
+        """Create a bridge network; returns false if the subnet overlaps a subnet in use."""
         import docker.errors
         from docker.types import IPAMConfig, IPAMPool
 
@@ -317,7 +318,7 @@ class Engine:
 
     @_repeated
     def remove_network(self, network: str) -> bool:
-        """Remove a network; false if it is already gone."""
+        """Remove a network; returns false if the network is already gone."""
         with self._translated(f"remove the network {network}"), _Unless(404):
             self._api.remove_network(network)
             return True
@@ -334,10 +335,10 @@ class Engine:
 
     @_repeated
     def create_volume(self, name: str, labels: dict[str, str], *, in_memory: bool = False) -> None:
-        """Create a volume; an existing volume of that name stays unchanged.
+        """Create a volume, unless a volume of that name exists.
 
-        A volume in memory has the mode of `/dev/shm`. Its content is lost when no running container
-        uses the volume.
+        A volume in memory has the mode of `/dev/shm`, and loses its content when no running
+        container uses it.
         """
         with self._translated(f"create the volume {name}"):
             options = _IN_MEMORY if in_memory else {}
@@ -345,7 +346,7 @@ class Engine:
 
     @_repeated
     def remove_volume(self, name: str) -> bool:
-        """Remove a volume that no container uses; false if it is already gone."""
+        """Remove a volume that no container uses; returns false if the volume is already gone."""
         with self._translated(f"remove the volume {name}"), _Unless(404):
             self._api.remove_volume(name)
             return True
@@ -362,7 +363,7 @@ class Engine:
             return [Found(row["Name"], row["Name"], row.get("Labels") or {}) for row in rows]
         except (KeyError, TypeError) as error:
             raise InfrastructureError(
-                f"docker: volumes come without names: {rows!r:.200}"
+                f"docker: the engine listed volumes without names: {rows!r:.200}"
             ) from error
 
     # --- containers --------------------------------------------------------------------------
@@ -385,7 +386,7 @@ class Engine:
                 binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
                 log_config=LogConfig(type="none"),
                 extra_hosts=spec.hosts or None,
-                # As pid 1 a program without a handler would ignore SIGTERM; init forwards it.
+                # Pid 1 ignores SIGTERM unless it has a handler, so init is pid 1 and forwards it.
                 init=True,
                 port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
             )
@@ -425,18 +426,18 @@ class Engine:
 
     @_repeated
     def kill(self, container: str) -> bool:
-        """Send SIGKILL; false if the container is not running."""
-        with self._translated("kill", container), _Unless(404, 409):  # gone, or not running
+        """Send SIGKILL to a container; returns false if the container is not running."""
+        with self._translated("kill", container), _Unless(404, 409):
             self._api.kill(container)
             return True
         return False
 
     def pause(self, container: str) -> bool:
-        """Freeze the container; false if it is not running or is already paused."""
+        """Freeze the container; returns false if it is not running or is already paused."""
         return self._freezer("pause", container)
 
     def unpause(self, container: str) -> bool:
-        """Thaw the container; false if it is not paused."""
+        """Thaw the container; returns false if it is not paused."""
         return self._freezer("unpause", container)
 
     @_repeated
@@ -463,12 +464,12 @@ class Engine:
     def say(self, container: str, line: bytes) -> None:
         """Write a line to the standard input of a running container whose spec has `listens`.
 
-        The line may arrive twice or late, which its reader must tolerate.
+        The reader of the line must tolerate that the line arrives late or twice.
         """
         with self._translated("speak to", container):
             stream: Any = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
-            # The SDK wraps a plain socket in a read-only file, and returns other kinds as they are.
-            # It also keeps the HTTP response, which holds the connection.
+            # The SDK wraps a plain socket in a read-only file, and returns other sockets unwrapped.
+            # The SDK also keeps the HTTP response, which holds the connection.
             connection = getattr(stream, "_sock", stream)
             response = getattr(stream, "_response", None)
             try:
@@ -502,7 +503,7 @@ class Engine:
         return None
 
     def stopped(self, container: str) -> int | None:
-        """The pid, on the engine's host, of any stopped process in a container."""
+        """The pid, on the engine's host, of a stopped process in a container; `None` if none is."""
         with self._translated("list the processes of", container), _Unless(404, 409):
             rows = self._api.top(container, "-o pid,stat")["Processes"] or ()
             return next((int(row[0]) for row in rows if row[1][:1] in procfs.STOPPED), None)
@@ -510,9 +511,9 @@ class Engine:
 
     @_repeated
     def limit_processor(self, container: str, share: float | None) -> None:
-        """Limit a container to this share of one CPU (above 1: several CPUs); `None`: no limit.
+        """Limit a container's CPU time; `share` counts CPUs, and `None` removes the limit.
 
-        The limit takes effect at once and persists across restarts.
+        The limit takes effect at once and persists across restarts of the container.
         """
         quota_us = -1 if share is None else round(share * _CPU_PERIOD_US)
         with self._translated("limit the processor of", container):
@@ -521,20 +522,20 @@ class Engine:
             )
         if warnings := answer.get("Warnings"):
             raise InfrastructureError(
-                f"docker: the processor of {container} is not limited: {'; '.join(warnings)}"
+                f"docker: cannot limit the CPU of {container}: {'; '.join(warnings)}"
             )
 
     @_repeated
     def usage(self, container: str) -> Usage:
-        """The memory of a container, without page cache, and its bytes written to devices."""
+        """A container's memory in bytes, without page cache, and its bytes written to devices."""
         statistics: dict[str, Any] = {}
         with self._translated("measure", container), _Unless(404):
             statistics = self._api.stats(container, stream=False, one_shot=True)
         return usage_of(statistics)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
-        """Wait `timeout_s` for a container to stop; returns its state, `None` if it is gone."""
-        # A timeout looks like a lost connection, so ask for the state in either case.
+        """Wait up to `timeout_s` for a container to stop; returns its state, `None` if gone."""
+        # The SDK reports a timeout like a lost connection, so ask for the state in both cases.
         with (
             contextlib.suppress(EngineUnreachableError),
             self._translated("wait for", container),
@@ -545,7 +546,7 @@ class Engine:
 
     @_repeated
     def attach(self, container: str) -> Attachment:
-        """Attach to both outputs of a container, which need not be running yet."""
+        """Attach to standard output and error of a container, even before its start."""
         with self._translated("attach to", container):
             stream = self._api.attach(
                 container, stdout=True, stderr=True, stream=True, logs=False, demux=True
@@ -564,8 +565,8 @@ class Engine:
     ) -> ExecResult:
         """Run an idempotent command as `user` in a running container that has a shell.
 
-        A second run must print the same, since the command is retried if its output is incomplete:
-        a busy engine may lose the end of a command's output, or all of it, and still report success
+        The command is retried if its output is incomplete, so a second run must print the same. A
+        busy engine may lose a command's output in part or completely and still report success
         (moby/moby#27289, docker/docker-py#2042).
         """
         with self._translated(f"run {command[0]!r} in", container):
@@ -582,10 +583,10 @@ class Engine:
 
     @_repeated
     def watch(self, container: str, command: Sequence[str]) -> Attachment:
-        """Run a command as root while its output is read.
+        """Start a command as root in a container; returns the attachment to its output.
 
-        The command must read one byte before it prints anything: output that arrives in one packet
-        with the engine's HTTP response would be lost.
+        The command must read one byte before it prints anything, since output that arrives in one
+        packet with the engine's HTTP response would be lost.
         """
         with self._translated(f"run {command[0]!r} in", container):
             made = self._api.exec_create(container, list(command), user="0", stdin=True)
@@ -621,8 +622,8 @@ class Engine:
 
     @_repeated
     def remove(self, container: str) -> bool:
-        """Kill and remove a container with its volumes; false if it is already gone."""
-        # 409: another client is already removing the container, so it will be gone.
+        """Kill and remove a container with its anonymous volumes; returns false if it is gone."""
+        # Status 409 means that another client is already removing the container.
         with self._translated("remove", container), _Unless(404, 409):
             self._api.remove_container(container, force=True, v=True)
             return True

@@ -1,4 +1,4 @@
-"""Names and labels of everything the harness creates in an engine, to find it again.
+"""The names and labels by which the harness finds what it has created in an engine.
 
 Containers, volumes and networks are labelled with the run and the process that controls it
 (`harness.environments.controller`).
@@ -20,18 +20,18 @@ _SLUG_CHARACTERS_MAX: Final = 60
 
 
 class Part(enum.Enum):
-    """The suffixes in the names of a node's parts. No node name may end with one of them."""
+    """The suffixes in the names of a node's containers and volumes, which no node name may have."""
 
     NODE = ""
     KEEPER = ".net"  # the container that owns the node's network namespace
     SETUP = ".setup"  # the container that runs a set-up command
     PROXY = ".proxy"  # the container with the node's Toxiproxy
-    DATA = ".data"  # the volume with its data folder
-    CLOCK = ".shm"  # the volume with its shared memory, if its clock may be made wrong
+    DATA = ".data"  # the volume with the node's data folder
+    CLOCK = ".shm"  # the volume with the shared memory of a node that clock faults may hit
 
 
 def _slug(run_id: str) -> str:
-    """`run_id` reduced to the characters that engines allow; a hash keeps altered ids distinct."""
+    """The `run_id` with only characters that engines allow; a hash keeps altered ids distinct."""
     slug = re.sub(r"[^a-zA-Z0-9_.-]", "-", run_id)
     if slug == run_id and len(slug) <= _SLUG_CHARACTERS_MAX:
         return slug
@@ -45,5 +45,5 @@ def network_name(run_id: str) -> str:
 
 
 def container_name(run_id: str, node: str, part: Part = Part.NODE) -> str:
-    """The name of the container that runs the node's program, or of another part of the node."""
+    """The name of the container or volume that is this `part` of a node."""
     return f"{network_name(run_id)}-{node}{part.value}"

@@ -1,8 +1,8 @@
-"""Following the output of a container until it exits.
+"""Follows the output of a container until the container exits.
 
 The end of the output stream suggests that the container has exited, and the engine's state confirms
-it. A stream may also break while the container runs. The harness then attaches to the output again
-and reports a failure of the infrastructure.
+the exit. If a stream breaks while the container runs, the harness attaches to the output again and
+reports a failure of the infrastructure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.environments.docker.engine.engine import ContainerState, Engine, En
 from harness.errors import InfrastructureError
 
 _SETTLE_S: Final = 2
-"""How long after the end of its output the engine may still show a container as running."""
+"""How long the engine may still show a container as running after its output has ended."""
 _ATTACHMENTS_MAX: Final = 20
 
 
@@ -28,8 +28,9 @@ def follow(
 ) -> ContainerState:
     """Pass output lines to `take` until the container has exited, and return its final state.
 
-    Blocks, so run it in a thread. If the stream breaks and is attached again, `broke_off` receives
-    the reason. Raises `InfrastructureError` if the engine does not answer or the container is gone.
+    The call blocks, so make it in a thread. If the stream breaks and the harness attaches again,
+    `broke_off` receives the reason. Raises `InfrastructureError` if the engine does not answer or
+    the container is gone.
     """
     for _ in range(_ATTACHMENTS_MAX):
         broken: InfrastructureError | None = None
@@ -56,7 +57,7 @@ def _attach_again(engine: Engine, container: str) -> Attachment | ContainerState
     refusal: InfrastructureError | None = None
     for _ in range(_ATTACHMENTS_MAX):
         state = engine.wait(container, timeout_s=_SETTLE_S)
-        while state is not None and state.paused:  # a frozen container cannot be attached to
+        while state is not None and state.paused:  # engines refuse to attach to a frozen container
             state = engine.wait(container, timeout_s=_SETTLE_S)
         if state is None:
             raise InfrastructureError(f"docker: {container} is gone")
@@ -66,7 +67,7 @@ def _attach_again(engine: Engine, container: str) -> Attachment | ContainerState
             attachment = engine.attach(container)
         except EngineUnreachableError:
             raise
-        except InfrastructureError as error:  # it was frozen after the state was read
+        except InfrastructureError as error:  # the container froze after its state was read
             refusal = error
             continue
         # If the container exited before `attach`, the attachment would wait for the next start.

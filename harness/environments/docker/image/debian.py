@@ -1,9 +1,9 @@
-"""A base image's root file system from Debian packages, for machines that reach no registry.
+"""Makes a base image's root file system from Debian packages, on machines without a registry.
 
-debootstrap installs a minimal Debian with Python and the packet filter; see debootstrap(8). It
-runs in its own mount namespace, so nothing stays mounted, even if debootstrap is killed. The result
-is kept as a tar file in the user's cache folder, so a second build takes seconds. Removing that
-file makes the next build fetch fresh packages.
+debootstrap(8) installs a minimal Debian with Python and the packet filter. It runs in its own mount
+namespace, so nothing stays mounted, even if debootstrap is killed. The user's cache folder keeps
+the root file system as a tar file, so a second build takes seconds. Removing the tar file makes the
+next build fetch fresh packages.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from urllib.parse import urlsplit
 from harness.errors import InfrastructureError
 from harness.support.cache_dir import cache_folder
 
-SUITE: Final = "bookworm"  # Debian 12 has Python 3.11, for which the wheels are chosen
+SUITE: Final = "bookworm"  # Debian 12 has Python 3.11, which `PYTHON_VERSION` must match
 PACKAGES: Final = ("ca-certificates", "iproute2", "iptables", "libfaketime", "python3")
 _EXCLUDED: Final = (
     *("./proc/*", "./sys/*", "./dev/*", "./var/cache/apt/*", "./var/lib/apt/lists/*"),
     *("./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./usr/share/i18n/*"),
 )
 _RELEASE_TIMEOUT_S: Final = 15
-_RELEASE_BYTES_MAX: Final = 4096  # enough for the first lines, which include `Origin`
+_RELEASE_BYTES_MAX: Final = 4096  # enough, since `Origin` is in a release file's first lines
 _DEBOOTSTRAP_TIMEOUT_S: Final = 1200
 _LOG_LINES_MAX: Final = 15
 _DEBIAN_SUITES: Final = (
@@ -42,7 +42,7 @@ _FORMAT: Final = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)"
 
 
 class AptSource(NamedTuple):
-    """One suite and component of an archive in apt's configuration."""
+    """An entry of apt's configuration: one suite and component of a package archive."""
 
     uri: str
     suite: str
@@ -51,7 +51,7 @@ class AptSource(NamedTuple):
 
 
 class Mirror(NamedTuple):
-    """A source of Debian packages."""
+    """The archive, suite and keyring from which debootstrap installs."""
 
     uri: str
     suite: str
@@ -59,7 +59,7 @@ class Mirror(NamedTuple):
 
 
 def read_sources() -> list[AptSource]:
-    """All entries of this machine, in apt's order; empty on a machine without apt."""
+    """All entries of this machine's apt configuration, in order; empty on machines without apt."""
     command = ["apt-get", "indextargets", "--format", _FORMAT, "Created-By: Packages"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
@@ -68,7 +68,7 @@ def read_sources() -> list[AptSource]:
     sources = []
     for line in answer.stdout.splitlines():
         uri, suite, component, signed_by = line.split("|")
-        # Signed-By may also be a fingerprint or a whole key; apt's own keyring is used then.
+        # If Signed-By is a fingerprint or a whole key, debootstrap uses its default keyring.
         first = signed_by.split(",")[0].strip()
         keyring = first if first.startswith("/") else None
         sources.append(AptSource(uri, suite, component, keyring))
@@ -76,7 +76,7 @@ def read_sources() -> list[AptSource]:
 
 
 def _likeness(source: AptSource, suite: str) -> int:
-    """How similar an entry is to Debian's own archive; more similar ones are tried first."""
+    """A score of how similar an entry is to Debian's own archive; the highest is tried first."""
     url = urlsplit(source.uri)
     return (
         8 * (source.suite == suite)
@@ -89,12 +89,12 @@ def _likeness(source: AptSource, suite: str) -> int:
 def choose_mirror(
     sources: Iterable[AptSource], suite: str, origin: Callable[[str, str], str | None]
 ) -> Mirror:
-    """The first entry that serves Debian's `suite`.
+    """The mirror of the first entry that serves Debian's `suite`.
 
     `origin(uri, suite)` returns the `Origin` in the suite's release file, or `None` without a file.
     An entry for another Debian suite also counts, since mirrors carry all suites. Some vendors use
-    Debian's suite and component names, so the mirror's release file must say `Origin: Debian`.
-    Raises `InfrastructureError` with the list of mirrors that were tried.
+    Debian's suite and component names, so the mirror's release file must contain `Origin: Debian`.
+    Raises `InfrastructureError` with the mirrors that were tried if none serves the suite.
     """
     candidates = [
         source
@@ -103,7 +103,7 @@ def choose_mirror(
         and urlsplit(source.uri).scheme in _SCHEMES
         and source.suite in _DEBIAN_SUITES
     ]
-    candidates.sort(key=lambda source: -_likeness(source, suite))  # stable: keeps file order
+    candidates.sort(key=lambda source: -_likeness(source, suite))  # ties keep file order
     asked = []
     for source in candidates:
         answer = origin(source.uri, suite)
@@ -111,14 +111,14 @@ def choose_mirror(
             return Mirror(source.uri.rstrip("/"), suite, source.keyring)
         asked.append(f"{source.uri} ({answer or 'no release file'})")
     raise InfrastructureError(
-        f"no apt source of this machine serves Debian {suite} with component main; asked: "
-        f"{', '.join(asked) or 'none, apt has no such entry'}. Add the line "
+        f"no apt source of this machine serves Debian {suite} with component main; tried: "
+        f"{', '.join(asked) or 'none, since apt has no Debian entry'}. Add the line "
         f"`deb http://deb.debian.org/debian {suite} main` to /etc/apt/sources.list"
     )
 
 
 def _proxies() -> dict[str, str]:
-    """The proxies in apt's configuration; environment variables take precedence."""
+    """Variables for the proxies in apt's configuration that the environment does not set."""
     proxies: dict[str, str] = {}
     for scheme in ("http", "https"):
         variable = f"{scheme}_proxy"
@@ -133,7 +133,7 @@ def _proxies() -> dict[str, str]:
 
 
 def _origin(uri: str, suite: str) -> str | None:
-    """The `Origin` in the suite's release file; `None` without a release file."""
+    """The `Origin` in the release file of a suite; `None` without a release file."""
     for name in ("InRelease", "Release"):
         try:
             request = f"{uri.rstrip('/')}/dists/{suite}/{name}"
@@ -151,8 +151,8 @@ def _require_tools() -> None:
     missing = [tool for tool in ("debootstrap", "tar", "unshare") if shutil.which(tool) is None]
     if missing:
         raise InfrastructureError(
-            f"no registry answers, and to build from Debian packages {', '.join(missing)} is "
-            "missing; install it: apt-get install --yes debootstrap tar util-linux"
+            "no registry answers, and building from Debian packages needs programs that are not "
+            f"installed: {', '.join(missing)}; run apt-get install --yes debootstrap tar util-linux"
         )
     if os.geteuid() != 0:
         raise InfrastructureError(
@@ -162,7 +162,7 @@ def _require_tools() -> None:
 
 
 def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = PACKAGES) -> Path:
-    """A tar file of a minimal Debian with these packages, taken from the cache if possible.
+    """Return the path of a tar file of a minimal Debian with these packages, made unless cached.
 
     Raises `InfrastructureError` with the fix if the tar file cannot be made.
     """
@@ -172,7 +172,7 @@ def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = 
         return target
     _require_tools()
     for variable, value in _proxies().items():
-        os.environ[variable] = value  # used for the release file and by debootstrap's wget
+        os.environ[variable] = value  # for `_origin`, and for the wget that debootstrap runs
     mirror = choose_mirror(read_sources(), SUITE, _origin)
     progress(f"installing Debian {SUITE} from {mirror.uri}; this takes about a minute")
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="debootstrap-") as scratch:

@@ -1,8 +1,8 @@
-"""Images that a target provides as a folder with a Dockerfile, built if missing.
+"""Provides the images of nodes, some of which a target declares as a folder with a Dockerfile.
 
-The Dockerfile begins with `ARG BASE` and `FROM ${BASE}`. BASE is the harness's node image, so the
-build needs no registry. The folder is the build context. The image tag contains a digest of BASE
-and of the folder's content, so a changed folder never reuses an old image.
+A declared Dockerfile begins with `ARG BASE` and `FROM ${BASE}`. BASE is the harness's node image,
+so the build needs no registry. The folder is the build context. The image tag contains a digest of
+BASE and of the folder's content, so a changed folder never reuses an old image.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
 
 
 def _folder(dockerfile: str) -> Path:
-    """The folder that a declaration names; raises `UsageError` if it has no Dockerfile."""
+    """The folder that a node's `dockerfile` names; raises `UsageError` without a Dockerfile."""
     folder = Path(_PACKAGE.sub(lambda match: str(package_folder(match[1])), dockerfile))
     if is_shared(folder):
         raise UsageError(
-            f"the dockerfile {dockerfile!r} of a node is {folder}, where everything is installed; "
-            "a Dockerfile is installed only within a package: put it into one as package data, "
-            "and write {package:P}/P"
+            f"the dockerfile {dockerfile!r} of a node names {folder}, which all distributions "
+            "share; put the Dockerfile into a package P as package data, and declare "
+            "{package:P}/P"
         )
     if not (folder / "Dockerfile").is_file():
         raise UsageError(
-            f"the dockerfile {dockerfile!r} of a node is to be a folder with a file named "
-            f"Dockerfile; there is none in {folder}"
+            f"the dockerfile {dockerfile!r} of a node must name a folder with a file named "
+            f"Dockerfile; {folder} has no such file"
         )
     return folder.resolve()
 
 
 class _Context(NamedTuple):
-    """A build context: all files of a folder by path, and the paths of executable files."""
+    """The build context of an image: a folder's files by path, and which ones are executable."""
 
     folder: Path
     files: dict[str, bytes]
@@ -73,7 +73,7 @@ def _context(dockerfile: str) -> _Context:
         size += path.stat().st_size
         if size > _CONTEXT_BYTES_MAX:
             raise UsageError(
-                f"the folder {folder}, of which an image is to be built, has more than "
+                f"the folder {folder} is the build context of an image and has more than "
                 f"{_CONTEXT_BYTES_MAX} bytes; give the Dockerfile a folder of its own"
             )
         files[name] = path.read_bytes()
@@ -82,12 +82,12 @@ def _context(dockerfile: str) -> _Context:
 
 
 def built_tag(dockerfile: str) -> str:
-    """The name of the image of this folder as it is now. Raises `UsageError` if it is unusable."""
+    """The tag of the image for a folder's current content; raises `UsageError` if unusable."""
     return _context(dockerfile).tag
 
 
 def image_of(spec: NodeSpec) -> str | None:
-    """The image that a variant of a node declares; `None` for the harness's own image."""
+    """The image of a node; `None` if the node declares none and runs in the harness's image."""
     return spec.image if spec.dockerfile is None else built_tag(spec.dockerfile)
 
 
@@ -111,8 +111,8 @@ def provide_images(
             engine.pull(image, timeout_s=_PULL_TIMEOUT_S)
         except InfrastructureError as error:
             raise InfrastructureError(
-                f"the image {image!r} of node {node!r} is not here and cannot be pulled: {error}; "
-                "build or load it, or declare a `dockerfile`"
+                f"the engine lacks the image {image!r} of node {node!r} and cannot pull it: "
+                f"{error}; build or load the image, or declare a `dockerfile`"
             ) from error
 
 
@@ -127,5 +127,5 @@ def _build(engine: Engine, dockerfile: str, progress: Callable[[str], None]) -> 
         build_on(engine, image_tag(), archive, tag, progress)
     except InfrastructureError as error:
         raise InfrastructureError(
-            f"the image of {context.folder} cannot be built: {error}"
+            f"the image for the folder {context.folder} cannot be built: {error}"
         ) from error

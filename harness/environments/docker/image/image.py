@@ -1,10 +1,10 @@
-"""The node image: its name, whether the engine has it, and how to build it.
+"""Names, finds and builds the node image.
 
 The tag contains a hash of the recipe (Dockerfile, packages, wheels), so a changed recipe never
-reuses an old image. The image contains neither our own code nor a target's; see `sources`. The
-build starts from a normal Python image if a registry answers, and otherwise from Debian packages.
-In both cases the wheels are downloaded outside of the build. A build on Debian packages needs no
-network.
+reuses an old image. The image contains neither the harness's code nor a target's, which `sources`
+copies into containers. The build starts from a normal Python image if a registry answers, and
+otherwise from Debian packages. The harness downloads the wheels before the build, so a build on
+Debian packages needs no network.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ PYTHON_VERSION: Final = "3.11"
 _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
 _REPOSITORY: Final = "harness-node"
 NEWEST: Final = f"{_REPOSITORY}:latest"
-"""An additional name for the newest image, for files that cannot contain a changing hash."""
-_NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # the only third-party imports of a node
+"""A second name of the newest node image, for files that cannot contain a changing hash."""
+_NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # the only third-party packages that nodes import
 _PULL_TIMEOUT_S: Final = 30
 _WHEELS_TIMEOUT_S: Final = 900
-_GLIBC: Final = ("manylinux_2_28", "manylinux2014")  # the base image supports both
+_GLIBC: Final = ("manylinux_2_28", "manylinux2014")  # the base image runs wheels of both tags
 _RECIPE: Final = Path(__file__).with_name("Dockerfile")
 
 
 def _requirements() -> list[str]:
-    """The node's requirements, pinned to the driver's own versions for compatibility."""
+    """The requirements of nodes, pinned to the versions that the driver itself uses."""
     return [f"{name}=={importlib.metadata.version(name)}" for name in _NODE_REQUIREMENTS]
 
 
@@ -62,13 +62,16 @@ def image_tag() -> str:
 
 
 def image_exists() -> bool:
-    """Whether the engine has the image; raises `InfrastructureError` if no engine answers."""
+    """Whether the engine has the node image; raises `InfrastructureError` without an engine."""
     with Engine.connected() as engine:
         return engine.image_id(image_tag()) is not None
 
 
 def build_image(progress: Callable[[str], None]) -> str:
-    """Build the image if it is missing; returns its tag. Raises `InfrastructureError`."""
+    """Build the node image if the engine lacks it; returns the image's tag.
+
+    Raises `InfrastructureError` if the build fails or no engine answers.
+    """
     tag = image_tag()
     with Engine.connected() as engine, one_build_at_a_time():
         if engine.image_id(tag) is not None:
@@ -95,7 +98,10 @@ def build_somewhere(
     base: str,
     packages: Sequence[str],
 ) -> None:
-    """Build on a Python image, or else on a Debian image `base`. Raises `InfrastructureError`."""
+    """Build an image on a Python image from a registry, or else on a Debian image `base`.
+
+    The Debian image contains `packages`. Raises `InfrastructureError` if both builds fail.
+    """
     try:
         if engine.image_id(_REGISTRY_BASE) is None:
             progress(f"pulling {_REGISTRY_BASE}")
@@ -125,7 +131,7 @@ def build_on(
     *,
     online: bool = True,
 ) -> None:
-    """Build an image on `base` from a build context; unless `online`, without a network."""
+    """Build an image on `base` from a build context; only an `online` build has a network."""
     proxies = ("http_proxy", "https_proxy", "no_proxy") if online else ()
     with io.BytesIO(context) if isinstance(context, bytes) else context.open("rb") as archive:
         engine.build(
@@ -146,10 +152,10 @@ def install_wheels(
     sources: Sequence[str] = (),
     others: bool = False,
 ) -> None:
-    """Download and unpack wheels for the container's Python, not for this interpreter.
+    """Download wheels for the container's Python and unpack them in the folder `site`.
 
-    With `others`, includes the dependencies. `sources` are the members of `wanted` that are
-    published without wheels; their wheels are built here. Raises `InfrastructureError`.
+    With `others`, the dependencies are included. `sources` are the members of `wanted` that are
+    published without wheels, so this machine builds their wheels. Raises `InfrastructureError`.
     """
     progress(f"fetching wheels: {', '.join(wanted)}")
     machine = platform.machine()
@@ -187,13 +193,13 @@ def install_wheels(
         else:
             return
     raise InfrastructureError(
-        f"the wheels {', '.join(wanted)} cannot be fetched: {'; '.join(failures)}. Needed is pip "
-        "in this environment (python -m ensurepip) or uv, and a package index that answers"
+        f"the wheels {', '.join(wanted)} cannot be fetched: {'; '.join(failures)}. The download "
+        "needs a package index that answers, and uv or pip here (python -m ensurepip)"
     )
 
 
 def _context(site: Path) -> bytes:
-    """The build context, with fixed owners and times, so that the engine's build cache works."""
+    """The node image's build context; fixed owners and times let the engine's cache reuse it."""
     paths = [path for path in site.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     names = {path: f"site/{path.relative_to(site)}" for path in paths}
     executable = frozenset(names[path] for path in paths if path.stat().st_mode & 0o100)

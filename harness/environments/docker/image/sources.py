@@ -1,12 +1,13 @@
-"""The code that nodes need, as one archive to copy into containers, and their placeholders.
+"""Packs the code that nodes need into one archive, and fills placeholders for containers.
 
-The harness copies the code, its own and third-party packages alike, when it creates a container. So
-images never go stale, no host folder is mounted, and remote engines work. For a node's entry, the
-archive contains the entry's top-level package. Imports from other distributions must be in the
-node's image or be declared with `{package:P}`; `host.placeholders` says which files that adds.
+The harness copies the archive into each container that it creates. So images never go stale, no
+host folder is mounted, and remote engines work. The archive contains the harness and the top-level
+packages of the nodes' entries. Imports from other distributions must be in the node's image or be
+declared with `{package:P}`; `host.placeholders` selects the files of such a package.
 
-Compiled files are included if the driver runs the same Python as the image: otherwise six nodes
-would compile the same modules at once, which takes much of a cluster's start-up time.
+If the driver runs the same Python as the image, the archive includes compiled files. Without
+compiled files, all nodes would compile the same modules at once, which takes much of a cluster's
+start-up time.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
 
 
 def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
-    """The files that these nodes need, by path in `APP_FOLDER`, sorted.
+    """The code files that the nodes `specs` need, by path in `APP_FOLDER`, sorted.
 
     Raises `UsageError` for missing files, and for two different files with the same path.
     """
@@ -53,8 +54,8 @@ def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
             there = merged.setdefault(name, path)
             if there != path and there.read_bytes() != path.read_bytes():
                 raise UsageError(
-                    f"{there} and {path} come along with the packages that nodes name, and would "
-                    f"be one file {name} in their containers; put one of the two into a package"
+                    f"the packages that nodes name include {there} and {path}, and both files "
+                    f"would be {name} in a container; put one of the two files into a package"
                 )
     return dict(sorted(merged.items()))
 
@@ -68,7 +69,7 @@ def package_files(package: str) -> dict[str, Path]:
 
 
 def _is_usable(name: str) -> bool:
-    """Whether a node can use this file: a source, or bytecode of the node's Python version."""
+    """Whether a node can use this file: false for bytecode of another Python version."""
     if "__pycache__" not in name.split("/"):
         return True
     same_python = sys.implementation.cache_tag == _CACHE_SUFFIX.split(".")[1]
@@ -76,7 +77,7 @@ def _is_usable(name: str) -> bool:
 
 
 def archive_of(files: Mapping[str, Path]) -> bytes:
-    """An archive of files by path in `APP_FOLDER`. Raises `UsageError` if it is too large."""
+    """A tar archive of files by path in `APP_FOLDER`; raises `UsageError` if it is too large."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, path in files.items():
@@ -86,7 +87,7 @@ def archive_of(files: Mapping[str, Path]) -> bytes:
                 raise UsageError(
                     f"with {path} the code of the nodes is larger than {_ARCHIVE_BYTES_MAX} "
                     "bytes; keep data out of the packages that nodes name, or give the nodes an "
-                    "image that has them"
+                    "image that has these packages"
                 )
     return buffer.getvalue()
 
@@ -96,17 +97,17 @@ def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
         data = path.read_bytes()
         status = path.stat()
     except FileNotFoundError:
-        return  # a bytecode file that an interpreter is replacing right now
+        return  # an interpreter is replacing this bytecode file right now
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(data), 0o755 if status.st_mode & 0o100 else 0o644
-    info.mtime = int(status.st_mtime)  # Python matches bytecode to its source by time
+    info.mtime = int(status.st_mtime)  # Python ignores bytecode if its source has another time
     tar.addfile(info, io.BytesIO(data))
 
 
 def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> str:
     """Fill the placeholders of one word; raises `UsageError` for an unknown placeholder.
 
-    In a container the real ports are the declared ports, and the host of a peer is its node name.
+    A container listens on its declared ports, and reaches a peer by the peer's node name.
     """
     peers = [f"{node}:{port}" for node, ports in ports_of.items() for port in ports]
     values = {"host": "0.0.0.0", "data": DATA_FOLDER, "files": FILES_FOLDER}  # noqa: S104 - its own

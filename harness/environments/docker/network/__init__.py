@@ -1,1 +1,1 @@
-"""Link faults between containers: packet rules, netem, bad streams, and outside interference."""
+"""Link faults between containers, and the watch for other programs that change their links."""

@@ -1,4 +1,4 @@
-"""Clients with their own links, each of which has its own address on the run's network.
+"""Gives each client with its own links an address of its own on the run's network.
 
 One relay container (`relay`) opens connections from all of these addresses. It publishes one port
 for each pair of a client and a node's port. If all clients share one end of links, there is no
@@ -22,7 +22,7 @@ from harness.errors import InfrastructureError
 _FIRST_PORT: Final = 10_000
 _MEMORY_BYTES_MAX: Final = 256 << 20
 _PROGRAM: Final = Path(relay.__file__).read_text(encoding="utf-8")
-# The relay binds its ports in order, so the last port listens last.
+# Waits only for the relay's last port, since the relay binds its ports in order.
 _PREPARE: Final = """
 last=$1; shift
 for address in "$@"; do ip address replace "$address/32" dev eth0 || exit; done
@@ -37,7 +37,7 @@ Endpoints = Mapping[str, tuple[str, int]]
 
 
 def relay_of(blueprint: Blueprint) -> ContainerSpec | None:
-    """The relay container; `None` if all clients share one end of links."""
+    """The specification of the relay container; `None` if all clients share one end of links."""
     routes = [route for each in _routes(blueprint).values() for route in each.values()]
     if not routes:
         return None
@@ -56,7 +56,7 @@ def relay_of(blueprint: Blueprint) -> ContainerSpec | None:
 
 
 def _routes(blueprint: Blueprint) -> dict[str, dict[str, relay.Route]]:
-    """The relay's routes: for each client, the route to each `node:port`."""
+    """The relay's routes, as client -> `node:port` -> route."""
     ports = [(name, port) for name, spec in blueprint.specs.items() for port in spec.ports]
     routes: dict[str, dict[str, relay.Route]] = {}
     for number, end in enumerate(end for end in blueprint.clients if end != CLIENT):
@@ -69,7 +69,7 @@ def _routes(blueprint: Blueprint) -> dict[str, dict[str, relay.Route]]:
 
 
 def start_relay(engine: Engine, blueprint: Blueprint) -> dict[str, Endpoints]:
-    """Start the relay; returns each client's address of each `node:port` once it listens."""
+    """Start the relay and wait until it listens; returns client -> `node:port` -> address."""
     spec = relay_of(blueprint)
     if spec is None:
         return {}
@@ -84,7 +84,7 @@ def start_relay(engine: Engine, blueprint: Blueprint) -> dict[str, Endpoints]:
     missing = sorted(set(spec.published) - published.keys())
     if result.code != 0 or missing:
         raise InfrastructureError(
-            f"docker: {spec.name}, which calls for clients, did not start: code {result.code}, "
+            f"docker: the relay {spec.name} did not start: code {result.code}, "
             f"{result.output.strip()[-500:]!r}; ports not published: {missing[:5]}"
         )
     return {

@@ -1,8 +1,8 @@
-"""Link faults as packet rules: brings links into the states that the ledger wants.
+"""Implements link faults by packet rules, and brings links into the states that the ledger wants.
 
-A fault is a cut, a quality of links, or a quality of the streams on links. All three kinds are
-implemented as rules and removed in the same way. One lock serializes all changes, so counters are
-never read while rules change.
+A fault is a cut, a quality of links, or a quality of the streams on links. All three kinds of
+faults are implemented by rules, which are removed in the same way. One lock serializes all changes,
+so counters are never read while rules change.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _KINDS: Final = {
     rules.Table.SHAPE: SHAPE,
     rules.Table.STREAM: SHAPE,
 }
-"""The name that the history uses for faults of each table."""
+"""The kind of fault, as the history names it, that has its rules in each table."""
 
 
 class _Fault:
@@ -61,11 +61,11 @@ class _Fault:
         self.table = rules.Table.for_quality(quality)
         self.bit = bit  # the mark bit on packets of a shaped link
         self.links: set[Link] = set()
-        self.by_kernel: frozenset[Link] = frozenset()  # shaped by netem at the source
-        self.counting: dict[str, frozenset[Link]] = {}  # by node: links with counters
+        self.by_kernel: frozenset[Link] = frozenset()  # links that netem shapes at the source
+        self.counting: dict[str, frozenset[Link]] = {}  # node -> links with counters there
 
     def at(self, links: Collection[Link]) -> dict[str, list[Link]]:
-        """The links that have rules in each node's namespace, by node."""
+        """For each node, those `links` for which the node's namespace has this fault's rules."""
         at: dict[str, list[Link]] = {}
         for link in sorted(links):
             kernel = link in self.by_kernel
@@ -99,7 +99,7 @@ class LinkFaults:
     ) -> None:
         """Create the link faults of a run.
 
-        If a fault ends early, `tell` gets a node on its links, the reason, and the fault's kind.
+        If a fault ends early, `tell` gets a node at its links, the reason, and the kind of fault.
         `provide_proxy` starts a Toxiproxy in a node's namespace unless one is running.
         """
         self._tell = tell
@@ -113,11 +113,13 @@ class LinkFaults:
         self._in_thread = in_thread
         self._faults: dict[str, _Fault] = {}
         self._lock = asyncio.Lock()
-        self._bits = collections.deque(rules.FAULT_BITS)  # least recently used first
+        self._bits = collections.deque(
+            rules.FAULT_BITS
+        )  # free mark bits, least recently used first
         self._missing: dict[Capability, str] = {}
         self._has_netem = False
-        self._classes: dict[int, int] = {}  # set of bits -> class number
-        self._emulated: dict[tuple[str, int], LinkQuality] = {}  # last set, by node and bits
+        self._classes: dict[int, int] = {}  # set of mark bits -> number of the netem class
+        self._emulated: dict[tuple[str, int], LinkQuality] = {}  # (node, bits) -> netem's quality
 
     async def missing(self) -> dict[Capability, str]:
         """The capabilities that the engine's kernel lacks, each with the reason."""
@@ -189,12 +191,13 @@ class LinkFaults:
         links: set[Link],
         lease_s: float,
     ) -> None:
-        """Put a fault on links. If that fails, the fault is still known and removed normally."""
+        """Put a fault on links; even if that fails, the fault is recorded for its removal."""
         bit = 0
         if isinstance(quality, LinkQuality):
             if not self._bits:
                 raise UsageError(
-                    f"{len(rules.FAULT_BITS)} faults of link quality at once; heal some first"
+                    f"{len(rules.FAULT_BITS)} faults of link quality are in force, which is the "
+                    "maximum; heal a fault first"
                 )
             bit = self._bits.popleft()
         fault = self._faults[fault_id] = _Fault(label_of(fault_id), quality, bit)
@@ -237,9 +240,9 @@ class LinkFaults:
     async def _set_emulators(
         self, leaving: _Fault | None = None, links: Collection[Link] = ()
     ) -> None:
-        """Configure a netem with the combined quality for every set of faults on a common link.
+        """Configure netem with the combined quality of all faults on each link.
 
-        The fault `leaving` is about to be removed from `links`.
+        Ignore the fault `leaving` on `links`, since it is about to be removed from these links.
         """
         wanted: dict[tuple[str, int], LinkQuality] = {}
         shaped = [
@@ -260,10 +263,10 @@ class LinkFaults:
         self._emulated |= wanted
 
     async def _take_off(self, fault: _Fault, links: set[Link]) -> Bite:
-        """Delete the fault's rules on these links; returns the counts of those rules."""
+        """Delete the fault's rules on these links; returns the effect that the rules counted."""
         command = rules.heal_command(fault.patterns(links), fault.table)
         at = fault.at(links)
-        await self._set_emulators(fault, links)  # for the remaining faults, before marks change
+        await self._set_emulators(fault, links)  # prepare the classes of the remaining faults
         touched, undone = 0, False
         for node, result in (await self._run(dict.fromkeys(at, command))).items():
             counts = rules.counted_packets(result.output)
@@ -282,9 +285,9 @@ class LinkFaults:
         return Bite(touched, unit, undone=undone)
 
     def _tell_lost(self, fault: _Fault, links: list[Link]) -> None:
-        """Report links whose rules were already gone when the fault was to be removed.
+        """Report links whose rules were already gone before the fault was removed.
 
-        A foreign program removed these rules: driver and warden would have left the counts.
+        A foreign program removed these rules, since driver and warden would have kept the counts.
         """
         named = ", ".join(f"{link.source} > {link.destination}" for link in links)
         what = (
@@ -295,10 +298,10 @@ class LinkFaults:
                 self._tell(node, what, _KINDS[fault.table])
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Abort the connections between the ends of these links; returns their number."""
+        """Abort the connections between the ends of these links; returns how many were aborted."""
         check_links(links, self._places, self._clients)
         peers: dict[str, set[str]] = {}
-        # Aborting one end of a connection also resets the other, so each pair is handled once.
+        # Aborting one end of a connection also resets the other end, so handle each pair once.
         for low, high in sorted({tuple(sorted((link.source, link.destination))) for link in links}):
             node, peer = (high, low) if is_client(low) else (low, high)
             peers.setdefault(node, set()).add(self._addresses[peer])
@@ -309,7 +312,7 @@ class LinkFaults:
         count = 0
         for node, result in listed.items():
             before = rules.connections(result.output)
-            left = before & rules.connections(reset[node].output)  # ignore new connections
+            left = before & rules.connections(reset[node].output)  # without new connections
             if before and before == left:
                 raise InfrastructureError(
                     f"docker: none of {counted(len(before), 'connection')} of node {node!r} could "

@@ -1,4 +1,4 @@
-"""Degraded links by the kernel's network emulator (`tc netem`), if the engine's host has it.
+"""Degrades links by the kernel's network emulator (`tc netem`), if the engine's host has it.
 
 A qdisc acts on outgoing packets, so a link is shaped in the namespace of the sending node. The
 packet rules (`rules`) count the link's packets and mark them with the bit of each fault. Every set
@@ -9,7 +9,7 @@ of bits in use has a class with a netem of the combined quality:
         netem K: delay ...
 
 Deleting a fault's rules heals the fault, like every other link fault. A class that gets no marked
-packets does nothing; packets that it still holds are sent when due. The program in `packets`
+packets does nothing except sending the packets that it still holds. The program in `packets`
 handles links that begin at a client, which must be shaped on arrival, and stalls, whose packets
 must be released at once. On a kernel without sch_netem that program handles all qualities.
 """
@@ -32,7 +32,7 @@ _BACKLOG_S: Final = 1.0
 _PACKET_BYTES: Final = 1500
 _PACKETS_MIN: Final = 16
 _ORDERED: Final = "rate 32gbit"
-"""With any rate set, netem keeps the order of packets despite jitter."""
+"""A rate that limits nothing, since netem with a rate keeps packets in order despite jitter."""
 
 _LEAF = re.compile(
     rf"^qdisc netem [0-9a-f]+: parent {ROOT:x}:([0-9a-f]+) .*\n"
@@ -47,17 +47,17 @@ def reaches(link: Link, quality: LinkQuality) -> bool:
 
 
 def parameters(quality: LinkQuality) -> str:
-    """The netem parameters for this quality."""
+    """The arguments of `tc qdisc ... netem` for this quality."""
     words, limit = [], _QUEUE_PACKETS_MAX
     delay_ms, jitter_ms = quality.delay_ms, quality.jitter_ms
     reorder = ""
     if quality.reorder and not delay_ms + jitter_ms:
-        # Without a delay, netem delays the share to reorder, and the other packets pass at once.
+        # netem's `reorder` is the share of packets that skip the delay; the other packets are late.
         delay_ms, reorder = _REORDER_MS, f"reorder {1 - quality.reorder:.6%}"
     elif quality.reorder:
         reorder = f"reorder {quality.reorder:.6%}"
     if delay_ms or jitter_ms:
-        # netem's jitter is symmetric around the delay; ours only adds to the delay.
+        # netem's jitter is symmetric around the delay, while `jitter_ms` only adds to the delay.
         middle_ms = delay_ms + jitter_ms / 2
         words.append(f"delay {middle_ms:.3f}ms" + (f" {jitter_ms / 2:.3f}ms" if jitter_ms else ""))
     if reorder:
@@ -83,7 +83,7 @@ tc qdisc show dev {DEVICE} | grep -q '^qdisc htb {ROOT:x}: ' || tc {_ROOT_LINE}
 _SET: Final = f"""{_PREPARE.rstrip()} || exit
 printf '%s\\n' "$@" | tc -batch -
 """
-# Some kernels refuse two netem qdiscs in one tree if one of them duplicates packets.
+# Try two netem qdiscs in one tree, which some kernels refuse if one qdisc duplicates packets.
 _PROBE: Final = """
 trap 'tc qdisc del dev lo root 2>/dev/null' EXIT
 tc qdisc add dev lo root handle 1: htb default 0 || exit
@@ -98,19 +98,19 @@ END
 
 
 def probe_command() -> list[str]:
-    """A command that fails and prints the reason if the kernel has no netem."""
+    """Return a command that fails and prints the reason if the kernel has no netem."""
     return ["sh", "-c", _PROBE, "probe"]
 
 
 def prepare_command() -> list[str]:
-    """An idempotent command that creates the root of the qdisc tree in a namespace."""
+    """Return an idempotent command that creates the root of a namespace's qdisc tree."""
     return ["sh", "-c", _PREPARE, "prepare"]
 
 
 def set_command(classes: Mapping[int, tuple[int, LinkQuality]]) -> list[str]:
-    """A command that sets classes, given by number: the bits that select the class, its quality.
+    """Return a command that sets classes, given as number -> (bits that select it, quality).
 
-    Existing classes are changed and keep the packets that they hold.
+    The command changes existing classes, which keep the packets that they hold.
     """
     lines = []
     for number, (bits, quality) in classes.items():
@@ -127,9 +127,9 @@ def set_command(classes: Mapping[int, tuple[int, LinkQuality]]) -> list[str]:
 
 
 def met_packets(shown: str) -> dict[int, int]:
-    """The number of packets that each class has sent or dropped, from the output of `SHOW`.
+    """The number of packets that each class has sent or dropped, parsed from `SHOW`'s output.
 
-    The result is empty if another program removed the tree.
+    The result is empty if another program has removed the qdisc tree.
     """
     return {
         int(number, 16): int(sent) + int(dropped) for number, sent, dropped in _LEAF.findall(shown)

@@ -1,12 +1,12 @@
-"""The program that reports changes in a node's network namespace, except our own faults.
+"""The program that reports changes in a node's network namespace, except the harness's faults.
 
 `outsiders` passes this source on a command line (`python3 -c`) into the keeper container, so it
 imports only the standard library. The program sleeps until the kernel notifies it of a change. It
-prints one JSON object per line. The first line has the state; each later line has the entries
-removed and added since then, and is printed when they differ from the previous line. The state is a
-set of short texts: the links with their flags, the addresses, the routes, and the packet filter
+prints one JSON object per line. The first line has the state. Each later line has the entries
+removed and added since the first line, and appears only if these entries have changed. The state is
+a set of short texts: the links with their flags, the addresses, the routes, and the packet filter
 rules that are neither the harness's nor Docker's. The program starts after it reads a byte from
-standard input, and exits at the end of that input.
+standard input, and exits when standard input ends.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _DONE, _ERROR = 3, 2
 _TABLE_NAME = 1  # NFTA_TABLE_NAME
 _FAMILY_IPV4 = 2
 _READ_BYTES = 1 << 16
-_SETTLE_S = 0.05  # one change causes several notifications
+_SETTLE_S = 0.05  # wait before reading the state, since one change causes several notifications
 _COMMAND_S = 10.0
 _FAILURES_MAX = 5
 
 _IPTABLES = ("filter", "mangle", "nat", "raw", "security")
 _OURS = re.compile(
-    r'--comment "(\d+:)?harness:'  # our active rules, and the counters of healed faults
-    r"| --mark 0x80000000/0x80000000 -j TEE "  # our rules that duplicate packets
+    r'--comment "(\d+:)?harness:'  # the harness's active rules, and the counts of deleted rules
+    r"| --mark 0x80000000/0x80000000 -j TEE "  # the harness's rules that duplicate packets
     r"|^-A harness-probe |DOCKER_"
 )
 _LINK = re.compile(r"^\d+: ([^:@]+)(?:@\S+)?: <([^>]*)> mtu (\d+) qdisc (\S+)")
@@ -80,14 +80,14 @@ def rules_of(text: str) -> Iterator[str]:
             chain, policy = line[1:].split()[:2]
             yield f"policy {table} {chain} {policy}"
         elif line.startswith("# Table") or "legacy tables" in line:
-            yield f"note {line.lstrip('# ')}"  # iptables-save cannot show these tables
+            yield f"note {line.lstrip('# ')}"  # names tables that iptables-save cannot show
 
 
 def tables_of(messages: bytes) -> Iterator[str]:
-    """The nftables tables in the kernel's answer, except those of iptables."""
+    """The nftables tables in the kernel's answer, except the tables of iptables."""
     for kind, body in _messages(messages):
         if kind == _NEW_TABLE:
-            family, name = body[0], _attribute(body[4:], _TABLE_NAME)  # behind the nfgenmsg
+            family, name = body[0], _attribute(body[4:], _TABLE_NAME)  # after the header nfgenmsg
             if family != _FAMILY_IPV4 or name not in _IPTABLES:
                 yield f"table {name} of family {family}"
 
@@ -113,7 +113,7 @@ def _attribute(body: bytes, wanted: int) -> str:
 
 
 def differences(before: Iterable[str], now: Iterable[str]) -> dict[str, list[str]]:
-    """The removed and the added entries."""
+    """The entries that are only in `before` ("gone"), and those only in `now` ("new")."""
     old, new = set(before), set(now)
     return {"gone": sorted(old - new), "new": sorted(new - old)}
 
@@ -161,7 +161,7 @@ def _drain(source: socket.socket) -> None:
             pass
     except BlockingIOError:
         pass
-    except OSError:  # ENOBUFS: notifications were lost, so there were some
+    except OSError:  # ENOBUFS means that the kernel has dropped further notifications
         pass
 
 
@@ -171,9 +171,9 @@ def _say(**lists: list[str]) -> None:
 
 
 def watch(first: list[str] | None) -> None:
-    """Print the state, then changes against `first` or that state, until the input ends."""
+    """Print the state unless `first` has it, then changes since then, until the input ends."""
     looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
-    # On a kernel without nftables there are no rules to watch; not even our cuts work.
+    # A kernel without nftables has no rules to watch, and then not even cuts work.
     with contextlib.suppress(OSError):
         looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
     sys.stdin.buffer.read(1)
@@ -186,7 +186,7 @@ def watch(first: list[str] | None) -> None:
             try:
                 seen[source] = looks[source]()
             except (OSError, subprocess.SubprocessError) as error:
-                failures += 1  # counts consecutive failures: a busy kernel refuses occasionally
+                failures += 1  # only consecutive failures count, since a busy kernel may refuse
                 if failures > _FAILURES_MAX:
                     sys.stderr.write(f"{error}\n")
                     return

@@ -1,17 +1,17 @@
-"""Interference by other programs with a run's containers and its nodes' network namespaces.
+"""Detects when other programs interfere with a run's containers and network namespaces.
 
-A node depends on more than its own container: on its keeper, the run's network, the rules and
-routes in its network namespace, and its Toxiproxy. Clients with their own links also depend on the
-relay. The target cannot stop, remove, pause or change any of these, so a change is recorded as a
-fact in the history (`harness.environments.host.watch`).
+A node depends on its container, its keeper, the run's network, the rules and routes in its network
+namespace, and its Toxiproxy. Clients with their own links also depend on the relay. The target
+cannot stop, remove, pause or change any of them. So a change that the harness did not make is
+recorded as a fact in the history (`harness.environments.host.watch`).
 
 Each look makes one request to list the containers with their states, addresses and published ports.
 In each namespace a program waits for the kernel to report changes (`netwatch`). If the engine runs
-on this machine, /proc shows which processes in the containers are stopped. Otherwise the engine is
-asked now and then; it runs ps(1) on its host.
+on this machine, /proc shows which processes in the containers are stopped. For a remote engine, an
+occasional request lists the processes by ps(1) on the engine's host.
 
 A keeper or relay that has ended cannot be replaced, since its namespace and the published ports are
-lost. The run then ends with an error, even if another program started the container again.
+lost. In this case the run ends with an error, even if another program started the container again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _ATTEMPTS_MAX: Final = 20
 _CHANGES_SHOWN_MAX: Final = 3
 _CHARACTERS_MAX: Final = 120
 _NOT_YET: Final = "created"
-_LOOKS_PER_QUESTION: Final = 5  # for a remote engine
+_LOOKS_PER_QUESTION: Final = 5  # a remote engine lists processes only at every fifth look
 
 _log = logging.getLogger(__name__)
 
 
 class _Said(msgspec.Struct):
-    """A line that `netwatch` printed."""
+    """A line that the program `netwatch` printed: the first state, or changes since then."""
 
     state: list[str] | None = None
     gone: list[str] = msgspec.field(default_factory=list)
@@ -64,8 +64,8 @@ class NamespaceWatch:
         self._first: list[str] | None = None
         self._closing = threading.Event()
         self.began = threading.Event()
-        self.changed: str | None = None  # a clause about changes since the first state
-        self.moved = False  # the container has a different namespace than at first
+        self.changed: str | None = None  # a clause that lists the changes since the first state
+        self.moved = False  # whether the container has another namespace than at first
         self._thread = threading.Thread(target=self._follow, name=f"watch-{container}", daemon=True)
         self._thread.start()
 
@@ -86,14 +86,14 @@ class NamespaceWatch:
                 why = str(error)
             if self._closing.wait(_AGAIN_S):
                 return
-        if self._first is None:  # watching never worked here
+        if self._first is None:  # a watch that has never worked is no interference
             _log.warning("docker: the network of %s cannot be watched: %s", self._container, why)
         else:
             self.changed = f"has a network namespace that cannot be watched any more ({why})"
         self.began.set()
 
     def _take(self, line: bytes) -> str | None:
-        """Handle one line; returns the line if it is an error message and not a report."""
+        """Handle one line of `netwatch`; returns the line if it is an error message."""
         try:
             report = msgspec.json.decode(line, type=_Said)
         except msgspec.DecodeError:
@@ -110,7 +110,7 @@ class NamespaceWatch:
         return None
 
     def close(self) -> None:
-        """Stop restarting the program; call this before the container is removed."""
+        """Stop restarting `netwatch`; call this before the container is removed."""
         self._closing.set()
 
     def join(self, timeout_s: float) -> None:
@@ -124,31 +124,31 @@ class Watched(NamedTuple):
     node: str
     container: str
     wanted: NodeState
-    pid: int | None  # its first process, if the engine runs on this machine
+    pid: int | None  # the node's first process; `None` if the engine is remote
 
 
 class Look(NamedTuple):
-    """The result of one look, by node; "" stands for the parts that all nodes share."""
+    """The interference seen in one look, by node; "" means the parts that all nodes share."""
 
     nodes: Mapping[str, Interference | None]
     helpers: Mapping[str, Interference]
-    ended: InfrastructureError | None  # the end of a helper that the run cannot do without
+    ended: InfrastructureError | None  # reports that a keeper or the relay has ended
 
 
 class _Helper(NamedTuple):
     """A container (keeper or relay) that must stay up for the whole run."""
 
-    node: str  # the node that depends on it
-    task: str  # such as "keeps the network namespace of m1"
+    node: str  # the node that depends on the helper
+    task: str  # a clause such as "keeps the network namespace of m1"
 
 
 class Outsiders:
-    """The watch over a run for interference, except exits of nodes. Calls block."""
+    """Watches a run for interference, except exits of nodes; its methods block."""
 
     def __init__(
         self, engine: Engine, blueprint: Blueprint, run_id: str, relay: str | None
     ) -> None:
-        """`relay` is the name of the relay container, if there is one."""
+        """`relay` is the name of the relay container; `None` if the run has no relay."""
         self._engine = engine
         self._label = f"{RUN_LABEL}={run_id}"
         self._network = network_name(run_id)
@@ -162,13 +162,13 @@ class Outsiders:
             container_name(run_id, name, Part.PROXY): name for name in blueprint.places
         }
         self._first: dict[str, Found] = {}
-        self._pids: dict[str, int | None] = {}  # helpers' first processes, by container id
+        self._pids: dict[str, int | None] = {}  # container id -> pid of a helper's first process
         self._watches: dict[str, NamespaceWatch] = {}
         self._looks = 0
-        self._elsewhere: dict[str, int | None] = {}  # the last answers of a remote engine
+        self._elsewhere: dict[str, int | None] = {}  # container -> pid last seen stopped (remote)
 
     def begin(self) -> None:
-        """Start watching every namespace; returns once all are watched."""
+        """Start to watch the namespaces of all helpers; returns once each has reported a state."""
         self._first = {row.name: row for row in self._engine.containers(self._label)}
         self._watches = {name: NamespaceWatch(self._engine, name) for name in self._helpers}
         for name, watch in self._watches.items():
@@ -176,7 +176,7 @@ class Outsiders:
                 _log.warning("docker: the network namespace of %s is not watched yet", name)
 
     def look(self, watched: Iterable[Watched]) -> Look:
-        """Look once; raises `InfrastructureError` if the engine does not answer."""
+        """Look once for interference; raises `InfrastructureError` without an engine."""
         self._looks += 1
         rows = {row.name: row for row in self._engine.containers(self._label)}
         nodes = {
@@ -206,7 +206,7 @@ class Outsiders:
         return Look(nodes, helpers, ended)
 
     def _end_of(self, name: str, row: Found | None) -> str | None:
-        """How a helper ended, as a clause; `None` if it still runs or is paused."""
+        """A clause that says how a helper ended; `None` if the helper runs or is paused."""
         if row is None:
             return "was removed"
         if row.state not in {"running", "paused"}:
@@ -214,7 +214,7 @@ class Outsiders:
         return "was started again" if self._watches[name].moved else None
 
     def _trouble_of(self, row: Found) -> str | None:
-        """What is wrong with a helper that runs or is paused, as a clause; `None` if nothing."""
+        """A clause that says how a helper was changed or stopped; `None` without interference."""
         if row.state == "paused":
             return "was paused"
         first = self._first.get(row.name, row)
@@ -234,7 +234,7 @@ class Outsiders:
         return None if stopped is None else f"has a process (pid {stopped}) that was stopped"
 
     def _stopped(self, container: str, pid: int | None) -> int | None:
-        """The pid of a stopped process in a running container whose first process is `pid`."""
+        """The pid of a stopped process in a container with first process `pid`; `None` if none."""
         if pid is not None:
             return _stopped(pid)
         if self._looks % _LOOKS_PER_QUESTION == 1:
@@ -242,7 +242,7 @@ class Outsiders:
         return self._elsewhere.get(container)
 
     def _of_node(self, watched: Watched, state: str) -> Interference | None:
-        """The interference with a node, judged by the state of its container."""
+        """The interference with a node, judged by its container's `state`; `None` if none."""
         node, wanted = watched.node, watched.wanted
         if wanted is NodeState.DOWN and state == "running":
             return Interference(f"{node} was started, and not by the harness", "kill")
@@ -251,18 +251,18 @@ class Outsiders:
         return interference(node, wanted=wanted, stopped=state == "paused" or stopped)
 
     def close(self) -> None:
-        """Stop watching; call this before the containers are removed."""
+        """Stop watching the namespaces; call this before the containers are removed."""
         for watch in self._watches.values():
             watch.close()
 
     def join(self) -> None:
-        """Wait for all threads; call this after the containers are removed."""
+        """Wait for the threads of all watches; call this after the containers are removed."""
         for watch in self._watches.values():
             watch.join(_JOIN_S)
 
 
 def _stopped(pid: int) -> int | None:
-    """The first of this process and its descendants that a signal or debugger has stopped."""
+    """The pid of the first process, among `pid` and its descendants, that is stopped."""
     for member in procfs.family(pid):
         identity = procfs.identify(member)
         if identity is not None and procfs.state(identity) in procfs.STOPPED:

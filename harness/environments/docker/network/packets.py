@@ -1,9 +1,9 @@
 """The program in a node's namespace that holds, drops and paces the packets of bad links.
 
-Its source is passed on a command line (`python3 -c`) into the node's keeper, so it imports only the
-standard library. Packet rules (`rules.shape_command`) give each packet the mark bits of the faults
-on its link, and send the packet to one kernel queue (NFQUEUE). This program reads the header of
-each packet, decides when to release the packet, and then sends the kernel a verdict. **The rules
+The harness passes this source on a command line (`python3 -c`) into the node's keeper, so it
+imports only the standard library. Packet rules (`rules.shape_command`) give each packet the bits of
+the link's faults, and send the packet to one kernel queue (NFQUEUE). This program reads the header
+of each packet, decides when to release the packet, and then sends the kernel a verdict. **The rules
 are the only source of truth**: the program reads the meaning of each bit from the comments of the
 rules, and reads them again whenever the kernel reports a change. Deleting a fault's rules therefore
 ends the fault and releases its packets at once.
@@ -19,8 +19,8 @@ If this program dies, the rules' `--queue-bypass` heals the links; only held pac
 | stall     | packets are held until the fault is over                                            |
 | duplicate | the packet gets a mark, and a rule in the last table (`security`) copies it (TEE)   |
 
-The queue does not ask for unsegmented packets, so the kernel splits super-packets (segmentation
-offload) before they get here. Faults therefore act on packets as they appear on a wire.
+The queue does not request unsegmented packets, so the kernel splits super-packets (segmentation
+offload) before they reach this program. Faults therefore act on packets as they appear on a wire.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ BACKLOG_BYTES_MIN: Final = 24_000
 ACCEPT: Final = 1
 DROP: Final = 0
 TWICE: Final = 2
-"""The verdict to accept the packet and set `TWICE_BIT` in its mark."""
+"""The verdict that accepts a packet and sets `TWICE_BIT` in the packet's mark."""
 TWICE_BIT: Final = 1 << 31
 
 _RECEIVE_BUFFER_BYTES: Final = 32 << 20
 _READ_BYTES: Final = 1 << 16
-_READS_MAX: Final = 64  # reads in a row before verdicts are sent
+_READS_MAX: Final = 64  # the most reads in a row before pending verdicts are sent
 _VERDICTS_A_MESSAGE: Final = 256
-_HEAD_BYTES: Final = 20  # an IPv4 header without options
+_HEAD_BYTES: Final = 20  # the size of an IPv4 header without options
 
 # Constants of linux/netlink.h, linux/netfilter/nfnetlink.h and nfnetlink_queue.h.
 _NETLINK_NETFILTER: Final = 12
@@ -69,14 +69,14 @@ _MSG_CONFIG: Final = 0x302
 _CFG_CMD, _CFG_PARAMS, _CFG_QUEUE_MAXLEN = 1, 2, 3
 _COPY_PACKET: Final = 2
 _PACKET_HDR, _VERDICT_HDR, _MARK, _PAYLOAD, _CAP_LEN = 1, 2, 3, 10, 13
-_CHAINS: Final = {1: "INPUT", 3: "OUTPUT"}  # by netfilter hook number
+_CHAINS: Final = {1: "INPUT", 3: "OUTPUT"}  # netfilter hook number -> chain
 
 
 class Flow(NamedTuple):
     """One link, identified by the chain of its rules and the address of the other node."""
 
     chain: str
-    address: str  # of the other node
+    address: str  # address of the other node
 
 
 class Quality(NamedTuple):
@@ -92,16 +92,16 @@ class Quality(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """A packet in the queue."""
+    """A packet that the kernel has put into the queue."""
 
     id: int
     flow: Flow
-    bits: int  # one bit per fault on its link
-    size: int  # bytes, IP header included
+    bits: int  # the packet's mark, with one bit per fault on the link
+    size: int  # bytes, including the IP header
 
 
 Meaning = Mapping[Flow, Mapping[int, Quality]]
-"""The quality that each mark bit stands for, by link."""
+"""For each link, the mark bits of its faults, with the quality that each bit requests."""
 
 
 # --- what faults are there: the text of rules --------------------------------------------------
@@ -113,19 +113,19 @@ _RULE = re.compile(
 
 
 def text_of(quality: Quality) -> str:
-    """The quality encoded as one word for a rule's comment."""
+    """Encode a quality as one word for a rule's comment."""
     amounts = {name: value for name, value in quality._asdict().items() if value}
     return ",".join(f"{name[:3]}={value:g}" for name, value in amounts.items())
 
 
 def quality_of(text: str) -> Quality:
-    """The inverse of `text_of`."""
+    """Decode a quality that `text_of` has encoded."""
     amounts = dict(item.split("=") for item in text.split(",") if item)
     return Quality(*(float(amounts.get(name[:3], 0)) for name in Quality._fields))
 
 
 def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
-    """The meaning of the mark bits, parsed from the output of `iptables-save`."""
+    """Parse the quality of each mark bit, by link, from the output of `iptables-save`."""
     meaning: dict[Flow, dict[int, Quality]] = {}
     for chain, address, quality, bit in _RULE.findall(saved):
         meaning.setdefault(Flow(chain, address), {})[int(bit, 16)] = quality_of(quality)
@@ -133,7 +133,7 @@ def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
 
 
 def combined(qualities: Iterable[Quality]) -> Quality:
-    """The combined effect: delays add up, loss probabilities combine, the slowest rate wins."""
+    """The combined quality: delays add up, loss probabilities combine, the slowest rate wins."""
     delay = jitter = rate = stall = 0.0
     keep = single = order = 1.0
     for quality in qualities:
@@ -154,19 +154,19 @@ class Held(NamedTuple):
     """A packet that waits until it is due or, if stalled, until the rules change."""
 
     due_s: float
-    number: int  # order of arrival
+    number: int  # number in order of arrival
     packet: Packet
     verdict: int = ACCEPT
 
 
 class Scheduler:
-    """Decides what happens to each packet. Has no side effects: time and randomness are inputs."""
+    """Decides when to release or drop each packet, without a clock or socket of its own."""
 
     def __init__(self, draw: Callable[[], float] = random.random) -> None:
         self._draw = draw
         self._meaning: Meaning = {}
         self._combined: dict[tuple[Flow, int], Quality] = {}
-        self._held: list[Held] = []  # a heap
+        self._held: list[Held] = []  # a heap, with the next due packet first
         self._stalled: list[Held] = []
         self._unknown: list[Packet] = []
         self._verdicts: list[tuple[int, int]] = []
@@ -225,10 +225,10 @@ class Scheduler:
         return self._combined[key]
 
     def learn(self, meaning: Meaning, now_s: float, *, latest: bool = True) -> None:
-        """Apply changed rules: release the packets held by faults that are over.
+        """Apply changed rules, and release the packets that only faults now over have held.
 
-        `latest` says that the rules have not changed again since they were read. A bit that still
-        has no meaning then belongs to a fault that is over.
+        With `latest`, the rules are the same as when they were read, so a bit without a meaning
+        belongs to a fault that is over.
         """
         changed = {
             flow
@@ -255,7 +255,7 @@ class Scheduler:
                 self._judge(packet, now_s)
 
     def _is_over(self, packet: Packet) -> bool:
-        """Whether the packet has the bit of a fault that is over or not known yet."""
+        """Whether the packet has the bit of a fault that is over or has rules not yet read."""
         return bool(packet.bits & ~sum(self._meaning.get(packet.flow, {})))
 
     def _is_freed(self, packet: Packet) -> bool:
@@ -263,7 +263,7 @@ class Scheduler:
         return self._is_over(packet) and not self._quality(packet.flow, packet.bits).stall
 
     def verdicts(self, now_s: float) -> list[tuple[int, int]]:
-        """Take the pending verdicts in order: packet id and `ACCEPT`, `DROP` or `TWICE`."""
+        """Return and forget the pending verdicts, in order, as (packet id, verdict)."""
         decided, self._verdicts = self._verdicts, []
         while self._held and self._held[0].due_s <= now_s:
             held = heapq.heappop(self._held)
@@ -285,7 +285,7 @@ def _message(kind: int, flags: int, attributes: bytes) -> bytes:
 
 
 def bind_messages() -> list[bytes]:
-    """The messages that bind the queue to this program; the kernel answers each."""
+    """The messages that bind the queue to this program; the kernel answers each message."""
     bind = _attribute(_CFG_CMD, struct.pack(">BBH", 1, 0, socket.AF_INET))
     parameters = _attribute(_CFG_PARAMS, struct.pack(">IB", _HEAD_BYTES, _COPY_PACKET))
     maximum = _attribute(_CFG_QUEUE_MAXLEN, struct.pack(">I", QUEUE_PACKETS_MAX))
@@ -294,14 +294,14 @@ def bind_messages() -> list[bytes]:
 
 
 def verdict_message(packet: int, verdict: int) -> bytes:
-    """The message that releases a packet, marks it for duplication, or drops it."""
+    """The message that gives the kernel the verdict on a packet with the id `packet`."""
     header = _attribute(_VERDICT_HDR, struct.pack(">II", min(verdict, ACCEPT), packet))
     mark = _attribute(_MARK, struct.pack(">I", TWICE_BIT)) if verdict == TWICE else b""
     return _message(_MSG_VERDICT, _NLM_F_REQUEST, header + mark)
 
 
 def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The kind and body of each netlink message in the received data."""
+    """Yield the kind and body of each netlink message in the received data."""
     at = 0
     while at + 16 <= len(data):
         size, kind = struct.unpack_from("=IH", data, at)
@@ -312,16 +312,16 @@ def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def error_of(kind: int, body: bytes) -> int | None:
-    """The error number of an answer, 0 for success; `None` for any other message."""
+    """The error number in an answer (0 means success); `None` if the message is no answer."""
     return -struct.unpack_from("=i", body)[0] if kind == _NLMSG_ERROR else None
 
 
 def packet_of(kind: int, body: bytes) -> Packet | None:
-    """The packet that a message describes; `None` for any other message."""
+    """The packet that a message describes; `None` if the message describes no packet."""
     if kind != _MSG_PACKET:
         return None
     attributes: dict[int, bytes] = {}
-    at = 4  # behind the nfgenmsg
+    at = 4  # after the header nfgenmsg
     while at + 4 <= len(body):
         size, attribute = struct.unpack_from("=HH", body, at)
         if size < 4:
@@ -342,10 +342,10 @@ def packet_of(kind: int, body: bytes) -> Packet | None:
 
 
 def _open_queue() -> socket.socket:
-    """Bind the queue; raises `OSError` if the kernel lacks queues or this one is taken."""
+    """Bind the queue; raises `OSError` if the kernel lacks queues or another program has it."""
     queue = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
     force = getattr(socket, "SO_RCVBUFFORCE", 33)
-    for option in (socket.SO_RCVBUF, force):  # the second may lack the privilege
+    for option in (socket.SO_RCVBUF, force):  # `force` exceeds the system's limit but may fail
         try:
             queue.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER_BYTES)
         except PermissionError:
@@ -368,12 +368,12 @@ def _drained(source: socket.socket) -> Iterator[bytes]:
             yield source.recv(_READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # ENOBUFS: notifications were lost, so there were some
+        except OSError:  # ENOBUFS means that the kernel has dropped further notifications
             yield b""
 
 
 class _Rules:
-    """Reads the rules asynchronously, so that packets need not wait."""
+    """Reads the packet rules without blocking, so that packets need not wait."""
 
     def __init__(self) -> None:
         self.stale = True
@@ -385,7 +385,7 @@ class _Rules:
         return self._reader is not None
 
     def begin(self) -> int | None:
-        """Start reading the rules if they are stale; returns the descriptor to wait for."""
+        """Start reading the rules if they are stale; returns the descriptor to wait for, if any."""
         if self._reader is None and self.stale:
             self.stale = False
             command = ["iptables-save", "-t", "mangle"]
@@ -395,7 +395,7 @@ class _Rules:
         return self._reader.stdout.fileno()
 
     def go_on(self, descriptor: int) -> str | None:
-        """Read available output; returns the rules once they are complete."""
+        """Read available output of `iptables-save`; returns the rules once they are complete."""
         data = os.read(descriptor, _READ_BYTES)
         self._said += data
         if data or self._reader is None:
@@ -410,7 +410,7 @@ class _Rules:
 
 
 def serve() -> None:
-    """Hold and release packets until killed."""
+    """Hold, drop and release packets until the process is killed."""
     notices = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
     notices.bind((0, _GROUP_NFTABLES))  # subscribe before the first read of the rules
     notices.setblocking(False)
@@ -452,7 +452,7 @@ def main(words: list[str]) -> int:
         else:
             serve()
     except OSError as error:
-        sys.stderr.write(f"the kernel gives no packet queue (NFQUEUE): {error}\n")
+        sys.stderr.write(f"the kernel provides no packet queue (NFQUEUE): {error}\n")
         return 1
     return 0
 

@@ -1,11 +1,11 @@
 """The relay program, which gives each client its own source address.
 
-The harness reaches containers through published ports, and connections that arrive there have the
-address of the network's gateway. So a relay container on the network listens on one port for each
-pair of a client and a node's port, and opens the onward connection from an address that only this
-client has. Packet rules of nodes can then distinguish clients as they distinguish nodes. The source
-is passed on a command line (`python3 -c`), so it imports only the standard library. A reset on one
-side causes a reset on the other.
+The harness reaches containers through published ports. To the containers, all connections to these
+ports come from the network's gateway. So a relay container on the network listens on one port for
+each pair of a client and a node's port, and opens the onward connection from an address that only
+this client has. With these addresses, packet rules can distinguish clients as they distinguish
+nodes. The harness passes this source on a command line (`python3 -c`), so it imports only the
+standard library. A reset on one side causes a reset on the other side.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Final, NamedTuple
 
 _READ_BYTES: Final = 1 << 16
 _BACKLOG: Final = 1024
-_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER value that makes a close send a reset
+_AT_ONCE: Final = struct.pack("ii", 1, 0)  # with this SO_LINGER value, a close sends a reset
 
 
 class Route(NamedTuple):
-    """A route: connections to port `listen` continue from address `source` to `host:port`."""
+    """The route of connections to port `listen`: from the address `source` to `host:port`."""
 
     listen: int
     source: str
@@ -36,7 +36,7 @@ class Route(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Route:
-        """The inverse of `str`; raises `ValueError`."""
+        """Parse a route from its `str`; raises `ValueError` for any other text."""
         listen, source, host, port = text.split(":")
         return Route(int(listen), source, host, int(port))
 
@@ -57,12 +57,12 @@ async def _pass_on(
             route.host, route.port, local_addr=(route.source, 0)
         )
         writers.append(far_writer)
-        async with asyncio.TaskGroup() as both:  # a reset of one cancels the other
+        async with asyncio.TaskGroup() as both:  # a reset in one direction cancels both
             both.create_task(_pump(reader, far_writer))
             both.create_task(_pump(far_reader, writer))
     except (OSError, ExceptionGroup):
         for each in writers:
-            with contextlib.suppress(OSError):  # a reset connection has no socket any more
+            with contextlib.suppress(OSError):  # a connection that was reset has no socket
                 end = each.get_extra_info("socket")
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             each.transport.abort()

@@ -2,31 +2,31 @@
 
 This module only generates and parses text. A one-way cut from A to B drops packets on arrival, in
 B's namespace, so A does not notice that its packets are lost. New and established connections
-stall, as on a network that loses packets. Clients have no namespace of ours; their packets arrive
-through the published port with the address of the network's gateway. A cut towards clients
-therefore drops packets when they leave the node.
+stall, as on a network that loses packets. Clients run outside of these namespaces, and their
+packets arrive through the published port with the address of the network's gateway. A cut towards
+clients therefore drops packets when they leave the node.
 
-Every cut link has two rules, both marked with the fault and the link in a comment:
+Every cut link has two rules, whose comments name the fault and the link:
 
-* the first, in front of all others, has no target and only counts, since faults may overlap and
-  each fault needs its own count (`Bite`);
-* the second, at the end, drops.
+* the first rule, in front of all others, has no target and only counts packets, since faults may
+  overlap and each fault needs its own count (`Bite`);
+* the second rule, at the end, drops packets.
 
 A shaped link has its rules in the first table that a packet traverses (`mangle`), so that held
-packets meet the cuts that are in force when they are released. There are three rules: one counts,
-one sets the fault's bit in the packet's mark and has the bit's meaning in its comment, and one at
-the end queues the packet for the program in `packets`. With several faults on a link, its packets
-have several bits. A packet to duplicate is copied in the last table (`security`), after all cuts:
-an arriving packet is copied to the node itself, over `lo`, and a leaving packet to its destination.
-The two copying rules stay when a link is healed, since they match only marked packets. A link
-shaped by `netem` has two rules where packets leave: one counts, one marks. Bad streams have rules
-in a third table (`nat`), see `streams`. The traffic between a program and its stream proxy stays on
-`lo`, which no other fault affects.
+packets meet the cuts that are in force when they are released. A shaped link has three rules: one
+counts packets, one sets the fault's bit in the packet's mark and has the bit's meaning in its
+comment, and one at the end queues the packet for the program in `packets`. If a link has several
+faults, its packets have several bits. Two rules in the last table (`security`), after all cuts,
+copy each packet that is marked for duplication: an arriving packet to the node itself, over `lo`,
+and a leaving packet to its destination. These two rules stay when a link is healed, since they
+match only marked packets. A link that `netem` shapes has two rules in the sender's namespace: one
+counts packets, one marks packets. Bad streams have rules in a third table (`nat`), see `streams`.
+The traffic between a program and its stream proxy stays on `lo`, which no other fault affects.
 
-Healing selects rules by the fault's mark in their comments. Healing is a single command that needs
-no state of the driver, so the warden can run it after the driver has died. The engine may lose the
-output of that command, so the counts of deleted rules are kept in the namespace, in the comments of
-an unused chain. Rules survive the node's own process, since a keeper container owns the namespace
+Healing selects rules by the fault's name in their comments. Healing is a single command that needs
+no state of the driver, so the warden can run the command after the driver has died. The engine may
+lose the output of this command, so the comments of an unused chain in the namespace keep the counts
+of deleted rules. Rules survive the node's own process, since a keeper container owns the namespace
 (see `deploy`).
 """
 
@@ -44,21 +44,21 @@ from harness.environments.docker.network import netem, packets, toxics
 from harness.errors import InternalError
 
 FAULT_BITS: Final = tuple(1 << number for number in range(31))
-"""The mark bits that distinguish the faults on a packet's link."""
+"""The bits of a packet's mark, of which each fault on the packet's link sets one."""
 
-# XT_MAX_COMMENT_LEN in netfilter's xt_comment.h, less its NUL byte. Marks also leave room for a
-# 64-bit counter.
+# XT_MAX_COMMENT_LEN in netfilter's xt_comment.h, less its NUL byte. Comments of rules that count
+# also leave room for a 64-bit counter.
 _ALL_CHARACTERS_MAX: Final = 255
 COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20
 _PREFIX: Final = "harness"
-_NAME = re.compile(r"[A-Za-z0-9_.-]+(:\d+)?")  # a client's: `client:2`
+_NAME = re.compile(r"[A-Za-z0-9_.-]+(:\d+)?")  # a fault, a node, or a client such as `client:2`
 
-# The comment in which `heal_command` keeps the count of a deleted rule.
+# Matches the comment in which `heal_command` keeps the count of a deleted rule.
 _COUNTED = re.compile(rf'"(?P<packets>\d+):{_PREFIX}:(?P<fault>[^:"]+):(?P<link>[^"]+)"')
 
 
 class Table(enum.Enum):
-    """The iptables table with the rules of a fault."""
+    """The iptables table that has the rules of a kind of fault."""
 
     CUT = "filter"
     SHAPE = "mangle"
@@ -72,33 +72,33 @@ class Table(enum.Enum):
 
 
 def owners(link: Link, table: Table) -> tuple[str, ...]:
-    """The nodes whose namespaces have the rules for this link and table."""
+    """The nodes whose namespaces have the rules for a link in a table."""
     ends = tuple(end for end in (link.destination, link.source) if not is_client(end))
     return ends if table is Table.STREAM else ends[:1]
 
 
 def mark(fault: str, link: Link, says: str = "") -> str:
-    """The comment of a rule: its fault and link, with the additional text `says` between."""
+    """The comment of a rule, with the rule's fault, the additional text `says`, and the link."""
     for name in (fault, link.source, link.destination):
         if _NAME.fullmatch(name) is None:
-            raise InternalError(f"{name!r} cannot be in a rule: letters, digits, _ . - only")
+            raise InternalError(f"{name!r} has characters other than letters, digits, _ . -")
     middle = f"{says}:" if says else ""
     ends = f"{link.source}>{link.destination}".replace(":", "~")  # colons separate parts
     text = f"{_PREFIX}:{fault}:{middle}{ends}"
     # A rule with additional text does not count, so its comment needs no room for a counter.
     most = _ALL_CHARACTERS_MAX if says else COMMENT_CHARACTERS_MAX
     if len(text) > most:
-        raise InternalError(f"the mark {text!r} exceeds {most} characters")
+        raise InternalError(f"the comment {text!r} of a rule exceeds {most} characters")
     return text
 
 
 def comment_of(fault: str) -> str:
-    """The common start of the comments of a fault's rules, as `iptables-save` prints them."""
+    """The start of the comment of every rule of a fault, as `iptables-save` prints comments."""
     return f'--comment "{_PREFIX}:{fault}:'
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The chain and the match for packets of this link; `addresses` has the clients', too."""
+    """The chain and the match for packets of a link; `addresses` maps nodes and clients."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
@@ -113,7 +113,7 @@ printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
 
 
 def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) -> list[str]:
-    """An idempotent command that cuts `links`, all owned by one node, in one transaction."""
+    """Return an idempotent command that cuts `links`, all owned by one node, in one transaction."""
     lines = []
     for link in links:
         chain, match = _matching(link, addresses)
@@ -127,7 +127,7 @@ def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) ->
 def mark_command(
     fault: str, links: Iterable[Link], bit: int, addresses: dict[str, str]
 ) -> list[str]:
-    """An idempotent command that counts and marks leaving packets, which `netem` shapes."""
+    """Return an idempotent command that adds rules to count and mark packets for `netem`."""
     script = _LAY.replace("TABLE", Table.SHAPE.value)
     return ["sh", "-c", script, "mark", comment_of(fault), *_marks(fault, links, bit, addresses)]
 
@@ -148,8 +148,8 @@ _QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
 _SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
 _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
 
-# The program must serve the queue before the first packet is queued. On a loaded host the program
-# takes seconds to start.
+# The rules follow once the program serves the queue, since packets pass an unserved queue. On a
+# loaded host the program takes seconds to start.
 _SHAPE = f"""
 saved=$(iptables-save -t mangle) || exit 1
 mark=$1; program=$2; twice=$3; shift 3
@@ -171,7 +171,7 @@ done
 
 
 def text_of(quality: LinkQuality) -> str:
-    """The quality encoded for a rule's comment."""
+    """Encode a quality for a rule's comment."""
     amounts = {name: float(getattr(quality, name)) for name in packets.Quality._fields}
     return packets.text_of(packets.Quality(**amounts))
 
@@ -185,17 +185,17 @@ def shape_command(
     *,
     marked: Sequence[Link] = (),
 ) -> list[str]:
-    """A command that degrades `links`, all owned by one node, in one transaction.
+    """Return an idempotent command that degrades `links`, all owned by one node.
 
-    The command starts the program that serves the queue unless it is running. Links in `marked`
-    leave the same node and get only marks, for `netem`. The command is idempotent.
+    The command starts the program that serves the queue unless the program is running, and adds all
+    rules in one transaction. Links in `marked` leave the same node and get only marks, for `netem`.
     """
     says, lines = text_of(quality), []
     for link in links:
         chain, match = _matching(link, addresses)
         comment = f'-m comment --comment "{mark(fault, link)}"'
         meaning = f'-m comment --comment "{mark(fault, link, says)}"'
-        match += _ONCE if chain == "OUTPUT" else ""  # skip copies, which pass here again
+        match += _ONCE if chain == "OUTPUT" else ""  # skip copies, which pass OUTPUT again
         queue = f"NFQUEUE --queue-num {packets.QUEUE} --queue-bypass"
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-I {chain} 1 {match} {meaning} -j MARK --set-xmark {bit:#x}/{bit:#x}")
@@ -212,7 +212,7 @@ _ONCE: Final = f" -m mark ! {_MARKED}"
 
 
 def _twice(node: str, clients: Iterable[str]) -> str:
-    """The rules that copy marked packets arriving at `node` or leaving for `clients`."""
+    """The rules that copy packets with `TWICE_BIT` that arrive at `node` or leave for `clients`."""
     leaving = (
         f"-A OUTPUT ! -o lo -d {client}/32 -m mark {_MARKED} -j TEE --gateway {client}"
         for client in clients
@@ -222,7 +222,7 @@ def _twice(node: str, clients: Iterable[str]) -> str:
 
 
 def probe(table: str, *rules: str) -> str:
-    """A script that fails, with the reason, if the kernel does not support these rules.
+    """Return a script that fails, with the reason, if the kernel does not support these rules.
 
     The script adds the rules to an unused chain, so that the kernel validates them, and deletes the
     chain at once.
@@ -234,7 +234,7 @@ def probe(table: str, *rules: str) -> str:
 
 
 def probe_command() -> list[str]:
-    """A command that fails and prints the reason if the kernel has no packet queues."""
+    """Return a command that fails and prints the reason if the kernel has no packet queues."""
     queue = f"-j NFQUEUE --queue-num {packets.QUEUE} --queue-bypass"
     tried = probe("mangle", queue, "-j MARK --set-xmark 0x1/0x1")
     script = f'{tried} || exit\n[ -e {_QUEUES} ] || python3 -I -S -c "$1" probe'
@@ -242,20 +242,20 @@ def probe_command() -> list[str]:
 
 
 def probe_twice_command() -> list[str]:
-    """A command that fails and prints the reason if the kernel cannot copy packets."""
+    """Return a command that fails and prints the reason if the kernel cannot copy packets."""
     tried = probe("security", "-m mark --mark 0x1/0x1 -j TEE --gateway 127.0.0.1")
     return ["sh", "-c", tried, "probe"]
 
 
 _ALIVE: Final = {
-    Table.CUT: "",  # the kernel alone
+    Table.CUT: "",  # the kernel cuts links without a program
     Table.SHAPE: rf"^queue +{packets.QUEUE} ",
     Table.STREAM: f"^{toxics.SERVED}$",
 }
 
 
 def is_served(saved: str, table: Table) -> bool:
-    """Whether, by the output of `heal_command`, the program behind the rules was running."""
+    """Whether the program behind a table's rules was running, by `heal_command`'s output."""
     return re.search(_ALIVE[table], saved, re.MULTILINE) is not None
 
 
@@ -274,7 +274,7 @@ def select_links(fault: str, links: Iterable[Link], says: Iterable[str]) -> list
     return [f'{mark(fault, link, text)}"' for link in links for text in texts]
 
 
-# If another healer deletes the rules first, the transaction fails and the next look finds none.
+# If warden and driver heal at once, one transaction fails, and its next look finds no rules.
 _HEAL = """
 for pattern in "$@"; do set -- "$@" -e "$pattern"; shift; done
 looks=4
@@ -300,9 +300,9 @@ _AND_THEN: Final = {
 
 
 def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]:
-    """A command that deletes the selected rules and prints their counts.
+    """Return a command that deletes the rules that `patterns` select, and prints their counts.
 
-    The command is idempotent: a second run deletes nothing and prints the same counts.
+    The command is idempotent, since a second run deletes nothing and prints the same counts.
     """
     assert patterns, "an empty selection would delete nothing, and say that it healed"
     script = _HEAL.replace("TABLE", table.value) + _AND_THEN[table]
@@ -310,12 +310,12 @@ def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]
 
 
 def counted_packets(saved: str) -> dict[tuple[str, Link], int]:
-    """The count for every fault and link, parsed from the output of `heal_command`."""
+    """The count of packets by fault and link, parsed from the output of `heal_command`."""
     counts: dict[tuple[str, Link], int] = {}
     for match in _COUNTED.finditer(saved):
         source, _, destination = match["link"].replace("~", ":").partition(">")
         key = match["fault"], Link(source, destination)
-        counts[key] = counts.get(key, 0) + int(match["packets"])  # streams: a rule per port
+        counts[key] = counts.get(key, 0) + int(match["packets"])  # bad streams have a rule per port
     return counts
 
 
@@ -325,15 +325,15 @@ _RESET = f'for peer in "$@"; do ss -K {_ESTABLISHED} >/dev/null; done; {_LIST}'
 
 
 def list_command(peers: Sequence[str]) -> list[str]:
-    """A command that prints all TCP connections with these peers, for `connections`."""
+    """Return a command that prints all TCP connections with these peers, for `connections`."""
     return ["sh", "-c", _LIST, "list", *peers]
 
 
 def reset_command(peers: Sequence[str]) -> list[str]:
-    """A command that aborts all TCP connections with these peers and resets both ends.
+    """Return a command that aborts all TCP connections with these peers and resets both ends.
 
     The command prints the remaining connections, since a kernel without CONFIG_INET_DIAG_DESTROY
-    aborts none and reports no error.
+    aborts no connection and reports no error.
     """
     return ["sh", "-c", _RESET, "reset", *peers]
 

@@ -1,17 +1,17 @@
-"""Bad streams: connections are redirected through a Toxiproxy in their opener's namespace.
+"""Bad streams: rules redirect connections through a Toxiproxy in the opener's namespace.
 
 Bytes from a to b flow upstream in connections that a opened, and downstream in connections that b
 opened. A fault on one link therefore has rules in the namespaces of both ends, where connections
-leave (`OUTPUT`). The other end sees the same peer address as without a proxy. Clients have no
-namespace of ours, so their connections are redirected on arrival at the node (`PREROUTING`), and
+leave (`OUTPUT`). The other end sees the same peer address as without a proxy. Clients run outside
+of these namespaces, so their connections are redirected on arrival at the node (`PREROUTING`), and
 the node sees its own address as the peer.
 
 A node's Toxiproxy is a container in the node's network namespace. The first fault that needs the
-container creates it, and it stays until the run ends. It runs as a dedicated user, whose
-connections the rules do not redirect. It has one proxy for each port that a peer declares; faults
-only add and remove toxics. Connections opened before a fault would bypass the proxy, so they are
-reset when the fault begins. Connections that are open when a fault is healed keep using the proxy,
-which then only copies bytes.
+container creates it, and it stays until the run ends. Toxiproxy runs as a dedicated user, whose
+connections the rules do not redirect. It has one proxy for each port that a peer declares, and
+faults only add and remove toxics. Connections opened before a fault would bypass the proxy, so they
+are reset when the fault begins. Connections that are open when a fault is healed keep using the
+proxy, which from then on only copies bytes.
 
 The name of a toxic contains the mark of its fault and link, like the comment of a rule, so the same
 patterns select both for removal (`rules.heal_command`). The kernel passes only the first packet of
@@ -50,9 +50,9 @@ def stream_command(
     addresses: Mapping[str, str],
     ports: Mapping[str, tuple[int, ...]],
 ) -> list[str]:
-    """A command that degrades streams on `links`, for the connections opened at `node`.
+    """Return a command that degrades the streams on `links` of connections opened at `node`.
 
-    The command resets open connections between the ends. A second run does only that.
+    The command also resets open connections between the ends. A second run only resets them.
     """
     links = sorted(links)
     proxies = []
@@ -69,7 +69,7 @@ def stream_command(
 def counting_links(
     node: str, links: Iterable[Link], ports: Mapping[str, tuple[int, ...]]
 ) -> frozenset[Link]:
-    """The links whose rules count at `node`; a connection with both directions counts once."""
+    """The links whose rules at `node` count connections, so that each connection counts once."""
     of_fault = frozenset(links)
     return frozenset(
         link
@@ -94,7 +94,7 @@ def _proxies(
     addresses: Mapping[str, str],
     ports: Mapping[str, tuple[int, ...]],
 ) -> Iterator[dict[str, Any]]:
-    """The input of the program `toxics`: each proxy with its toxics and rules."""
+    """Yield the proxies, with their toxics and rules, that the program `toxics` must create."""
     for opener, peer in _openers(node, link):
         chain, host, match = "OUTPUT", "127.0.0.1", f"-d {addresses[peer]}/32"
         passed = f" {_PASSED}"
@@ -125,6 +125,6 @@ def _proxies(
 
 
 def probe_command() -> list[str]:
-    """A command that fails and prints the reason if the kernel cannot redirect connections."""
+    """Return a command that fails, with the reason, if the kernel cannot redirect connections."""
     redirected = f"-p tcp {_PASSED} -j REDIRECT --to-ports {toxics.PORT}"
     return ["sh", "-c", rules.probe("nat", redirected), "probe"]

@@ -1,10 +1,10 @@
 """The program that configures the Toxiproxy in a node's namespace for a fault.
 
-Its source is passed on a command line (`python3 -c`) into the node's keeper, so it imports only the
-standard library. `lay PROXY...` creates missing proxies, adds their toxics, and prints the rules
-that redirect connections to them; each PROXY is JSON written by `streams.stream_command`. `heal
-PATTERN...` removes the toxics whose names contain one of the patterns. Both commands are
-idempotent.
+The harness passes this source on a command line (`python3 -c`) into the node's keeper, so it
+imports only the standard library. `lay PROXY...` creates missing proxies, adds their toxics, and
+prints the rules that redirect connections to the proxies. `streams.stream_command` writes each
+PROXY as JSON. `heal PATTERN...` removes the toxics whose names contain one of the patterns. Both
+commands are idempotent.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from typing import Any, Final
 HOST, PORT = "127.0.0.1", 24_077
 SERVED: Final = "proxy served"
 _TIMEOUT_S: Final = 10.0
-_START_S: Final = 20.0  # a loaded host needs seconds
+_START_S: Final = 20.0  # on a loaded host, Toxiproxy takes seconds to start
 _LOOK_S: Final = 0.05
 
 
 class RefusedError(Exception):
-    """The server refused a request; the message has its reason."""
+    """Toxiproxy refused a request; the message contains the server's reason."""
 
 
 def ask(method: str, *path: str, body: object = None, accept: int = 200) -> Any:
-    """Send a request and return the decoded answer. Raises `RefusedError`, `OSError`."""
+    """Send a request to Toxiproxy and return the decoded answer.
+
+    Raises `RefusedError` for an error status except `accept`, and `OSError` without an answer.
+    """
     url = "/" + "/".join(urllib.parse.quote(part, safe="") for part in path)
     connection = http.client.HTTPConnection(HOST, PORT, timeout=_TIMEOUT_S)
     try:
@@ -43,7 +46,7 @@ def ask(method: str, *path: str, body: object = None, accept: int = 200) -> Any:
 
 
 def wait_served() -> dict[str, Any]:
-    """Wait until the server answers, and return its proxies."""
+    """Wait until Toxiproxy answers; returns its proxies by name."""
     deadline_s = time.monotonic() + _START_S
     while True:
         try:
@@ -57,7 +60,7 @@ def wait_served() -> dict[str, Any]:
 
 
 def lay(wanted: list[dict[str, Any]]) -> list[str]:
-    """Create missing proxies and add the toxics; returns the redirecting rules."""
+    """Create missing proxies and add their toxics; returns the rules that redirect connections."""
     proxies, rules = wait_served(), []
     for proxy in wanted:
         name = proxy["name"]
@@ -65,14 +68,14 @@ def lay(wanted: list[dict[str, Any]]) -> list[str]:
             made = {key: proxy[key] for key in ("name", "listen", "upstream")}
             proxies[name] = ask("POST", "proxies", body=made)
         for toxic in proxy["toxics"]:
-            ask("POST", "proxies", name, "toxics", body=toxic, accept=409)  # it is there
+            ask("POST", "proxies", name, "toxics", body=toxic, accept=409)  # 409: it exists
         port = proxies[name]["listen"].rpartition(":")[2]
         rules += [rule.replace("PROXY", port) for rule in proxy["rules"]]
     return rules
 
 
 def heal(patterns: list[str]) -> None:
-    """Remove the toxics that match; a quote is appended to names, as in rules' comments."""
+    """Remove the toxics whose name, followed by a quote as in rules, contains a pattern."""
     for proxy, state in ask("GET", "proxies").items():
         for toxic in state["toxics"]:
             if any(pattern in f'{toxic["name"]}"' for pattern in patterns):
@@ -80,16 +83,16 @@ def heal(patterns: list[str]) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Run `lay` or `heal`; returns the exit code."""
+    """Run the command `lay` or `heal` in `words`; returns the exit code."""
     try:
         if words[0] == "lay":
             print("\n".join(lay([json.loads(word) for word in words[1:]])))  # noqa: T201 - to a shell
         else:
-            heal([word for word in words[1:] if word != "-e"])  # `grep` options
+            heal([word for word in words[1:] if word != "-e"])  # drop grep's options
             print(SERVED)  # noqa: T201
     except (OSError, RefusedError) as error:
         if words[0] == "heal" and isinstance(error, ConnectionRefusedError):
-            return 0  # no server, so no toxic is left
+            return 0  # without a server, no toxic is left
         sys.stderr.write(f"toxiproxy in this namespace: {error}\n")
         return 1
     return 0

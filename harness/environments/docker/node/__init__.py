@@ -1,1 +1,1 @@
-"""One node as a container: its keeper, volume, disk and clock."""
+"""One node as a container, with its keeper, volume, disk and clock."""

@@ -1,4 +1,4 @@
-"""libfaketime for foreign programs in containers.
+"""Sets the clocks of foreign programs in containers, by libfaketime.
 
 The shared memory (`/dev/shm`) of such a node is an in-memory volume that the node's keeper also
 mounts. Commands in the keeper write the file that libfaketime reads. This works while the node is
@@ -29,21 +29,21 @@ from harness.errors import InfrastructureError
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - in containers
 NO_PRELOAD: Final = {"LD_PRELOAD": ""}
-"""Environment for commands next to a node, which must read the real clock."""
+"""The environment of commands next to a node, which turns libfaketime off for these commands."""
 _NAME: Final = "harness"
 _NAMES: Final = Names.of(_NAME)
 _LIBRARY: Final = "harness/libfaketime-harness.so"
 
 _ENCODE: Final = ("sh", "-c", f"base64 -w 0 /usr/lib/*/faketime/{LIBRARY}")
 _SEMAPHORE: Final = "".join(rf"\{byte:03o}" for byte in SEMAPHORE)
-# Runs once per keeper.
+# Creates libfaketime's files, once per keeper.
 _PREPARE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
 printf '{_SEMAPHORE}' >{_NAMES.semaphore}
 head -c {len(PAGE)} /dev/zero >{_NAMES.page}
 chmod 666 {_NAMES.semaphore} {_NAMES.page}
 """
-# Sets an access time in the distant past, so that the kernel records the next read.
+# The kernel records a read only if the file's last access time is old (`relatime`).
 _WRITE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
 printf '%s\\n' "$1" >new.setting && chmod 644 new.setting && touch -a -d @0 new.setting &&
@@ -53,11 +53,11 @@ WHEN_READ: Final = ("stat", "-c", "%X", f"{SHARED_MEMORY}/{_NAMES.setting}")
 
 
 def run_in_keeper(engine: Engine, keeper: str, command: Sequence[str]) -> str:
-    """Run a command in a keeper and return its output; raises `InfrastructureError`."""
+    """Run a command in a keeper; returns its output. Raises `InfrastructureError` if it fails."""
     result = engine.exec(keeper, command)
     if result.code != 0:
         raise InfrastructureError(
-            f"docker: {keeper} did not do what libfaketime needs: {result.output.strip()[-500:]}"
+            f"docker: a command for libfaketime failed in {keeper}: {result.output.strip()[-500:]}"
         )
     return result.output
 
@@ -68,21 +68,21 @@ def write(engine: Engine, keeper: str, line: str) -> None:
 
 
 def prepare(engine: Engine, keeper: str) -> None:
-    """Create the files that the node's libfaketime needs in the keeper's shared memory."""
+    """Create, in the keeper's shared memory, the files that the node's libfaketime needs."""
     run_in_keeper(engine, keeper, ["sh", "-c", _PREPARE])
     write(engine, keeper, setting(ClockError()))
 
 
 def library(engine: Engine, keeper: str) -> bytes:
-    """An archive with the libfaketime of the keeper's image, to be unpacked at `/`."""
+    """A tar archive with the libfaketime of the keeper's image, to be unpacked at `/`."""
     text = run_in_keeper(engine, keeper, _ENCODE)
     try:
         binary = base64.b64decode(text.strip(), validate=True)
     except binascii.Error as error:
-        raise InfrastructureError(f"docker: libfaketime came broken: {text[:200]!r}") from error
+        raise InfrastructureError(f"docker: libfaketime is not base64: {text[:200]!r}") from error
     return tar_files({_LIBRARY: without_waits(binary)})
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables to add to a node's given environment."""
+    """The variables for libfaketime to add to the environment `given` of a node."""
     return preload(f"/{_LIBRARY}", _NAME, SHARED_MEMORY, given)

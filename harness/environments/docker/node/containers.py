@@ -1,9 +1,9 @@
-"""One node in the engine: its keeper, its volume and its current container.
+"""Creates, starts and replaces the keepers, volumes and containers of nodes.
 
-The data folder is a volume, so it outlives the container, which is replaced when the node starts as
-another variant or its disk is wiped. A set-up command runs in a separate container with the same
-specification, volume and network namespace; only its writes to the volume remain. Calls block; the
-cluster makes them in threads.
+The data folder of a node is a volume, so it outlives the container. The container is replaced when
+the node starts as another variant or its disk is wiped. A set-up command runs in a separate
+container with the same specification, volume and network namespace. Of its writes, only those to
+the volume remain. Calls block, so the cluster makes them in threads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PROBE_USER: Final = f"{USER_ID}:{USER_ID}"
 
 
 class Failed(NamedTuple):
-    """A set-up command that did not exit with 0; `code` is `None` if it took too long."""
+    """A set-up command that did not exit with code 0; `code` is `None` after a timeout."""
 
     command: tuple[str, ...]
     code: int | None
@@ -52,11 +52,11 @@ class Containers:
         self.engine = engine
         self.blueprint = blueprint
         self._probe = Path(probe.__file__).read_text(encoding="utf-8")
-        self.ending = False  # if set, stop waiting for set-up commands
+        self.ending = False  # a run that ends sets this, which kills running set-up commands
         self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
-        """Start the keeper; returns the port on 127.0.0.1 of each declared port."""
+        """Start a node's keeper; returns declared port -> published port on 127.0.0.1."""
         keeper, clock = self.keeper(node), self.blueprint.places[node].clock
         if clock:
             self.engine.create_volume(clock, self.blueprint.labels(node), in_memory=True)
@@ -96,7 +96,7 @@ class Containers:
             self.engine.copy_in(kept, container, DATA_FOLDER, USER_ID)
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
-        """Create a container with all files that stay the same across starts."""
+        """Create a container and copy the files into it that no start changes."""
         self.engine.create(spec)
         self.engine.put_archive(spec.name, "/", self.blueprint.code)
         if self._library is not None and self.blueprint.places[node].clock:
@@ -114,7 +114,7 @@ class Containers:
         self.create(node, variant)
 
     def wipe(self, node: str, variant: str) -> None:
-        """Replace the node's container and empty its volume; the caller empties a FUSE disk."""
+        """Replace the node's container and volume; the caller must empty a FUSE disk itself."""
         place = self.blueprint.places[node]
         self.engine.remove(place.container)
         if node not in self.blueprint.disks:
@@ -122,7 +122,7 @@ class Containers:
         self.create(node, variant)
 
     def begin(self, node: str, node_file: bytes) -> Attachment:
-        """Attach to the container's output, start the container, and return the attachment."""
+        """Start the node's container with `node_file`; returns the attachment to its output."""
         container = self.blueprint.places[node].container
         self.engine.put_archive(container, "/", node_file)
         files = self.blueprint.files(node)
@@ -139,7 +139,10 @@ class Containers:
     # --- set-up and readiness ----------------------------------------------------------------
 
     def set_up(self, node: str, variant: str, take: Callable[[bytes], None]) -> Failed | None:
-        """Run the set-up commands in order until one fails; `take` gets each output line."""
+        """Run the set-up commands in order; returns the first that fails, if any.
+
+        `take` receives each output line.
+        """
         for words in self.blueprint.specs[node].setup:
             spec = self.blueprint.setup(node, variant, words)
             self.engine.remove(spec.name)
@@ -162,7 +165,7 @@ class Containers:
                     lines.append(line)
                     take(line)
             except InfrastructureError as error:
-                lines.append(f"harness: the rest of its output is lost: {error}".encode())
+                lines.append(f"harness: the rest of this output is lost: {error}".encode())
 
         reader = threading.Thread(target=read, name=f"setup-{spec.name}", daemon=True)
         try:
@@ -175,7 +178,7 @@ class Containers:
         return code, b"\n".join(lines).decode("utf-8", "replace")
 
     def _wait(self, container: str) -> int | None:
-        """The exit code of a command; `None` if it took too long or the run is ending."""
+        """Wait for a set-up container's exit code; `None` after a timeout or if the run ends."""
         deadline_s = time.monotonic() + SETUP_S
         while time.monotonic() < deadline_s and not self.ending:
             state = self.engine.wait(container, timeout_s=_LOOK_S)
@@ -187,10 +190,10 @@ class Containers:
         return None
 
     def port(self, node: str, port: int, path: str) -> str | None:
-        """The result of `probe.missing` in the node's network namespace.
+        """The reason why a port is not ready (`probe.missing`); `None` if the port is ready.
 
-        Probing the published port would be useless: the engine's proxy accepts connections even
-        while the node is down.
+        The probe runs in the node's network namespace, since the engine's proxy accepts connections
+        to the published port even while the node is down.
         """
         place = self.blueprint.places[node]
         asked = [place.address, str(port), *([path] if path else [])]
@@ -199,7 +202,10 @@ class Containers:
         return None if result.code == 0 else result.output
 
     def command(self, node: str, words: Sequence[str]) -> tuple[int | None, str]:
-        """Run a command in the node's container as its user; returns exit code and output."""
+        """Run a command in the node's container, as the node's user.
+
+        Returns the exit code (`None` after a timeout) and the output.
+        """
         command = [*_TIMED, *self.blueprint.filled(node, words)]
         place = self.blueprint.places[node]
         environment = clocks.NO_PRELOAD if place.clock else None

@@ -1,7 +1,7 @@
-"""FUSE disks under containers: mounted on the engine's host and bound in place of a volume.
+"""Gives containers FUSE disks, which are mounted on the engine's host and replace volumes.
 
 An engine behind a local socket may still see different mounts, for instance if it runs in a virtual
-machine. Each node is therefore checked once after its start.
+machine. After a start, the harness therefore checks whether the node sees its disk.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from harness.errors import InfrastructureError
 from harness.plugins import DeploymentPlan
 
 _KEY: Final = "disks"
-_MODE: Final = 0o1777  # a node may run as any user
+_MODE: Final = 0o1777  # lets a node write to its disk as any user
 
 
 def why_no_disks(engine: Engine) -> str | None:
-    """The reason why FUSE disks are impossible with this engine; `None` if possible."""
+    """The reason why FUSE disks are impossible with this engine; `None` if FUSE disks work."""
     if not engine.is_local:
-        return "the engine runs on another machine, where nothing is mounted; use one of this"
+        return "the engine runs on another machine, which lacks the mounts; use a local engine"
     return why_missing()
 
 
@@ -38,21 +38,24 @@ class Disks:
     """The FUSE disks of one run."""
 
     def __init__(self, plan: DeploymentPlan, warden: Warden) -> None:
-        """Create an object without disks; `mount` adds them."""
+        """Create the record of a run's disks, which is empty until `mount` mounts the disks."""
         self._plan = plan
         self._warden = warden
         self._folder: Path | None = None
-        self.mounted: dict[str, FuseDisk] = {}  # by node; other nodes have a volume
+        self.mounted: dict[str, FuseDisk] = {}  # node -> disk; other nodes have volumes
 
     async def mount(self, engine: Engine, on_failure: Callable[[BaseException], None]) -> None:
-        """Mount the disks that nodes declare, if possible; raises `InfrastructureError`."""
+        """Mount a disk for each node that declares `faulty_disk`, if FUSE disks work here.
+
+        Raises `InfrastructureError` if a mount fails.
+        """
         names = [spec.name for spec in self._plan.nodes if spec.faulty_disk]
         if not names or why_no_disks(engine) is not None:
             return
         prefix = f"{DISKS_PREFIX}{self._plan.run_id}-"
         self._folder = folder = Path(tempfile.mkdtemp(prefix=prefix))
         sign(folder, self._plan.run_id)
-        # Guarded before the mounts, so the warden removes the folder after them.
+        # Guard the folder before the mounts, so that the warden unmounts before it removes.
         self._warden.guard(_KEY, RemoveFolder(str(folder)))
         for name in names:
             disk = self.mounted[name] = FuseDisk(name, folder / name, self._warden)
@@ -66,7 +69,7 @@ class Disks:
         return {name: str(disk.mount) for name, disk in self.mounted.items()}
 
     async def let_go(self) -> None:
-        """Heal all disks, which releases delayed requests, so that nodes can be killed."""
+        """Heal all disks to release delayed requests, which would keep nodes from dying."""
         for disk in self.mounted.values():
             with contextlib.suppress(InfrastructureError):
                 await disk.mend()

@@ -1,7 +1,8 @@
 """A node in a container: implements the primitives of `host.real_node` by calls to the engine.
 
-A thread reads the output of an incarnation as it arrives; the end of the output reveals an exit
-within milliseconds (`outputs`). Calls to the engine block, so they are made in threads.
+A thread reads the output of an incarnation as it arrives. When the output ends, the harness learns
+within milliseconds that the incarnation has exited (`outputs`). Calls to the engine block, so the
+node makes them in threads.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _LINES_QUEUED_MAX: Final = 1000
 def ended_by(
     state: ContainerState, *, expected: bool, on_env: bool, memory_bytes_max: int
 ) -> Ending:
-    """The cause of a container's end (`harness.environments.host.exits`)."""
+    """Who ended a container, judged by its final state (`harness.environments.host.exits`)."""
     oom_kills = int(state.oom_killed)
     ending = exits.ended_by(state.exit_code, expected=expected, on_env=on_env, oom_kills=oom_kills)
     if ending.note is None:
@@ -52,16 +53,16 @@ class Incarnation:
     """One run of a node's program, from its start to its exit."""
 
     def __init__(self) -> None:
-        self.pid: int | None = None  # if the engine runs on this machine
+        self.pid: int | None = None  # the first process; `None` if the engine is remote
         self.ending: frozenset[int] = frozenset()
         self.exited = asyncio.Event()
 
     def end(self, codes: Iterable[int]) -> None:
-        """Expect an exit with one of these codes from now on, caused by the harness."""
+        """Expect an exit with one of these codes, since the harness is about to cause it."""
         self.ending = frozenset(codes)
 
     def expects(self, code: int) -> bool:
-        """Whether the harness caused an exit with this code, and no crash just before a kill."""
+        """Whether the harness caused an exit with this code, rather than a crash before a kill."""
         return code in self.ending
 
 
@@ -78,7 +79,7 @@ class DockerNode(RealNode):
         in_thread: Callable[..., Awaitable[Any]],
         on_lost: Callable[[BaseException], None],
     ) -> None:
-        """`on_lost` is called when the node can no longer be observed, which must end the run."""
+        """`on_lost` must end the run; it is called when the node can no longer be observed."""
         super().__init__(spec, log, bus, warden)
         self._containers = containers
         self._engine = containers.engine
@@ -98,11 +99,11 @@ class DockerNode(RealNode):
 
     @property
     def pid(self) -> int | None:
-        """The first process of the latest incarnation; `None` on a remote engine."""
+        """The pid of the latest incarnation's first process; `None` if the engine is remote."""
         return None if self.incarnation is None else self.incarnation.pid
 
     async def create(self) -> dict[str, tuple[str, int]]:
-        """Create the node's containers; returns the address of each declared port for clients."""
+        """Create the node's containers; returns `node:port` -> published address for clients."""
         name, ports = self.spec.name, self.spec.bound_ports
         published = await self._in_thread(self._containers.keep, name)
         missing = [port for port in ports if port not in published]
@@ -130,7 +131,7 @@ class DockerNode(RealNode):
             await self._recreated()
 
     async def _recreated(self) -> None:
-        """Apply a slow-CPU fault to a new container, which starts with the declared CPU share."""
+        """Limit the CPU of a new container if a slow-CPU fault is in force on the node."""
         self._created_as = self.variant
         if self.slowed != 1.0:
             await self._set_pace()
@@ -158,18 +159,18 @@ class DockerNode(RealNode):
             target=self._read, args=(incarnation, attachment), name=f"log-{name}", daemon=True
         )
         self.reader.start()
-        with contextlib.suppress(InfrastructureError):  # only starvation goes unobserved then
+        with contextlib.suppress(InfrastructureError):  # without a pid, CPU starvation is not seen
             state = await self._state()
             incarnation.pid = None if state is None else state.pid
         disk, pid = self.disk, incarnation.pid
         if disk is not None and pid and not disk.is_seen_by(pid, DATA_FOLDER):
             raise InfrastructureError(
-                f"docker: {name} does not see the disk that is mounted for it on {disk.mount}: the "
+                f"docker: {name} does not see its disk, mounted at {disk.mount}, since the "
                 "engine has mounts of its own; run the harness where the engine runs"
             )
 
     def _read(self, incarnation: Incarnation, attachment: Attachment) -> None:
-        """Report the node's output and then its exit to the loop; runs in a thread."""
+        """Pass the node's output and then its exit from the calling thread to the loop."""
         room = threading.BoundedSemaphore(_LINES_QUEUED_MAX)
 
         def deliver(line: bytes) -> None:
@@ -194,7 +195,7 @@ class DockerNode(RealNode):
                 self._loop.call_soon_threadsafe(self._exited, incarnation, state)
 
     def _lost(self, incarnation: Incarnation, error: InfrastructureError) -> None:
-        """End the run: without observing the node, no verdict is possible."""
+        """End the run, since no verdict is possible if the node cannot be observed."""
         if self._containers.ending:
             incarnation.exited.set()
             return
@@ -227,7 +228,7 @@ class DockerNode(RealNode):
         except InfrastructureError as error:
             if self.state is not NodeState.DOWN:
                 raise
-            return None, str(error)  # the container has just ended
+            return None, str(error)  # the command failed because the container has just ended
         return answer
 
     # --- ending, pausing ---------------------------------------------------------------------
@@ -245,7 +246,7 @@ class DockerNode(RealNode):
     async def _end(self) -> None:
         incarnation = self.incarnation
         assert incarnation is not None, "a node that is up has one"
-        # A foreign program may exit with any code when asked to stop.
+        # A foreign program may exit with any code after its stop signal.
         foreign = self.spec.entry is None
         incarnation.end(range(256) if foreign else (0, *SIGNALLED_CODES))
         if self.state is NodeState.PAUSED:

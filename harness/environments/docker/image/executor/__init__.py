@@ -1,1 +1,1 @@
-"""The image of Spark's executors, workers and drivers."""
+"""The image in which Spark's executors, workers and drivers run."""

@@ -1,14 +1,14 @@
 """The Spark executor image: Java, Python, PySpark, and the code installed on this machine.
 
-Spark executors share no files with the driver, so their image contains all code that they run: this
-package and every other installed package with plug-ins, copied file by file, and their
-requirements. The requirements of the extras `spark` and `report` are included, so that drivers can
-use the image too. Requirements are pinned to the versions installed on this machine.
+Spark executors share no files with the driver, so their image contains all code that they run: the
+harness and every other installed package with plug-ins, copied file by file, and the requirements
+of these packages. The requirements of the extras `spark` and `report` are included, so that drivers
+can use the image too. Requirements are pinned to the versions installed on this machine.
 
 There are two images, since the first takes minutes to build and the second seconds. The base image
-has the third-party software; its tag is a hash of its recipe. The second image adds our code; its
-tag is a hash of the base tag and of all our files. An image whose code differs from the driver's
-therefore has a different name.
+has the third-party software, and its tag is a hash of its recipe. The second image adds the code of
+the harness and of plug-ins, and its tag is a hash of the base tag and of all these files. If an
+image has other code than the driver, it therefore has another tag.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from harness.support.distributions import (
 )
 
 PACKAGES: Final = ("ca-certificates", "openjdk-17-jre-headless", "python3", "tini")
-EXTRAS: Final = frozenset({"spark", "report"})  # the extras of our own package to include
-SOURCES: Final = ("pyspark",)  # published without wheels
+EXTRAS: Final = frozenset({"spark", "report"})  # the harness's extras that the image includes
+SOURCES: Final = ("pyspark",)  # requirements that are published without wheels
 _REPOSITORY: Final = "harness-executor"
 NEWEST_EXECUTOR: Final = f"{_REPOSITORY}:latest"
-"""An additional name for the newest image."""
+"""A second name that the newest executor image always has."""
 _HERE: Final = Path(__file__).parent
 _FILES: Final = ("Dockerfile", "entrypoint.sh")
 _ABOVE: Final = "ARG BASE\nFROM ${BASE}\nCOPY app /opt/harness/app\n"
@@ -69,7 +69,7 @@ def _requirements(distributions: list[Distribution]) -> Iterator[str]:
                 versions = f"=={importlib.metadata.version(name)}"
             except importlib.metadata.PackageNotFoundError:
                 if marker and extra is None:
-                    continue  # not required on this platform
+                    continue  # the marker excludes this platform, so pip skipped the package
             yield f"{name}{extras}{versions.strip()}"
 
 
@@ -89,7 +89,7 @@ def _digest(content: bytes) -> str:
 
 
 def _above(distributions: list[Distribution]) -> bytes:
-    """The build context of the second image, with all of our files."""
+    """The build context of the second image, with the code of the harness and of plug-ins."""
     files: dict[str, bytes] = {}
     for distribution in distributions:
         files |= {name: text.encode() for name, text in texts_of(distribution)}
@@ -112,7 +112,10 @@ def executor_tag() -> str:
 
 
 def build_executor(progress: Callable[[str], None]) -> str:
-    """Build the image if it is missing; returns its tag. Raises `InfrastructureError`."""
+    """Build the executor image if the engine lacks it; returns the image's tag.
+
+    Raises `InfrastructureError` if the build fails or no engine answers.
+    """
     distributions = plugin_distributions()
     wanted = sorted(set(_requirements(distributions)))
     base, above = _base_tag(wanted), _above(distributions)
@@ -151,7 +154,7 @@ def _build_base(
 
 
 def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Clear owner and time, since the engine's build cache compares both."""
+    """Clear a file's owner and time, since the engine's build cache compares them."""
     if "__pycache__" in info.name:
         return None
     info.uid = info.gid = info.mtime = 0
