@@ -58,7 +58,7 @@ def role_exposure(ops: Operations, timeline: Timeline, leaders: Sequence[Op]) ->
 
 
 def _role(fault: Fault, leaders: Sequence[Op]) -> str:
-    """The role of a fault. "Before" compares lines: in virtual time many events have one time."""
+    # Compare lines instead of times, because in virtual time many lines have the same time.
     before = [op for op in leaders if op.index < fault.begin.index]
     leader = field_of(before[-1], "node") if before else None
     if leader is None:

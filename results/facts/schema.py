@@ -168,9 +168,9 @@ _RUN: Final = ("run", "string", "the run's key, NAME/RUN")
 COLUMNS: Final = {name: (_RUN, *columns) for name, columns in _BESIDE_RUN.items()}
 
 OF_RUNS: Final = ("runs", "traits")
-"""Tables that are computed from the lake's `runs`."""
+"""Names of the tables that a report computes from the lake's table `runs`."""
 FACT_TABLES: Final = tuple(name for name in COLUMNS if name not in {"verdicts", *OF_RUNS})
-"""The tables that `results.facts.extraction.extract` makes; `verdicts` comes from the checkers."""
+"""Names of the tables that `results.facts.extraction.extract` makes."""
 
 _SPARK_TYPES: Final = {
     "string": "STRING",
@@ -184,13 +184,13 @@ _SPARK_TYPES: Final = {
 
 
 def schema(table: str) -> pa.Schema:
-    """The schema of one table of `COLUMNS`."""
+    """Return the Arrow schema of one table of `COLUMNS`."""
     types = {"string": pa.string(), "int64": pa.int64(), "int32": pa.int32(), "bool": pa.bool_()}
     return pa.schema([(name, types[kind]) for name, kind, _ in COLUMNS[table]])
 
 
 def ddl(columns: pa.Schema) -> str:
-    """A schema in Spark's DDL; raises `KeyError` for a type that no table uses."""
+    """Write an Arrow schema in Spark's DDL; raise `KeyError` for a type that no table uses."""
     return ", ".join(f"`{field.name}` {_spark_type(field.type)}" for field in columns)
 
 
