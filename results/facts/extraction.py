@@ -257,7 +257,7 @@ class _Facts:
         ]
 
     def info_rows(self) -> list[Row]:
-        """Count the operations that ended as `info`, by kind and by nemesis active meanwhile."""
+        """Count operations that ended as `info`, by kind and nemesis active at the invocation."""
         lost = self.ops.type == TYPES.index("info")
         counts: Counter[tuple[str, str]] = Counter()
         for (f, active), n in counted(self.ops.f[lost], self.active[lost]):
