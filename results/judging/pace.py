@@ -46,7 +46,7 @@ class Schedule:
             self._done.append(total)
 
     def part(self, done: int) -> float:
-        """Return the share of the total time that passes until tasks of the cost `done` are done."""
+        """Return the share of the total time that passes until tasks of cost `done` are done."""
         if not self._ends or not self._ends[-1]:
             return 1.0
         place = bisect.bisect_right(self._done, done)

@@ -72,7 +72,7 @@ LAKE: Final = "harness.lake"
 LAKE_FORM: Final = "1"
 SCHEMA: Final = "harness.schema"
 ROUNDS_MAX: Final = 20
-OPENING_S: Final = 60.0  # after that, the URI is more likely wrong than the store busy
+OPENING_S: Final = 60.0  # after a minute, the URI is more likely wrong than the store busy
 THREADS_REMOTE: Final = 8  # threads wait for the network during commits
 
 
@@ -94,7 +94,7 @@ class Lake:
         version: int,
         patience: Patience,
     ) -> None:
-        """Use `open`; `schemas` defaults to the tables of runs."""
+        """Initialise an unopened lake; callers use `open` instead."""
         schemas = schemas or lake_schemas()
         assert MAIN in schemas
         self.place = place
@@ -135,7 +135,7 @@ class Lake:
     # Opening -------------------------------------------------------------------------------------
 
     def _find(self) -> bool:
-        """Whether there is a lake; if so, open its tables."""
+        """Whether a lake exists at this place; if so, open its tables."""
         if not self.main.exists():
             return False
         self._accept(MAIN, self.main.settings())
@@ -250,7 +250,7 @@ class Lake:
         )
 
     def _append_batch(self, buffer: AppendBuffer) -> bool:
-        """Whether the batch is visible now; if not, it never will be."""
+        """Append a batch; return whether it is visible now. If not, it never becomes visible."""
 
         def append(table: str) -> None:
             self._commit_child(table, self._upload(buffer, table))
@@ -302,7 +302,7 @@ class Lake:
         return True
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """The runs in the newest state of `runs`, with their batches."""
+        """Return the given runs that the newest state of `runs` has, each with its batch."""
         state = self.main.refresh()
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
@@ -334,7 +334,7 @@ class Lake:
         return Snapshot(main.version, tables, self.schemas, self.place)
 
     def _visible(self, main: State, state: State) -> tuple[FileRef, ...]:
-        """The files of a table whose rows are visible at this state of `runs`."""
+        """Return the files of a table with visible rows, given a state of `runs`."""
         files = [file for _, file in sorted(state.files.items())]
         if any(file.needs_version > main.version for file in files):
             raise AgainError("runs were appended and merged meanwhile")
@@ -349,7 +349,7 @@ class Lake:
         return {batch for batch in wanted if batch in named}
 
     def known(self, partition: Mapping[str, Any] | None = None) -> set[str]:
-        """The ids of all visible runs, or of those in a partition (`{"label": "nightly"}`)."""
+        """Return the keys of all visible runs, or of the runs with these partition values."""
         return self.patience.call(
             f"read {self.main.uri}", lambda: self._snapshot_of_main(partition)
         )
@@ -360,16 +360,16 @@ class Lake:
         return Snapshot(main.version, files, self.schemas, self.place).known(partition)
 
     def dataset(self, table: str) -> ds.Dataset:
-        """The visible rows of a table now. To read several tables, use one `snapshot`."""
+        """Return the visible rows of one table; to read several tables, use one `snapshot`."""
         return self.snapshot().dataset(table)
 
     def files(self, table: str) -> list[FileRef]:
-        """The files of a table now, for readers such as DuckDB, or Spark without a jar."""
+        """Return the visible files of a table, for DuckDB, Spark without a jar, and others."""
         return self.snapshot().files(table)
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether two columns are equal to Delta, which has only one type of text, list and time."""
+    """Whether Delta stores two Arrow types alike: it has one type each of text, list and time."""
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

@@ -40,7 +40,7 @@ S3_ALIASES: Final = ("s3a", "s3n")
 CONDITIONAL_PUT: Final = "aws_conditional_put"
 PART: Final = ".part"
 S3_ATTEMPTS_MAX: Final = 8
-"""Waits between attempts double from 25 ms on, 3 s in all."""
+"""Maximum attempts of a request to S3; the waits between them double from 25 ms on, 3 s in all."""
 CONNECT_S: Final = 10.0
 REQUEST_S: Final = 60.0
 _ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
@@ -61,10 +61,10 @@ class Stored(NamedTuple):
 
 
 class Place:
-    """A root with one folder per table."""
+    """The root of a lake: a folder or an object store prefix, with one folder per table."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
-        """Raises `UsageError` for a URI that does not name a place where a lake can be."""
+        """Parse a URI; raise `UsageError` for a URI at which no lake can be."""
         _refuse_unclear(uri)
         parts = urlsplit(uri)
         scheme = parts.scheme if "://" in uri else ""
@@ -114,8 +114,8 @@ class Place:
             region=region,
             connect_timeout=CONNECT_S,
             request_timeout=REQUEST_S,
-            # Not the standard strategy: that allows 100 retries per process. Arrow never reports
-            # successful requests to it, so after these 100 it stops retrying.
+            # The standard strategy allows 100 retries per process, and successful requests raise
+            # this number. Arrow never reports a success, so after 100 retries it would not retry.
             retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
             allow_delayed_open=True,  # one request per small file instead of three
             **more,
@@ -123,12 +123,12 @@ class Place:
         return fs.SubTreeFileSystem(self.uri.removeprefix("s3://"), store)
 
     def uri_of(self, table: str, name: str = "") -> str:
-        """The address of a table, or of one of its files."""
+        """Return the address of a table, or of the file `name` of the table."""
         return "/".join(part for part in (self.uri, table, name) if part)
 
     @contextlib.contextmanager
     def writing(self, table: str, name: str) -> Iterator[Any]:
-        """A stream for a file that appears under its name, complete, when the block ends."""
+        """Open a stream for a file, which appears complete under its name at the block's end."""
         path = f"{table}/{name}"
         under = f"{path}{PART}" if self.local else path
         with troubles(self.uri):
@@ -138,7 +138,7 @@ class Place:
                 if self.local:
                     self.files.move(under, path)
             except Exception:
-                if self.local:  # a full disk needs the space back
+                if self.local:  # give a full disk the space of the partial file back
                     with contextlib.suppress(OSError):
                         self.files.delete_file(under)
                 raise

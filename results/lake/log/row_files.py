@@ -34,7 +34,7 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 def accept(
     rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
 ) -> tuple[dict[str, pa.Table], dict[str, Partition]]:
-    """Check rows; returns them in their stored form without the batch, and each run's partition.
+    """Check rows; return the rows in stored form without the batch, and each run's partition.
 
     Raises `UsageError` for impossible partitions. Raises `InternalError` if rows break the rules of
     a lake: a run is once in `runs`, and its rows in other tables have the same partition.
@@ -68,8 +68,8 @@ def accept(
 
 
 def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
-    """The distinct runs of some rows, each with its partition."""
-    if len(partitions) == 1:  # usually; then each column can be checked by itself
+    """Return the distinct runs of some rows, each with its partition."""
+    if len(partitions) == 1:  # the usual case, in which each column is checked by itself
         (partition,) = partitions
         if all(
             rows[name].unique().to_pylist() in ([], [value])
@@ -92,14 +92,14 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def stored(rows: pa.Table, batch: str) -> pa.Table:
-    """Coded rows in their stored form: with their batch, ordered by run."""
+    """Convert coded rows to their stored form: add the batch, and order the rows by run."""
     codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
     return in_order(rows.append_column(BATCH, batches))
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The rows ordered by run; rows of one run keep their order."""
+    """Order rows by run; rows of one run keep their order."""
     runs = table[KEY].combine_chunks().dictionary_encode()
     if isinstance(runs, pa.ChunkedArray):
         runs = runs.combine_chunks()
@@ -116,7 +116,7 @@ def write_parts(
     place: Place, table: str, name: str, schema: pa.Schema, parts: Iterator[pa.Table],
     partition: Partition,
 ) -> Addition:  # fmt: skip
-    """Write a file, one row group after another; returns the entry for the log."""
+    """Write a file, one row group after another; return the file's entry for the log."""
     with place.writing(table, name) as sink:
         with Encoder(sink, schema) as encoder:
             for part in parts:
@@ -126,7 +126,7 @@ def write_parts(
 
 
 def upload(place: Place, table: str, name: str, file: Encoded, partition: Partition) -> Addition:
-    """Write an encoded file; returns the entry for the log."""
+    """Write an encoded file; return the file's entry for the log."""
     with place.writing(table, name) as sink:
         sink.write(file.content)
     return Addition(name, file.content.size, file.rows, file.statistics, partition)

@@ -52,7 +52,7 @@ class ConflictError(AgainError):
 
 
 def require(module: str) -> Any:
-    """A library of the extra `report`. Raises `UsageError` if it is not installed."""
+    """Import a library of the extra `report`; raise `UsageError` if it is not installed."""
     import importlib
 
     try:
@@ -76,7 +76,7 @@ def troubles(uri: str) -> Iterator[None]:
 
 
 def said_of(error: Exception, uri: str) -> Exception:
-    """The exception for an error of a store: `AgainError` for a retry, or a clear message."""
+    """Convert an error of a store to `AgainError` if a retry may cure it, else to a clear error."""
     text = _one_line(error)
     lower = text.lower()
     code = _code_of(error, lower)
@@ -113,7 +113,7 @@ def said_of(error: Exception, uri: str) -> Exception:
 
 
 def _code_of(error: Exception, text: str) -> int | None:
-    """The operating system's number of an error; Rust and Arrow give it only in the text."""
+    """Return the operating system's error number, which Rust and Arrow put only in the text."""
     code = getattr(error, "errno", None)
     if code is None and (match := _CODE.search(text)):
         code = int(match[1])
@@ -121,20 +121,20 @@ def _code_of(error: Exception, text: str) -> int | None:
 
 
 def _one_line(error: Exception) -> str:
-    """An error's text without colours, arrows and line breaks."""
+    """Return an error's text without secrets, colours, arrows and line breaks."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("\u21b3", " ")
     plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack trace of Rust's
     return without_secrets(" ".join(plain.split())) or type(error).__name__
 
 
 def without_secrets(text: str) -> str:
-    """A text whose URIs have no users, passwords and (signed) queries."""
+    """Remove users, passwords and (signed) queries from all URIs in a text."""
     return _SECRETS.sub("...", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Bounds for the retries of a call. Waits are random, so that writers diverge."""
+    """Bounds for the retries of a call; waits are random, so that concurrent writers diverge."""
 
     attempts_max: int = 200
     total_s: float = 300.0
@@ -142,9 +142,10 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
     def call(self, what: str, function: Callable[[], T]) -> T:
-        """The answer of `function`, which is retried whenever it raises `AgainError`.
+        """Call `function`, again after each `AgainError`, and return its result.
 
         Raises `InfrastructureError` at the bound; the effect of the last attempt is then unknown.
+        `what` names the action in the error message.
         """
         tenacity = require("tenacity")
         retrying = tenacity.Retrying(

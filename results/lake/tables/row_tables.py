@@ -24,7 +24,7 @@ from results.lake.tables.sealed_run import About, Source, read_source, source_of
 
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
-    """The rows of one run, by table, from its folder or from a history and its `about`.
+    """Convert one run, a folder or a history with its `about`, to rows by table.
 
     Raises `HistoryError` or `UsageError` if the run is not whole.
     """
@@ -36,7 +36,7 @@ def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Tab
 
 
 def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
-    """The rows of some runs, in order. Raises `HistoryError` if one of them is invalid."""
+    """Convert runs to rows by table, in order; raise `HistoryError` if a run is invalid."""
     batch = Batch(sources)
     noted, heads = batch.noted, batch.heads
     operations, attempts = batch.operations(), batch.attempts()
@@ -61,7 +61,7 @@ def _each(rows: Iterable[Iterable[tuple[Any, ...]]]) -> list[tuple[int, tuple[An
 def _table(
     name: str, heads: Sequence[pa.Array], rows: Sequence[tuple[int, tuple[Any, ...]]]
 ) -> pa.Table:
-    """A table from single rows, each with the index of its source."""
+    """Make a table from single rows, each with the index of its source."""
     fields = [*schema(name)][len(PARTITION) + 1 :]
     columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
     try:

@@ -256,7 +256,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 
 @functools.cache
 def schema(table: str) -> pa.Schema:
-    """The columns of one of `TABLES`."""
+    """Return the Arrow schema of one of `TABLES`."""
     return pa.schema([(column.name, arrow_type(column.type)) for column in TABLES[table]])
 
 

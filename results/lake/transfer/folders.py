@@ -46,7 +46,7 @@ def folder_of(key: str) -> str:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The files of a run's folder that a lake keeps, by name: plain files without the history.
+    """Read the files of a run's folder that a lake keeps: all plain files except the history.
 
     Raises `HistoryError` for a folder with too many or too large files, and `OSError`.
     """
@@ -70,7 +70,7 @@ def _refuse_beyond_measure(folder: str, sizes: Sequence[int]) -> None:
 
 
 def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
-    """A function that writes a folder's files into a lake's storage, with the lake's retries."""
+    """Return a function that writes a folder's files into a lake's storage, with retries."""
     place = lake.place
     made = ""
 
@@ -94,7 +94,7 @@ def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
 
 
 def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files, with all but the `LOOSE` ones in one archive; equal files give equal bytes."""
+    """Pack all files except `LOOSE` into one archive; equal files give equal bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, content in files.items():

@@ -27,7 +27,7 @@ exit codes: 0 all finished runs are in the lake, 2 some could not be read; 254 u
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ingest, list the problems, and print a summary."""
+    """Ingest a store's runs into a lake, print the problems, and print a summary."""
     parser = Parser(
         prog="harness ingest",
         description="Append the finished runs of a store to a lake, unless it already has them.\n"

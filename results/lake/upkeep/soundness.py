@@ -31,7 +31,7 @@ Run = tuple[Partition, str, str | None]
 
 
 class Finding(NamedTuple):
-    """One finding; `damaged` is false for a leftover."""
+    """One finding about a table of a lake: damage, or a leftover if `damaged` is false."""
 
     table: str
     damaged: bool
@@ -62,7 +62,7 @@ def _check(lake: Lake) -> list[Finding]:
 
 
 def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], list[Finding]]:
-    """The existing files of a table, and the differences between its log and the store."""
+    """Return the existing files of a table, and findings if its log and the store differ."""
     call, uri = lake.patience.call, lake.place.uri_of(table)
     listing = call(f"list {uri}", functools.partial(lake.place.listed, table))
     stored = {file.name: file.size_bytes for file in listing}
@@ -167,5 +167,5 @@ def _is_commit(name: str) -> bool:
 
 
 def named(names: Sequence[str]) -> str:
-    """The first few names, and the number of the others."""
+    """Write the first few names, and the number of further names."""
     return listed(sorted(names), limit=SHOWN_MAX)
