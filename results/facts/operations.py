@@ -199,7 +199,7 @@ def type_codes(column: pa.ChunkedArray) -> Codes:
 
 def _code(kind: str) -> int:
     if kind not in _CODES:
-        raise HistoryError(f"there is a line of the type {kind!r}; types are {', '.join(_CODES)}")
+        raise HistoryError(f"a line has the type {kind!r}; the types are {', '.join(_CODES)}")
     return _CODES[kind]
 
 

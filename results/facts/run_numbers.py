@@ -97,7 +97,7 @@ def run_numbers(folder: Path) -> RunNumbers:
             rows = file.metadata.num_rows
             if rows > ROWS_MAX:
                 raise HistoryError(
-                    f"the history has {rows} lines, and here at most {ROWS_MAX} are counted; "
+                    f"the history has {rows} lines, but `harness serve` counts at most {ROWS_MAX}; "
                     "use `harness report`"
                 )
             table = file.read(columns=list(_COLUMNS))

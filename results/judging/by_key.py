@@ -44,8 +44,8 @@ def judge_range(
     count, expected = len(rows["operations"]), run.key_ranges[number]
     if count != expected:
         raise HistoryError(
-            f"the lake has {counted(count, 'operation')} of range {number} of its keys; {expected} "
-            "came in"
+            f"the lake has {counted(count, 'operation')} in range {number} of the run's keys, but "
+            f"{expected} were appended"
         )
     case = imported_case(*run.case.checkers, independent=False)
     notes: History | None = None

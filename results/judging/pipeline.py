@@ -83,7 +83,7 @@ def check(
     fails.
     """
     if executor not in EXECUTORS:
-        raise UsageError(f"the executor is {executor!r}; it is one of {', '.join(EXECUTORS)}")
+        raise UsageError(f"the executor is {executor!r}; it must be one of {', '.join(EXECUTORS)}")
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs is {jobs}; it must be at least 1")
     begin_s, cpu_s = time.perf_counter(), time.process_time()
@@ -150,8 +150,8 @@ class _Job:
             )
             return self.source.gather()
         raise InfrastructureError(
-            f"results below {self.source.results} were still missing after {ROUNDS_MAX} rounds; "
-            "remove the folder and try again"
+            f"results in {self.source.results} were still missing after {ROUNDS_MAX} rounds; "
+            "remove this folder and try again"
         )
 
     def _round(self, units: Sequence[Unit]) -> None:

@@ -273,7 +273,7 @@ class ReportRuns:
 def lost_of(run: str, checker: str | None) -> Problem:
     """Return the problem of a run that lacks the verdict of `checker`, or facts if `None`."""
     what = "its facts" if checker is None else f"the verdict of {checker}"
-    return Problem(run, "lost", f"{what} could not be had; try again")
+    return Problem(run, "lost", f"{what} could not be computed; try again")
 
 
 def name_lacking(problems: Problems, lost: Sequence[Problem], total: int) -> None:

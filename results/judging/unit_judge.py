@@ -157,7 +157,7 @@ class _UnitJudge:
             for number in range(len(unit.runs)):
                 if reading.spent:
                     left = counted(len(unit.runs) - number, "run")
-                    text = f"reading it killed the worker twice; not judged here: {left}"
+                    text = f"reading the run killed the worker twice; not judged: {left}"
                     self.problems.add(Problem(unit.runs[number], "history", text))
                     break
                 with reading:
@@ -243,11 +243,11 @@ class _UnitJudge:
         reading = self._marker(key, "read", str(self.unit.key_range))
         try:
             if reading.spent:
-                raise HistoryError("reading it killed the worker twice")
+                raise HistoryError("reading the run killed the worker twice")
             with self._stage(reading):
                 (row,) = rows[MAIN].to_pylist() or (None,)
                 if row is None:
-                    raise HistoryError("its row is gone from the lake")
+                    raise HistoryError("the lake no longer has the row of the run")
                 run = run_of(row)
                 history = None
                 if not run.key_ranges:
@@ -308,7 +308,7 @@ class _UnitJudge:
     ) -> None:
         marker = self._marker(run.key, facts_id)
         if marker.spent:
-            text = "extracting its facts killed the worker twice"
+            text = "extracting the run's facts killed the worker twice"
             self.problems.add(Problem(run.key, "facts", text))
             return
         try:
@@ -334,7 +334,9 @@ class _UnitJudge:
         (row,) = rows[MAIN].to_pylist()
         operations = rows["operations"]
         if len(operations) != row["ops"]:
-            raise HistoryError(f"the lake has {len(operations)} of its {row['ops']} operations")
+            raise HistoryError(
+                f"the lake has {len(operations)} of the run's {row['ops']} operations"
+            )
         return extract_rows(
             run, operations, notes_of(rows), lines=row["lines"], end_ns=row["length_ns"]
         )

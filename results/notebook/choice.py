@@ -100,7 +100,7 @@ def chosen(filters: Filters) -> Choice:
     if unknown:
         raise UsageError(
             f"there is no filter {unknown[0]!r}; there are {', '.join(Filters.__annotations__)}. "
-            "By anything else choose in the table `runs`, and give runs=ITS_KEYS"
+            "To filter by other columns, query the table `runs`, and give runs=KEYS"
         )
     first, last = _days(filters["day"]) if "day" in filters else (None, None)
     return Choice(

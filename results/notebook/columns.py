@@ -93,4 +93,6 @@ def module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UsageError(f"this needs {name}: pip install 'catalog-harness[report]'") from error
+        raise UsageError(
+            f"results.open needs {name}: pip install 'catalog-harness[report]'"
+        ) from error

@@ -184,7 +184,7 @@ def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
     """Make the page that compares two labels: how often runs of equal settings fail, and how."""
     if len(names) != 2 or names[0] == names[1]:
         raise BadQuery(
-            f"a comparison is of two labels, and these are given: {', '.join(names)}; write "
+            f"a comparison needs two labels, and the query has: {', '.join(names)}; write "
             f"label=A&label=B ({NONE} for runs without one)"
         )
     sides = [Query({**query.filters, "label": name}) for name in names]

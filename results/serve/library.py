@@ -220,7 +220,7 @@ class Library:
         if reporter not in plugin_names("reporters"):
             raise ArtefactFailed(f"the reporter {reporter!r} is not installed")
         if not self._making.acquire(timeout=_WAIT_S):
-            raise ArtefactFailed("others are being made; try again in a moment")
+            raise ArtefactFailed("the server is busy with other pages; try again in a moment")
         try:
             if not _is_newer(folder, file):
                 made: Reporter = load_plugin("reporters", reporter)
@@ -272,7 +272,7 @@ def _stamp(folder: Path) -> _Stamp:
     try:
         stat = (folder / "history.parquet").lstat()
     except (OSError, ValueError) as error:
-        raise HistoryError("there is no sealed history") from error
+        raise HistoryError("the run has no sealed history") from error
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 

@@ -228,8 +228,8 @@ class LakeFolders(Folders):
             sizes, cut = self._stored(folder_of(row.key)), False
         if cut or len(sizes) > FILES_MAX or sum(size for _, size in sizes) > BYTES_MAX:
             raise HistoryError(
-                f"the folder kept of {row.key} has more than {FILES_MAX} files or {BYTES_MAX} "
-                "bytes: no release writes such"
+                f"the lake's folder of {row.key} has more than {FILES_MAX} files or {BYTES_MAX} "
+                "bytes, which no release of the harness writes"
             )
         # Copy derived artefacts last, so that they are no older than their sources.
         for path, _ in sorted(sizes, key=lambda item: item[0] in ARTEFACTS):

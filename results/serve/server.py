@@ -205,12 +205,12 @@ class _Handler(BaseHTTPRequestHandler):
         except Failure as failure:
             response = _plain(failure.status, failure.text)
         except Exception as error:  # noqa: BLE001 - one request fails, the server goes on
-            response = _plain(500, f"this is our own mistake: {type(error).__name__}: {error}")
+            response = _plain(500, f"this is a bug of the server: {type(error).__name__}: {error}")
         self._send(response)
 
     def _respond(self) -> Response:
         if not self.server.allows_host(self.headers.get("Host")):
-            raise Failure(403, "this server answers to localhost only; its address is in Host")
+            raise Failure(403, "this server only answers requests whose Host names localhost")
         site, mode = self.headers.get("Sec-Fetch-Site"), self.headers.get("Sec-Fetch-Mode")
         if site in {"cross-site", "same-site"} and mode != "navigate":
             raise Failure(403, "other pages cannot use this server")

@@ -167,7 +167,7 @@ class SparkLake:
                 raise_if_interrupted(error)
                 if todo.results == before:
                     raise InfrastructureError(
-                        f"the Spark job failed, and so did it before without any new result: "
+                        f"the Spark job failed again, without any new result: "
                         f"{cause_of(error)}; can every executor reach {self._lake.place.uri}?"
                     ) from error
                 before = todo.results

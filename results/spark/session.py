@@ -96,8 +96,8 @@ def get_spark(url: str) -> SparkSession:
     except Exception as error:
         raise_if_interrupted(error)
         raise InfrastructureError(
-            f"Spark does not start at {url!r}: {cause_of(error)}; is the master up, and "
-            "of this version of Spark?"
+            f"Spark does not start at {url!r}: {cause_of(error)}; does the master run, with the "
+            "same version of Spark?"
         ) from error
     if "url" not in _started_at:
         atexit.register(_stop)
@@ -218,14 +218,14 @@ def prepare_workers(spark: SparkSession, *modules: str) -> int:
         missing = _ask_workers(spark, distributions, modules)
     if missing.lacking and not missing.error:
         raise InfrastructureError(
-            f"Spark's workers do not find the plug-ins of {', '.join(missing.lacking)}, which were "
-            "sent to them; install them there (docs/spark.md)"
+            f"Spark's workers do not find the plug-ins of {', '.join(missing.lacking)}, although "
+            "the driver sent them; install the plug-ins on the workers (docs/spark.md)"
         )
     if missing.error:
         raise InfrastructureError(
             f"Spark's workers cannot do this: {missing.error}; their Python needs "
-            f"{', '.join(('pyarrow', 'numpy', *modules))} and msgspec, and the version of the "
-            "driver's (set PYSPARK_PYTHON to one that has them)"
+            f"{', '.join(('pyarrow', 'numpy', *modules))} and msgspec, and the driver's version "
+            "of Python (set PYSPARK_PYTHON to a suitable Python)"
         )
     return missing.slots
 

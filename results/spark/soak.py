@@ -131,8 +131,8 @@ def _run_wave(
     except Exception as error:
         raise_if_interrupted(error)
         raise InfrastructureError(
-            f"the Spark job failed: {cause_of(error)}; journaled seeds stay, and the same "
-            "command continues"
+            f"the Spark job failed: {cause_of(error)}; the journal keeps finished seeds, and the "
+            "same command continues"
         ) from error
     return sorted(rows, key=lambda row: int(row["seed"]))
 

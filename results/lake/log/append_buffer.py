@@ -94,11 +94,11 @@ class AppendBuffer:
         """Add whole runs; raise the errors of `row_files.accept`."""
         tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
-            raise InternalError("runs are buffered twice, or after they were appended")
+            raise InternalError("an append buffer got a run twice, or got runs after its append")
         if len({*self.partitions.values(), *partitions.values()}) > 1:
-            raise InternalError("runs of several partitions are in one buffer")
+            raise InternalError("an append buffer got runs of several partitions")
         if self.last is not None and partitions and min(partitions) < self.last:
-            raise InternalError("runs are buffered out of order, in which no reader finds them")
+            raise InternalError("an append buffer got runs out of order, so no reader finds them")
         self.partitions |= partitions
         self.last = max(partitions, default=self.last)
         for name, table in tables.items():

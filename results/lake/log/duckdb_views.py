@@ -119,6 +119,6 @@ def readable(uri: str) -> Iterator[None]:
         if not (lost or torn or "reading the stream" in text):
             raise
         raise InfrastructureError(
-            f"what the lake {uri} holds cannot be read: {clipped(text, 300)}; see `harness lake "
-            f"check` (results may be removed as a whole: {uri}/{RESULTS}; they are found again)"
+            f"a file of the lake {uri} cannot be read: {clipped(text, 300)}; see `harness lake "
+            f"check` (you may remove the folder {uri}/{RESULTS}: a report computes results again)"
         ) from error

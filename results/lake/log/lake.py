@@ -156,8 +156,8 @@ class Lake:
 
     def _lacking(self, tables: Sequence[str]) -> InfrastructureError:
         return InfrastructureError(
-            f"the lake at {self.place.uri} lacks {listed(tables, limit=3)}; its "
-            "folder was removed: restore it"
+            f"the lake at {self.place.uri} lacks {listed(tables, limit=3)}: restore the removed "
+            "folders"
         )
 
     def _accept(self, table: str, settings: Mapping[str, str]) -> None:
@@ -165,23 +165,23 @@ class Lake:
         form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
         if form is None or not schema.isdigit():
             raise UsageError(
-                f"{self.place.uri!r} has a table {table!r} that is not a harness lake's; name "
-                "another place for the lake"
+                f"{self.place.uri!r} has a table {table!r} that does not belong to a harness lake; "
+                "name another place for the lake"
             )
         if form != LAKE_FORM or int(schema) != self.version:
             newer = form != LAKE_FORM or int(schema) > self.version
             raise UsageError(
                 f"the lake at {self.place.uri!r} has schema {schema} (form {form}), this harness "
-                f"knows {self.version} (form {LAKE_FORM}): "
-                + ("install a newer one" if newer else self.made_again_by)
+                f"supports {self.version} (form {LAKE_FORM}): "
+                + ("install a newer harness" if newer else self.made_again_by)
             )
 
     def _accept_columns(self, table: str, found: pa.Schema) -> None:
         wanted = self.schemas[table]
         if found.names != wanted.names or not all(map(_alike, wanted.types, found.types)):
             raise UsageError(
-                f"{self.place.uri_of(table)!r} has other columns than this harness gives it: it "
-                "is not a lake of a release"
+                f"the table {self.place.uri_of(table)!r} has other columns than this harness "
+                "creates: no release of the harness made this lake"
             )
 
     def _refuse_foreign(self) -> None:
@@ -205,7 +205,7 @@ class Lake:
         self._refuse_foreign()
         self._make()
         if not self._find():
-            raise AgainError("the table of runs is not there yet")
+            raise AgainError("the new table of runs is not visible yet")
 
     def _make(self) -> None:
         """Create the tables, `runs` last: a folder without `runs` is no lake yet."""
@@ -215,7 +215,7 @@ class Lake:
             self._accept(table, self.logs[table].settings())
         if any(self.logs[table].refresh().files for table in there):
             if self.main.exists():
-                raise AgainError("another process made it and appended to it in the meantime")
+                raise AgainError("another process created the lake and appended to it meanwhile")
             raise self._lacking([MAIN])
         for table in sorted(self.logs.keys() - there, key=lambda table: (table == MAIN, table)):
             self.logs[table].create(self.schemas[table], settings)
@@ -245,8 +245,9 @@ class Lake:
             if not len(buffer) or self._append_batch(buffer):
                 return skipped
         raise InfrastructureError(
-            f"{self.place.uri}: {ROUNDS_MAX} times others appended some of these runs meanwhile, "
-            "or a vacuum without a time of grace took the append for a dead one's; let them end"
+            f"{self.place.uri}: the append failed {ROUNDS_MAX} times, because other processes "
+            "appended some of its runs, or because a vacuum with too short a grace period fenced "
+            "it; try again when these processes have ended"
         )
 
     def _append_batch(self, buffer: AppendBuffer) -> bool:
@@ -337,7 +338,7 @@ class Lake:
         """Return the files of a table with visible rows, given a state of `runs`."""
         files = [file for _, file in sorted(state.files.items())]
         if any(file.needs_version > main.version for file in files):
-            raise AgainError("runs were appended and merged meanwhile")
+            raise AgainError("other processes appended and merged runs meanwhile")
         visible = self.visible_batches(main, {file.batch for file in files if file.batch})
         return tuple(file for file in files if file.batch is None or file.batch in visible)
 

@@ -85,8 +85,8 @@ class Place:
         self.options |= _options(storage_options or {})
         if self.options.get(CONDITIONAL_PUT, "").lower() == "disabled":
             raise UsageError(
-                f"{CONDITIONAL_PUT} is disabled: of two writers at once one would lose rows; "
-                "leave it out"
+                f"{CONDITIONAL_PUT} is disabled, so one of two concurrent writers would lose rows; "
+                "leave this option out"
             )
         with troubles(self.uri):
             self.files: FileSystem = self._filesystem()
@@ -207,7 +207,7 @@ def _refuse_unclear(uri: str) -> None:
     original, uri = uri, without_secrets(uri)
     if scheme.lower() not in schemes:
         raise UsageError(
-            f"{uri!r}: a lake lies in a folder, or at {', '.join(REMOTE)}, not at "
+            f"{uri!r}: a lake must be in a folder, or at {', '.join(REMOTE)}, not at "
             f"{scheme}://; {example}"
         )
     try:
@@ -215,7 +215,7 @@ def _refuse_unclear(uri: str) -> None:
     except ValueError as error:
         raise UsageError(f"{uri!r} is no URI ({error}); {example}") from error
     if parts.query or parts.fragment:
-        raise UsageError(f"{uri!r} has ? or # in it; name the prefix without")
+        raise UsageError(f"{uri!r} has ? or # in it; give the prefix without them")
     if parts.scheme == "file":
         if parts.netloc not in {"", "localhost"}:
             raise UsageError(f"{uri!r} names a machine; write file:///FOLDER")
@@ -226,8 +226,8 @@ def _refuse_unclear(uri: str) -> None:
         )
     elif parts.scheme in {"s3", *S3_ALIASES} and not re.fullmatch(r"[\w.-]+", parts.netloc):
         raise UsageError(
-            f"{uri!r} has {urlsplit(uri).netloc!r} as its bucket; a server goes into "
-            "AWS_ENDPOINT_URL, keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"{uri!r} has {urlsplit(uri).netloc!r} as its bucket; put a server into "
+            "AWS_ENDPOINT_URL, and keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
 
 
@@ -240,16 +240,16 @@ def _refuse_ambiguous(uri: str, *, local: bool) -> None:
     if match := _ESCAPE.search(uri):
         raise UsageError(
             f"{uri!r} has {match[0]!r} in it, which Delta takes for another character; name a "
-            "place without"
+            "place without it"
         )
     if local and "\\" in uri:
         raise UsageError(
-            f"{uri!r} has a backslash in it, which Delta takes for a slash; name a folder without"
+            f"{uri!r} has a backslash in it, which Delta takes for a slash; name another folder"
         )
     if not local and not {"", ".", ".."}.isdisjoint(uri.split("/")[3:]):
         raise UsageError(
-            f"{uri!r} has an empty part, . or .. in its prefix, which mean nothing in an object "
-            "store; name it without"
+            f"{uri!r} has an empty part, . or .. in its prefix, which an object store does not "
+            "resolve; give the resolved prefix"
         )
 
 

@@ -42,7 +42,8 @@ def accept(
     unknown = sorted(rows.keys() - schemas.keys())
     if unknown or MAIN not in rows:
         raise InternalError(
-            f"rows of {unknown or 'no runs'}: a lake has {', '.join(schemas)}, and runs come first"
+            f"an append has rows of {unknown or 'no runs'}; a lake has the tables "
+            f"{', '.join(schemas)}, and every append needs rows of {MAIN}"
         )
     tables = {table: _conforming(table, rows[table], schemas[table]) for table in schemas
              if table in rows}  # fmt: skip
@@ -50,19 +51,19 @@ def accept(
     partitions: dict[str, Partition] = {}
     for run, *values in zip(*(main[name].to_pylist() for name in (KEY, *PARTITION)), strict=True):
         if run is None or run in partitions:
-            raise InternalError(f"the run {run!r} is there twice, or has no id")
+            raise InternalError(f"an append has the run {run!r} twice, or a run without a key")
         if "" in values:
             raise UsageError(
-                f"{PARTITION[values.index('')]} of the run {shown(run)} is empty; a lake is "
-                "partitioned by it: give a name, or none"
+                f"{PARTITION[values.index('')]} of the run {shown(run)} is empty, and an empty "
+                "text cannot name a partition of a lake; give a name, or null"
             )
         partitions[run] = (values[0], values[1], values[2])
     for table, columns in tables.items():
         for run, *values in _heads(columns, {*partitions.values()}):
             if partitions.get(run) != tuple(values):
                 raise InternalError(
-                    f"{table} has rows of the run {shown(run)} under {values}; runs has it under "
-                    f"{partitions.get(run)}"
+                    f"{table} has rows of the run {shown(run)} in the partition {values}, but "
+                    f"{MAIN} has the run in the partition {partitions.get(run)}"
                 )
     return tables, partitions
 
@@ -86,7 +87,9 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         return rows
     missing = sorted({*schema.names} - {*rows.column_names})
     if missing or len(rows.column_names) > len(schema.names):
-        raise InternalError(f"{table} is given {rows.column_names}; it has {schema.names}")
+        raise InternalError(
+            f"rows of {table} have the columns {rows.column_names}; the table has {schema.names}"
+        )
     nullable = pa.schema([pa.field(field.name, field.type) for field in schema])
     return rows.select(nullable.names).cast(nullable)
 

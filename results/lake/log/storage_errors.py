@@ -82,17 +82,20 @@ def said_of(error: Exception, uri: str) -> Exception:
     code = _code_of(error, lower)
     if code in FULL_CODES or any(word in lower for word in FULL):
         return NoSpaceError(
-            f"no space is left at {uri}; acknowledged runs are whole: free some and append again"
+            f"no space is left at {uri}; free some space and append again (acknowledged runs are "
+            "complete)"
         )
     if code in NO_FOLDER_CODES:
-        return UsageError(f"{uri} is no place for a lake ({clipped(text, 160)}); name another")
+        return UsageError(f"{uri} cannot hold a lake ({clipped(text, 160)}); name another place")
     if any(word in lower for word in NO_BUCKET):
-        return UsageError(f"there is no bucket for {uri!r}; create it, or name another")
+        return UsageError(f"the bucket of {uri!r} does not exist; create it, or name another")
     if code in RIGHTS_CODES or ("permission denied" in lower and "://" not in uri):
-        return RefusedError(f"{uri} refuses us ({clipped(text, 160)}); check the folder's rights")
+        return RefusedError(
+            f"{uri} refuses access ({clipped(text, 160)}); check the folder's rights"
+        )
     if any(word in lower for word in CREDENTIALS):
         return RefusedError(
-            f"{uri} refuses us ({clipped(text, 160)}); check the credentials "
+            f"{uri} refuses access ({clipped(text, 160)}); check the credentials "
             "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) and their rights"
         )
     if any(word in lower for word in PLAIN_HTTP):

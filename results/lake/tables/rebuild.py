@@ -46,8 +46,8 @@ def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> Hi
         raise HistoryError(f"these rows of a lake make no history: {error!r}") from error
     if digest is not None and history.digest() != digest:
         raise HistoryError(
-            f"these rows of a lake make the history {history.digest()[:12]}..., but the run's "
-            f"digest is {digest[:12]}...: some are missing, or were changed"
+            f"the run's rows in the lake make the history {history.digest()[:12]}..., but the "
+            f"run's digest is {digest[:12]}...: some rows are missing, or were changed"
         )
     return history
 

@@ -31,7 +31,7 @@ def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Tab
     if isinstance(run, Path):
         return tables_of([read_source(run, about)])
     if about is None:
-        raise HistoryError("a history does not say of which run it is; give `about`")
+        raise HistoryError("a history does not name its run; give `about`")
     return tables_of([source_of(run, about)])
 
 
@@ -67,5 +67,7 @@ def _table(
     try:
         arrays = [pa.array(cells, field.type) for cells, field in zip(columns, fields, strict=True)]
     except (ValueError, OverflowError) as error:  # a value in the run's files fits no column
-        raise HistoryError(f"{name} cannot be made of what its files say: {error}") from error
+        raise HistoryError(
+            f"a value in the run's files fits no column of {name}: {error}"
+        ) from error
     return with_head(name, heads, np.array([number for number, _ in rows], np.int64), arrays)

@@ -150,8 +150,8 @@ def read_about(folder: Path, name: str | None = None) -> About:
     for what, value in (("the label", about.label), ("the target", case.target)):
         if value == "":
             raise HistoryError(
-                f"{str(folder)!r}: {what} is '', by which a lake is partitioned; name one in its "
-                "case.json and run.json"
+                f"{str(folder)!r}: {what} is '', and an empty text cannot name a partition of a "
+                "lake; give a name in case.json and run.json"
             )
     return about
 

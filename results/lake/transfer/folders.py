@@ -65,7 +65,7 @@ def _refuse_beyond_measure(folder: str, sizes: Sequence[int]) -> None:
     if len(sizes) > FILES_MAX or sum(sizes) > BYTES_MAX:
         raise HistoryError(
             f"{folder!r} has {len(sizes)} files of {sum(sizes)} bytes; a lake keeps at most "
-            f"{FILES_MAX} and {BYTES_MAX} per run: move foreign files out of it"
+            f"{FILES_MAX} files and {BYTES_MAX} bytes per run: move foreign files elsewhere"
         )
 
 
@@ -124,7 +124,7 @@ def unpack(folder: Path) -> None:
                 with archive.open(info) as source, to.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
     except _TORN as error:
-        raise HistoryError(f"{str(path)!r} is not what a lake keeps of a run: {error}") from error
+        raise HistoryError(f"{str(path)!r} is not an archive of a lake: {error}") from error
     path.unlink()
 
 

@@ -180,7 +180,7 @@ def _read(
     For most runs that the lake has, reading the record is enough.
     """
     if not (folder / "case.json").is_file():
-        raise _NotTakenError("case", "holds no case.json, so it is not a run; move it elsewhere")
+        raise _NotTakenError("case", "holds no case.json, so this folder is not a run; move it")
     if not (folder / "run.json").exists() and is_being_written(folder):
         raise _NotTakenError(RUNNING, "is still running, and is read when it has ended")
     try:

@@ -34,14 +34,17 @@ def main(arguments: Sequence[str]) -> int:
         "The command may be stopped at any moment, and continues when started again.",
         epilog=EPILOG,
     )
-    parser.add_argument("store", type=Path, metavar="STORE", help="--store of run or soak")
+    parser.add_argument(
+        "store", type=Path, metavar="STORE", help="--store of `harness run` or `soak`"
+    )
     parser.add_argument(
         "--lake", required=True, metavar="URI", help="a folder, or s3://BUCKET/PREFIX"
     )
     parser.add_argument(
         "--unfinished",
         action="store_true",
-        help="take runs as well that were cut short, or whose run.json is not that of the history",
+        help="also append runs that were cut short, and runs whose run.json describes another "
+        "history",
     )
     parsed = parser.parse_args(list(arguments))
     place = Place(parsed.lake)

@@ -85,7 +85,7 @@ def lake_of_store(
             raise
         except (UsageError, InfrastructureError) as error:
             raise type(error)(
-                f"{error} (or remove {folder}: it is made again from the store)"
+                f"{error} (or remove {folder}, which is rebuilt from the store)"
             ) from error
     return StoreLake(str(folder), store, problems)
 
@@ -166,7 +166,7 @@ def _opened(folder: Path) -> Lake:
         version = log.settings().get(SCHEMA, "") if log.exists() else ""
         if not version.isdigit() or int(version) >= SCHEMA_VERSION:
             raise
-        note(f"{folder} is of an older release, and is made again from the store")
+        note(f"{folder} is from an older release, and is rebuilt from the store")
         shutil.rmtree(folder)
         return lake()
 

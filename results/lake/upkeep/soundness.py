@@ -120,7 +120,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
             yield Finding(file.table, True, f"{file.name} has {OUT_OF_ORDER}")
         outside = [run for run, _ in read.runs if not file.first_run <= run <= file.last_run]
         if outside:
-            text = f"{file.name} has {counted(len(outside), 'run')} that its log does not count on"
+            text = f"{file.name} has {counted(len(outside), 'run')} outside its range in the log"
             yield Finding(file.table, True, f"{text}: {named(outside)}")
         for run, batch in read.runs:
             at = (file.partition, run, None if lake.runs_once else batch)

@@ -32,7 +32,7 @@ class Vacuumed(NamedTuple):
 def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
     """Fence, remove and delete files older than `grace_hours`; with `dry_run` only count them."""
     if grace_hours < 0:
-        raise UsageError(f"the time of grace is {grace_hours} hours; it must be 0 or more")
+        raise UsageError(f"the grace period is {grace_hours} hours; it must be 0 or more")
     return _Vacuum(lake, grace_hours, dry_run).run()
 
 
