@@ -191,7 +191,7 @@ class _Facts:
         return rows
 
     def _outage_ns(self, kind: str, fault: Fault) -> int | None:
-        """Return how long an outage lasted beyond a fault's heal; 0 if no outage lasted so far.
+        """Return how long the outage at a fault's heal continued; 0 without an outage at the heal.
 
         Return `None` for a fault without a heal, or if the outage did not end with an answer.
         """
@@ -204,7 +204,7 @@ class _Facts:
         return outage.end - fault.end if outage.ended == "answered" else None
 
     def recovery_rows(self) -> list[Row]:
-        """Return the delays of the first attempt and first success per heal and kind of operation.
+        """Return the time to the first attempt and first success, per heal and kind of operation.
 
         An operation is after a heal if its line is later in the history. Times cannot decide this,
         because in virtual time many lines have the same time.
@@ -266,7 +266,7 @@ class _Facts:
         return [(*cell, n) for cell, n in sorted(counts.items())]
 
     def exposure_rows(self) -> list[Row]:
-        """Count operations of the chaos phase, per nemesis with and without an active fault."""
+        """Count operations of the chaos phase for each nemesis, with and without active faults."""
         ops = self.ops
         chaos = inside(self.timeline.chaos, ops.start)
         counts: dict[tuple[str, str, bool], list[int]] = {}
@@ -281,7 +281,7 @@ class _Facts:
         return [(*cell, *sums) for cell, sums in sorted(counts.items())]
 
     def exposure_time_rows(self) -> list[Row]:
-        """Return time and downtime of the chaos phase, per nemesis with and without a fault."""
+        """Return time and downtime of the chaos phase for each nemesis, with and without faults."""
         look = self.timeline
         chaos = look.chaos
         rows: list[Row] = []

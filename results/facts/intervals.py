@@ -76,7 +76,7 @@ def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Out
     """
     order = np.argsort(start, kind="stable")
     start, end, answered = start[order], end[order], answered[order]
-    answers = np.sort(end[answered])  # equal times only make gaps too short for an outage
+    answers = np.sort(end[answered])  # answers at the same time make empty gaps
     begins = np.concatenate([np.zeros(1, np.int64), answers])
     cuts = np.concatenate([answers, [end_ns]])
     outages: list[Outage] = []

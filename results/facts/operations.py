@@ -65,7 +65,7 @@ class Notes:
 
 
 def is_no(answer: Any) -> bool:
-    """Whether the value of a failed operation shows that the target itself refused it."""
+    """Whether the value of a failed operation shows that the target refused the operation."""
     if isinstance(answer, list | tuple) and len(answer) == 2:  # a pair [key, value]
         answer = answer[1]
     return isinstance(answer, dict) and "result" in answer
@@ -189,7 +189,7 @@ def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
     for name in ("index", "time", "process"):
         yield table.column(name).to_numpy()
     yield type_codes(table.column("type")).astype(np.int8)
-    yield _coded(table.column("f"), fs.number)  # without values, no kind `txn r`
+    yield _coded(table.column("f"), fs.number)  # a `txn r` has the `f` of `txn`
 
 
 def type_codes(column: pa.ChunkedArray) -> Codes:

@@ -14,7 +14,7 @@ from results.facts.schema import LIST_SEPARATOR
 
 ASKED_MAX: Final = 3
 IGNORABLE: Final[dict[str, object]] = {"bugs": (), "profile": ""}
-"""Fields of a case that a comparison may ignore, each with the value that replaces its own."""
+"""Fields of a case that a comparison may ignore, each with the value that replaces it."""
 
 
 def asked_nemeses(case: Case) -> str:

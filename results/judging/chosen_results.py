@@ -53,7 +53,7 @@ WITHOUT_ROWS: Final = """
 """
 """SQL that counts the chosen results, of runs with operations, without a row in `source`.
 
-It leaves out results with the `place` in the parameter (facts).
+The parameter is the `place` of the results that do not count: facts.
 """
 
 _COUNTING: Final = f"""

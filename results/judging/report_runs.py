@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 class Gathered(NamedTuple):
     """The tables of a report, as files."""
 
-    tables: dict[str, tuple[Path, ...]]  # files by table; they may have additional columns
+    tables: dict[str, tuple[Path, ...]]  # files by table; a file may have additional columns
     counting: dict[str, str]  # by table: SQL condition on its rows `here` that count; default: all
     unsettled: int  # number of results left unknown by a lack of time, memory or a worker
     unjudged: int  # number of runs without any result; no table has a row of such a run

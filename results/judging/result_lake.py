@@ -1,12 +1,12 @@
 """The result lake: verdicts and facts of the runs of a lake, in the lake's folder `results`.
 
 Runs are appended once and stay. Verdicts and facts depend on checkers, on budgets and on the
-version of the harness, and are made again when these change. So they have a lake of their own with
-the same protocol (batches, one commit that makes a batch visible, compaction, vacuum). Its main
-table `runs` has one row per run and append, with a list of the *results* that the append has for
-the run. A result is the verdict of one checker, or all facts of the run. A result's id covers all
-its dependencies except the run, which its key and batch identify. So an anti-join of ids finds
-pending results without reading a history.
+version of the harness, and are made again when these change. So verdicts and facts have a lake of
+their own with the same protocol (batches, one commit that makes a batch visible, compaction,
+vacuum). The main table `runs` of a result lake has one row per run and append, with a list of the
+*results* that the append has for the run. A result is the verdict of one checker, or all facts of
+the run. A result's id covers all dependencies of the result except the run, which the columns of
+the row identify. So an anti-join of ids finds pending results without reading a history.
 
 **Rows that count.** Two concurrent reports may store the same result. A row of another table counts
 if `runs` here has its `run` and `batch`, and the lake's `runs` has the run in `run_batch`. If
@@ -143,7 +143,7 @@ class ResultLake(Lake):
 
 
 def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Finding]]:
-    """Check the result lake of `lake` at `place`; return it (`None`: absent) and the findings."""
+    """Check the result lake at `place`; return the result lake (`None`: absent) and findings."""
     tables = place.tables()
     if MAIN not in tables:
         return None, [*_without_runs(place, tables)]

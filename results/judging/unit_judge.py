@@ -60,11 +60,11 @@ TRIES_MAX: Final = 3
 COLLECTIONS: Final = (50_000, 20, 50)
 """Thresholds of Python's garbage collector; the defaults (700, 10, 10) slow checks by an eighth."""
 CLOCKS_APART_S: Final = 3_600.0
-"""Assumed maximum difference of two clocks: files older than a round by more lack its rows."""
+"""Assumed maximum difference of two clocks: files this much older than a round lack its rows."""
 
 
 def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
-    """Do units one after another in this process; a checker that kills it also kills the caller."""
+    """Do units one after another in this process; a crash of a checker also kills the caller."""
     with _collecting_seldom():
         yield from _done(units, config)
 

@@ -138,7 +138,7 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
     """Make rows of the table `verdicts` from the rows of one result."""
     columns: dict[str, list[Any]] = {name: [] for name in schema("verdicts").names}
     for row in rows:
-        if row.signature is None and not Verdict(row.verdict).holds:  # derive both from the reason
+        if row.signature is None and not Verdict(row.verdict).holds:  # derive rule and signature
             result = CheckResult(row.checker, Verdict.UNKNOWN, row.reason)
             row.rule, row.signature = rule_of(result), signature(result, History(()))
         for name, column in columns.items():

@@ -1,7 +1,7 @@
 """One state of a lake as tables, with the results of its reports: for `results.open`.
 
 The results are in the lake's folder `results` (`results.judging.result_lake`), where every report
-appends what it judged. For each run and checker (and range of keys, `results.judging.result_ids`),
+appends its results. For each run and checker (and range of keys, `results.judging.result_ids`),
 and for the facts of each run, one result counts: a settled result before others, then the newest. A
 filter excludes the rows of all other results.
 """

@@ -344,7 +344,7 @@ def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float
 
 
 def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Return the mean of rates with Student's interval, or the median of latencies with its own."""
+    """Return the mean of rates, or the median of latencies, each with its interval."""
     if unit == "ns":
         interval = median_interval(values)
         middle = nearest_rank(sorted(values), 500)

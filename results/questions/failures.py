@@ -194,7 +194,7 @@ def _populations(cells: Iterable[Row]) -> str:
 
 
 def _runs_since(cells: Iterable[Row]) -> int:
-    """Count the runs of a failure's settings, of any label, after the last run that failed so."""
+    """Count the runs of a failure's settings, of any label, after the last run with the failure."""
     since: dict[str, int] = {}
     for cell in cells:
         left = cell["setting_runs"] - cell["last_place"]

@@ -36,10 +36,10 @@ from results.questions.engines import (
 
 
 class Sums(NamedTuple):
-    """How to add up the rows of an answer; rows with equal first `keys` columns become one row.
+    """The rule to add up the rows of an answer: rows with equal `keys` first columns become one.
 
-    All other columns are added, except those in `least` and `greatest`. Each run belongs to one
-    part only, so counts of distinct runs can be added as well.
+    All other columns are added, except the columns in `least` and `greatest`. Each run belongs to
+    one part only, so counts of distinct runs can be added as well.
     """
 
     keys: int

@@ -2,8 +2,8 @@
 
 The file `LISTED` names the files of a folder's report. A later report removes the listed files that
 it does not write itself (for example the answers of a baseline), so that old and new files are
-never mixed. A folder that has files but no such list belongs to the user; it is refused before any
-work is done.
+never mixed. A folder that has files but no such list belongs to the user, so a report refuses the
+folder before any work is done.
 """
 
 from __future__ import annotations

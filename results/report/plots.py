@@ -233,7 +233,7 @@ def _plot(
     reference: float | None = None,
 ) -> Plot:
     """Make a drawing of some of `total` rows; parts that all labels share move to the title."""
-    # The words of each part with the separator before it; a part is listed once.
+    # For each label, map its parts to the separators before them.
     parts = []
     for row in rows:
         words = ["", *_SEPARATORS.split(row.label)]
@@ -246,7 +246,7 @@ def _plot(
         others = [words for words in part if words not in shared]
         rest.append(others[0] + "".join(part[words] + words for words in others[1:]))
     lines = [_lines(words) for words in rest]
-    if len({*lines}) < len({*rest}):  # the ends of labels differ
+    if len({*lines}) < len({*rest}):  # labels differ only at their ends
         lines = [_lines(words, from_end=True) for words in rest]
     named = [words for words in parts[0] if words in shared] if parts else []
     return Plot(

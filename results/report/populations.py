@@ -1,8 +1,8 @@
 """Populations of runs, in words: the runs behind a number.
 
 A population is the runs of one label whose cases differ only in the seed. The words of a population
-are the properties in which it differs from most others. Properties that all populations share, and
-the usual values of others, are shown once.
+are the properties in which it differs from most populations. Properties that all populations share,
+and usual values of other properties, are shown once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALL: Final = "all runs"
 _EMPTY: Final = {"label": "no label", "bugs": "no bug", "environment": "cut short"}
 
 _USUAL: Final = 0.75
-"""A value that at least this share of populations has is usual, and not in their words."""
+"""A property's value is usual, and omitted in words, if this share of populations has it."""
 
 Row = Mapping[str, Any]
 

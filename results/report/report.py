@@ -60,7 +60,7 @@ Say = Callable[["Progress"], None]
 
 
 class Judged(NamedTuple):
-    """The results of judging, an engine that has them as tables, and functions that write them."""
+    """The results of judging, an engine with the report's tables, and functions that write them."""
 
     checked: Checked
     engine: Engine

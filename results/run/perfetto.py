@@ -14,8 +14,9 @@ trap: slices that overlap on one track break the picture. So the trace has these
 A flow leads from each operation to its RPCs at the nodes.
 
 Operations of a client never overlap, unless the clock of the history ran backwards; attempts at
-one node do overlap. The same allocation of lanes places both, so that two slices of one track never
-overlap. An operation that ended in info may take effect until the end of the run: its name says so.
+one node do overlap. The same allocation of lanes places operations and attempts, so that two slices
+of one track never overlap. An operation that ended in info may take effect until the end of the
+run: its name says so.
 Times are µs with ns as decimals.
 
 Events are sorted by time and limited by `EVENTS_MAX`; the trace itself says how many were cut.

@@ -261,7 +261,7 @@ class ComparedLabels(msgspec.Struct, frozen=True):
 
 
 def compare_labels(reading: Reading, where: Where, labels: Sequence[str]) -> ComparedLabels:
-    """Compare the runs of the second label with the first label's; both must have finished runs."""
+    """Compare runs of the second label with runs of the first; both need finished runs."""
     both = Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
     cells = _cells(reading, both, "run_cells")
     run_cells = f"{as_report(both.sql)}, run_cells AS ({query('run_cells')})"

@@ -1,7 +1,7 @@
 """The library behind the pages: all runs of a store or lake; verdicts, numbers and files of a run.
 
 All runs are a table in DuckDB (`results.serve.runs`). The folder of a run is in the store, or is
-rebuilt from a lake (`results.serve.run_folders`). This module caches what it computes from folders,
+rebuilt from a lake (`results.serve.run_folders`). This module caches numbers and verdicts of runs,
 within limits. Cached numbers of a run are valid as long as the history file has the same time and
 size.
 """
@@ -243,7 +243,7 @@ class Library:
     def report_file(self, parts: Sequence[str]) -> int:
         """Open a file of the last `harness report`; return its descriptor, or raise `NotThere`.
 
-        The report of a lake in a bucket is always absent: it is where `harness report` ran.
+        The report of a lake in a bucket is always absent: `harness report` writes it elsewhere.
         """
         if self._report is None or self._report.is_symlink():
             raise NotThere

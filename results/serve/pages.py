@@ -200,7 +200,7 @@ _TWINS: Final = f"""
 
 
 def _twins(library: Library, row: RunRow) -> list[tuple[RunRow, list[str]]]:
-    """Return runs to compare `row` with, the most similar first, and each run's other fields."""
+    """Return runs to compare `row` with, most similar first, each with the fields that differ."""
     with library.reading() as reading:
         rows = reading.rows(_TWINS, (row.key,))
     return [(row_of(twin), sorted(twin["differs"], key=_TWIN_FIELDS.index)) for twin in rows]

@@ -43,7 +43,10 @@ def is_plain_name(name: str) -> bool:
 
 
 def read_bounded(path: Path, bytes_max: int) -> bytes:
-    """Read a plain file of at most `bytes_max` bytes; raise `ValueError` or `OSError` if not."""
+    """Read a plain file of at most `bytes_max` bytes; raise for any other file.
+
+    Raises `ValueError` or `OSError`.
+    """
     number = os.open(path, _FILE)
     with os.fdopen(number, "rb") as file:
         status = os.fstat(file.fileno())

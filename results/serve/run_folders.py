@@ -1,7 +1,7 @@
 """The folder of one run: in a store, or rebuilt from the rows of a lake.
 
 For a run of a lake, the server makes the same folder as `harness lake export`. If the lake keeps
-files of the run (only for runs that are not valid), they are added. So page, numbers, files and
+files of a run (only of runs that are not valid), the server adds them. So page, numbers, files and
 trace are the same as from a store. Rebuilt folders are temporary: the last `FOLDERS_KEPT` requested
 folders are kept.
 """
@@ -83,7 +83,7 @@ class StoreFolders(Folders):
         self._store = store
 
     def folder(self, row: RunRow) -> Path:
-        """Return the run's folder in the store; raise `NotThere` if it is absent or a link."""
+        """Return the run's folder in the store; raise `NotThere` for a missing folder or a link."""
         if not (is_plain_name(row.name) and is_plain_name(row.run)):
             raise NotThere
         folder = self._store / row.name / row.run

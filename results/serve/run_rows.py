@@ -1,9 +1,9 @@
 """The row of a run as pages show it, and the SQL that makes such rows from the lake's `runs`.
 
 Null means that a run has no such value. Texts are cut, because a lake may come from an untrusted
-place. `FINISHED` lists the outcomes of runs with a verdict. As the table `judged` of a report,
-these runs answer the report's own queries (`results/questions/sql`), so numbers on pages equal
-those of the report.
+place. `FINISHED` lists the outcomes of runs with a verdict. Runs with these outcomes form the table
+`judged`, over which pages run a report's own queries (`results/questions/sql`). So numbers on pages
+equal numbers in a report.
 """
 
 from __future__ import annotations

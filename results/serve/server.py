@@ -2,12 +2,12 @@
 
 The server shows files of a disk to everyone who can reach its port, so:
 
-* By default it listens on the loopback device. Then it only answers requests whose `Host` names the
-  loopback device. A foreign page that points its own name to 127.0.0.1 (DNS rebinding) gets an
+* By default the server listens on the loopback device, and only answers requests whose `Host` names
+  the loopback device. A foreign page that points its own name to 127.0.0.1 (DNS rebinding) gets an
   error.
-* It refuses background requests of foreign pages (`Sec-Fetch-Site`), so that no foreign page can
-  make the server work or measure its answers.
-* It only accepts GET and HEAD, and no request can name a file outside the store (`paths`).
+* The server refuses background requests of foreign pages (`Sec-Fetch-Site`), so that no foreign
+  page can make the server work or measure its answers.
+* The server only accepts GET and HEAD, and no request can name a file outside the store (`paths`).
 * Every answer has a content security policy that allows nothing from other origins.
 * The numbers of connections, the lengths of addresses and answers, and the time of a whole request
   or answer are limited.

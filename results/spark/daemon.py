@@ -5,8 +5,8 @@ DuckDB, pandas and our packages, which takes 1.1 s of CPU. That is much, since a
 report of 10^5 runs is 9 s. A session on one machine uses this module instead of `pyspark.daemon`.
 
 PySpark itself is imported from its installed folder, which has compiled modules. Spark puts an
-archive of PySpark first on the path; every process would have to compile its modules, which takes
-0.4 s.
+archive of PySpark first on the path; every process would have to compile the archive's modules,
+which takes 0.4 s.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SHARED: Final = (
 """Modules to import before forking.
 
 All these modules survive a fork: their threads (OpenBLAS, jemalloc) are recreated in the child. A
-missing module is ignored here, because a task that needs it reports it. pandas is on the list
-because Arrow imports an installed pandas on the first conversion from a list.
+missing module is no error here, because a task that needs the module will report it. pandas is on
+the list because Arrow imports an installed pandas on the first conversion from a list.
 """
 
 

@@ -1,4 +1,4 @@
-"""A report's work on a lake, on Spark: find pending work, do it, repeat; then answer.
+"""A report's work on a lake, on Spark: judge runs until no work is pending, then answer questions.
 
 Tasks handle ranges of runs; the driver only handles kinds of cases, ranges and sums. If a job is
 lost, its appends stay. The driver then submits the remaining work again, as long as every

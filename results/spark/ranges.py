@@ -29,7 +29,7 @@ Range = tuple[str, str | None]
 ROWS_MAX: Final = 16_000_000
 """Maximum rows of a range in the largest table: about fifty thousand runs."""
 ROWS_MIN: Final = 1_000_000
-"""Minimum rows of a range; for fewer, another task costs more than it gains."""
+"""Minimum rows of a range; for fewer rows, a further task costs more than it gains."""
 _GIVEN: Final = "HARNESS_GIVEN_"  # prefix of variables that mark settings from a driver
 
 
@@ -109,7 +109,7 @@ def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str,
 
 
 def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
-    """Cut the runs into ranges; return a frame with a row per range, and the request for it."""
+    """Cut runs into ranges; return a frame with a row per range, and the request with ranges."""
     largest = asking.results if any(asking.results.tables.values()) else asking.lake
     ranges = tuple(cut(largest.snapshot(asking.options), slots=slots))
     return numbers(spark, ranges), asking._replace(ranges=ranges, slots=slots)

@@ -54,7 +54,7 @@ ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
 
 
 class SparkSoak(SoakExecutor):
-    """Runs seeds on the Spark that `--spark-master` names."""
+    """The soak executor `spark`: runs seeds on the Spark that `--spark-master` names."""
 
     api_version = 1
     name = "spark"

@@ -195,7 +195,7 @@ def quantiles(values: Sequence[int], permilles: Iterable[int] = QUANTILES) -> tu
 
 
 def nearest_rank(ordered: Sequence[T], permille: int) -> T:
-    """Return the smallest sorted value that at least `permille` thousandths do not exceed."""
+    """Return the smallest value that at least `permille` of 1000 sorted values do not exceed."""
     return ordered[max(0, -(-permille * len(ordered) // 1000) - 1)]
 
 

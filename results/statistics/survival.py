@@ -24,7 +24,7 @@ SURE: Final = 0.95
 
 
 class Step(NamedTuple):
-    """A step of a survival curve: the share `survival` of runs has no failure from `at` on.
+    """A step of a survival curve: the share of runs without a failure, from `at` operations on.
 
     A share of 0 has no interval, because its spread is unknown.
     """
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 def kaplan_meier(cells: Iterable[tuple[int, int, int]]) -> list[Step]:
     """Return the survival curve of runs, with one step per number of operations with a failure.
 
-    A cell has a number of operations, the runs that failed there, and the runs that ended there.
+    A cell is (number of operations, runs that failed after it, other runs that ended after it).
     """
     sums: dict[int, tuple[int, int]] = {}
     for at, failed, ended in cells:

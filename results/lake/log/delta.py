@@ -5,7 +5,7 @@ read; otherwise it raises `ConflictError` and changes nothing. So every conclusi
 still holds in the commit. The store's `put if absent` of the log's next file decides the race, on
 disks and on object stores. A *blind* commit may be rebased over commits of other writers.
 
-A log also carries **fences**: ids whose commits must never happen. They are stored as Delta
+A log also carries **fences**: ids whose commits must never happen. Fences are stored as Delta
 application transactions, and kept as long as the table exists.
 
 Use a log only in one thread of the process that opened it: the runtime of `deltalake` does not

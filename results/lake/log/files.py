@@ -122,8 +122,8 @@ def coded_schema(schema: pa.Schema) -> pa.Schema:
 def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
     """The statistics that Delta's log keeps of a file, from the file's own footer.
 
-    They are the number of rows, and the minimum, maximum and null count of each leading flat
-    column.
+    The statistics are the number of rows, and the minimum, maximum and null count of each leading
+    flat column.
     """
     columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
     least: dict[str, Any] = {}

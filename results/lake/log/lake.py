@@ -33,12 +33,12 @@ the files of `runs` first. From then on, the rows of these runs in other tables 
 `runs`.
 
 **Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a grace period. A writer
-may sleep longer than that, so vacuum first *fences* them, with an exact commit to `runs` on a state
-in which they are invisible. A fenced batch never becomes visible, since the writer's own exact
-commit has to come later, and sees the fence. Only then are files removed. Uploads of a compaction
-are fenced in the log of their table in the same way. So no clock decides whether data are lost; it
-only decides how soon a slow writer has to start again. Readers of an old version do depend on the
-grace period: files that a compaction replaced are kept as long.
+may sleep longer than that, so vacuum first *fences* the batches, with an exact commit to `runs` on
+a state in which they are invisible. A fenced batch never becomes visible, since the writer's own
+exact commit has to come later, and sees the fence. Only then are files removed. Uploads of a
+compaction are fenced in the log of their table in the same way. So no clock decides whether data
+are lost; a clock only decides how soon a slow writer has to start again. Readers of an old version
+do depend on the grace period, for which files that a compaction replaced are kept.
 
 Readers without `Snapshot` join a table with `runs` on (run, batch). A run occurs once in its
 partition (target, label, day), which must be a function of the run.
@@ -228,7 +228,7 @@ class Lake:
         `rows` has one row per run in `runs`, and the rows of the same runs in other tables. Runs
         that the lake already has are left out and returned. The runs of a partition are one batch,
         with one file per table: pass about 128 MB at most. After any error a batch is visible as a
-        whole or not at all. Repeating the append resolves which.
+        whole or not at all. Repeat the append to complete it.
         """
         some = [rows] if isinstance(rows, AppendBuffer) else buffers_of(rows, self.given)
         return [run for buffer in some for run in self._append(buffer)]
@@ -365,7 +365,7 @@ class Lake:
         return self.snapshot().dataset(table)
 
     def files(self, table: str) -> list[FileRef]:
-        """Return the visible files of a table, for DuckDB, Spark without a jar, and others."""
+        """Return the visible files of a table, for readers such as DuckDB."""
         return self.snapshot().files(table)
 
 

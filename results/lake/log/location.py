@@ -9,9 +9,9 @@ name. On disks the file is written under a temporary name and renamed, so an inc
 has a name that a log contains. No name is written twice (`results.lake.log.row_files`), so no late
 upload changes a logged file.
 
-Acknowledged data outlive the process that wrote them. On local disks they are in the operating
-system's cache, so a power cut may take the last seconds. An aborted multi-part upload is no file,
-but some stores bill for it until a rule of the bucket removes it.
+Acknowledged data outlive the process that wrote them. On local disks, acknowledged data are in the
+operating system's cache, so a power cut may take the last seconds. An aborted multi-part upload is
+no file, but some stores bill for the upload until a rule of the bucket removes it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The concatenated lines of many runs, and the tables made from them, column by column.
 
-The batch pairs invocations with their completions, and takes values apart
+`Batch` pairs invocations with their completions, and takes values apart
 (`results.lake.tables.values`).
 """
 

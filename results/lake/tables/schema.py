@@ -27,7 +27,7 @@ REST: Final = "rest"
 
 
 class Column(NamedTuple):
-    """One column; `unit` is empty for values without a unit."""
+    """One column of a table; `unit` is empty for values without a unit."""
 
     name: str
     type: str

@@ -1,7 +1,7 @@
 """A stored run on its way into a lake: its identity, its case, and the columns of its history.
 
-The columns are those of `harness.store.parquet`. They come from a sealed file, or from the log of a
-run that was cut short.
+The columns (`harness.store.parquet`) come from a sealed file, or from the log of a run that was cut
+short.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        """Approximate size in memory."""
+        """Approximate size of the run's columns in memory."""
         return int(self.table.get_total_buffer_size())
 
     @property

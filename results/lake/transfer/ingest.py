@@ -125,7 +125,7 @@ def ingest_folders(
 
     `taken` is called with the `NAME/ID` and the key of each run that the lake has or will get.
     """
-    # Files of a lake are in the order of keys, so in this order nothing has to be sorted again.
+    # Read runs in the order of keys, because a lake's files have them in this order.
     ordered = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
     ingested = Ingested(total=len(ordered))
     stored = lake.known()

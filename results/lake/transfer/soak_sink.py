@@ -56,7 +56,7 @@ LAST_CHARACTER: Final = "\U0010ffff"
 
 
 class LakeSink(SoakSink):
-    """Runs of soaks in Delta tables."""
+    """The soak sink `lake`: appends the runs of soaks to a lake."""
 
     api_version = 1
     name = "lake"

@@ -1,6 +1,6 @@
 """The lake of a plain store: `STORE/.lake`, updated whenever the store is read.
 
-It has the runs of the store: new runs are appended, changed ones replaced, and runs without a
+The lake has the runs of the store: new runs are appended, changed runs replaced, and runs without a
 folder removed. Unchanged folders are not read again (`results.lake.transfer.folder_memo`). One
 process at a time updates a store's lake; others wait for it.
 
@@ -53,7 +53,7 @@ PATIENCE_S: Final = 20.0  # the disk is local, and other writers are rare
 
 
 class StoreLake(NamedTuple):
-    """A store's lake, and the runs that it lacks."""
+    """A store's lake, and the runs of the store that the lake lacks."""
 
     uri: str
     """`STORE/.lake`, or a folder in the user's cache if the store is read-only."""

@@ -52,7 +52,7 @@ def compact(
 ) -> list[Compacted]:
     """Merge the small files of every table, `runs` last. Raises `InfrastructureError`.
 
-    With `partitions`, only files of these partitions.
+    With `partitions`, merge only files of these partitions.
     """
     done = []
     for table in lake.tables:

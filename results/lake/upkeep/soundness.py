@@ -27,7 +27,7 @@ OUT_OF_ORDER: Final = (
     "files): `harness lake export`, and ingest it into a new lake"
 )
 Run = tuple[Partition, str, str | None]
-"""The partition and the key of a run; in a lake of results also the batch."""
+"""The partition and the key of a run; in a result lake also the batch, else `None`."""
 
 
 class Finding(NamedTuple):
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
 
 class _GoneError(HarnessError):
-    """A listed file no longer exists."""
+    """A file in the log of a table no longer exists in the store."""
 
 
 def check(lake: Lake) -> list[Finding]:

@@ -3,10 +3,10 @@
 A log line begins with its time. The time is seconds of the simulated world, or a JSON object with
 `ts_ns` of the wall clock, or, for a foreign program, `@` and the wall clock at the line's arrival.
 The history counts from the start of the run, so every log needs an offset. For foreign programs,
-the history has the offset in a fact `clock`. For the others, each leader that occurs in the history
+the history has the offset in a fact `clock`. For other logs, each leader that occurs in the history
 and in a log (same node, same term) yields an offset, and the median is used. The page says how many
-such leaders there were, and how far their offsets differ. A line without a time (such as a line of
-a traceback) gets the time of the line above.
+leaders gave offsets, and how far the offsets differ. A line without a time (such as a line of a
+traceback) gets the time of the line above.
 
 Small logs are embedded whole, large logs as the lines around `focus`. The page says how many lines
 are left out.

@@ -1,8 +1,8 @@
 """From data to one self-contained HTML file, in which no text of a run can execute.
 
 Three measures protect the browser from texts of a run. The texts are escaped HTML, or JSON in which
-no character can end the script element. The page's code inserts them as text only. And a content
-security policy allows only the page's own script and style, which it identifies by their hashes.
+no character can end the script element. The page's code inserts the texts as text, never as HTML.
+And a content security policy allows only the page's own script and style, identified by hashes.
 
 Large data is compressed (deflate), and the browser decompresses it with `DecompressionStream`; a
 browser without this interface shows a message. The head must be readable without scripts, so the
