@@ -3,7 +3,7 @@
 The code here loads checkers and workloads through the registry only. It imports pyarrow, pandas,
 DuckDB, Jinja2 and PySpark inside the functions that use them. A run itself needs only pyarrow.
 
-`open` opens a lake or a store as tables, see `results.notebook.tables`.
+The function `open` opens a lake or a store as tables (`results.notebook.tables`).
 """
 
 from __future__ import annotations

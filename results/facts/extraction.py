@@ -75,14 +75,17 @@ Row = tuple[Any, ...]
 
 
 def extract(run: Run, history: History) -> dict[str, pa.Table]:
-    """All tables of `FACT_TABLES` for one run."""
+    """Compute all tables of `FACT_TABLES` for one run from its whole history."""
     return _tables(_Facts(run, *of_history(history)))
 
 
 def extract_rows(
     run: Run, operations: pa.Table, notes: History, *, lines: int, end_ns: int
 ) -> dict[str, pa.Table]:
-    """Like `extract`, from the lake's rows of the operations and the history of the other lines."""
+    """Compute all tables of `FACT_TABLES` for one run from its rows in a lake.
+
+    `operations` are the run's rows in the table `operations`; `notes` has all other history lines.
+    """
     return _tables(_Facts(run, of_rows(operations), Notes(notes, lines, end_ns)))
 
 
@@ -112,7 +115,7 @@ def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
 
 
 class _Facts:
-    """One run while its tables are made: one method per table. The rows lack the run's key."""
+    """Computes the rows of one run's tables, one method per table; `_table` adds the run's key."""
 
     def __init__(self, run: Run, operations: Operations, notes: Notes) -> None:
         self.key = f"{run.name}/{run.run}"
@@ -150,7 +153,7 @@ class _Facts:
             ops.error,
             ops.latency_buckets(),
         )
-        sums: Counter[Row] = Counter()  # the same phase name or set of nemeses may occur twice
+        sums: Counter[Row] = Counter()  # two phases may share a name, so equal rows are added up
         for (f, node, phase, active, kind, answered, error, took), n in cells:
             sums[
                 ops.f_names[f],
@@ -188,7 +191,10 @@ class _Facts:
         return rows
 
     def _outage_ns(self, kind: str, fault: Fault) -> int | None:
-        """The duration of an outage after the fault's heal; 0 if no outage lasted at the heal."""
+        """Return how long the outage at a fault's heal continued; 0 without an outage at the heal.
+
+        Return `None` for a fault without a heal, or if the outage did not end with an answer.
+        """
         if fault.end is None:
             return None
         at = bisect.bisect_right(self.down[kind], (fault.end, float("inf"))) - 1
@@ -198,9 +204,10 @@ class _Facts:
         return outage.end - fault.end if outage.ended == "answered" else None
 
     def recovery_rows(self) -> list[Row]:
-        """Per heal and kind of operation, the first attempt after the heal and the first success.
+        """Return the time to the first attempt and first success, per heal and kind of operation.
 
-        "After" compares indices, because in virtual time many events have the same time.
+        An operation is after a heal if its line is later in the history. Times cannot decide this,
+        because in virtual time many lines have the same time.
         """
         rows: list[Row] = []
         kinds = sorted((name, _Ends(self.ops, f)) for f, name in enumerate(self.ops.f_names))
@@ -250,7 +257,7 @@ class _Facts:
         ]
 
     def info_rows(self) -> list[Row]:
-        """Numbers of operations that ended as info, under each nemesis that was active."""
+        """Count operations that ended as `info`, by kind and nemesis active at the invocation."""
         lost = self.ops.type == TYPES.index("info")
         counts: Counter[tuple[str, str]] = Counter()
         for (f, active), n in counted(self.ops.f[lost], self.active[lost]):
@@ -259,7 +266,7 @@ class _Facts:
         return [(*cell, n) for cell, n in sorted(counts.items())]
 
     def exposure_rows(self) -> list[Row]:
-        """Numbers of operations of the chaos phase, with and without each nemesis."""
+        """Count operations of the chaos phase for each nemesis, with and without active faults."""
         ops = self.ops
         chaos = inside(self.timeline.chaos, ops.start)
         counts: dict[tuple[str, str, bool], list[int]] = {}
@@ -274,7 +281,7 @@ class _Facts:
         return [(*cell, *sums) for cell, sums in sorted(counts.items())]
 
     def exposure_time_rows(self) -> list[Row]:
-        """Durations within the chaos phase, with and without a fault of each nemesis."""
+        """Return time and downtime of the chaos phase for each nemesis, with and without faults."""
         look = self.timeline
         chaos = look.chaos
         rows: list[Row] = []
@@ -297,33 +304,33 @@ class _Facts:
 
 
 class _Ends:
-    """Finds the first attempt and the first success of one kind after a line of the history."""
+    """Finds the first attempt and success of one kind of operation after a line of the history."""
 
     def __init__(self, ops: Operations, f: int) -> None:
         selected = np.flatnonzero(ops.f == f)
         selected = selected[np.argsort(ops.end_index[selected], kind="stable")]
         self._ends = ops.end_index[selected]
-        # The earliest invocation from each position to the last.
+        # At each position: the earliest invocation of the operations from this position on.
         self._invokes = np.minimum.accumulate(ops.start[selected][::-1])[::-1]
         oks = selected[ops.done[selected] & (ops.type[selected] == TYPES.index("ok"))]
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]
 
     def first_try(self, index: int) -> int | None:
-        """The earliest invocation of operations that ended after line `index`, or not at all."""
+        """Return the earliest invocation of operations that had not completed by line `index`."""
         at = self._ends.searchsorted(index, side="right")
         return int(self._invokes[at]) if at < len(self._invokes) else None
 
     def first_ok(self, index: int, since_ns: int) -> int | None:
-        """Time from `since_ns` to the first `ok` after line `index`; `None` without any."""
+        """Return the time from `since_ns` to the first `ok` after line `index`, if any."""
         at = self._ok_indices.searchsorted(index, side="right")
         return int(self._ok_times[at]) - since_ns if at < len(self._ok_times) else None
 
 
 def _common(first: Sequence[Interval], second: Sequence[Interval]) -> list[Interval]:
-    """The time that both lists of intervals cover."""
+    """Return the intervals of time that both lists of intervals cover."""
     return union((max(a, c), min(b, d)) for a, b in first for c, d in second)
 
 
 def _sortable(row: Row) -> tuple[Any, ...]:
-    """A sort key that puts null first and never compares null with a value."""
+    """Return a sort key for rows that puts null first and never compares null with a value."""
     return tuple((value is not None, value if value is not None else 0) for value in row)

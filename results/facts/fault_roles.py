@@ -1,7 +1,7 @@
-"""Operations by the fault they ran under: its nemesis, the phase, and the role of its targets.
+"""Counts of operations by phase and by active fault: its nemesis, and the role of its targets.
 
-A network partition around the leader is a different fault from one around a follower, even if both
-have one name. The role of a fault is the role of its targets at the injection:
+A network partition around the leader and a partition around a follower are different faults of the
+same nemesis. The role of a fault is the role of its targets at the injection:
 
 | role    | the fault hit                                                       |
 |---------|---------------------------------------------------------------------|
@@ -10,8 +10,8 @@ have one name. The role of a fault is the role of its targets at the injection:
 | unknown | some nodes, before the harness had seen any leader                  |
 
 Rows without a role count the operations of the same phase while no fault of the nemesis was active.
-They are the baseline for the other rows. Only the phases in which a fault may be active have rows:
-from `chaos` until all faults are healed.
+These rows are the baseline for the other rows. Only the phases in which a fault may be active have
+rows: from `chaos` until all faults are healed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def role_exposure(ops: Operations, timeline: Timeline, leaders: Sequence[Op]) ->
 
 
 def _role(fault: Fault, leaders: Sequence[Op]) -> str:
-    """The role of a fault. "Before" compares lines: in virtual time many events have one time."""
+    # Compare lines instead of times, because in virtual time many lines have the same time.
     before = [op for op in leaders if op.index < fault.begin.index]
     leader = field_of(before[-1], "node") if before else None
     if leader is None:

@@ -42,7 +42,7 @@ class Outage(NamedTuple):
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """Disjoint, sorted intervals that cover the same time; empty intervals are dropped."""
+    """Merge intervals into disjoint, sorted, non-empty intervals that cover the same time."""
     joined: list[Interval] = []
     for start, end in sorted(intervals):
         if start >= end:
@@ -55,7 +55,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def overlap_ns(first: Sequence[Interval], second: Sequence[Interval]) -> int:
-    """The time that two lists of disjoint, sorted intervals have in common."""
+    """Return the duration that two lists of disjoint, sorted intervals have in common."""
     total = left = right = 0
     while left < len(first) and right < len(second):
         start = max(first[left][0], second[right][0])
@@ -69,14 +69,14 @@ def overlap_ns(first: Sequence[Interval], second: Sequence[Interval]) -> int:
 
 
 def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Outage]:
-    """The outages of one kind, as the module defines them.
+    """Return the outages of one kind of operation; the module's docstring defines an outage.
 
-    The arrays have the begin and end of each operation, and whether it was answered. An operation
-    that never completed ends at `end_ns`, the end of the run.
+    The arrays have the start and end of each operation, and whether the operation was answered. An
+    operation that never completed ends at `end_ns`, the end of the run.
     """
     order = np.argsort(start, kind="stable")
     start, end, answered = start[order], end[order], answered[order]
-    answers = np.sort(end[answered])  # two answers at the same time leave an empty gap
+    answers = np.sort(end[answered])  # answers at the same time make empty gaps
     begins = np.concatenate([np.zeros(1, np.int64), answers])
     cuts = np.concatenate([answers, [end_ns]])
     outages: list[Outage] = []
@@ -94,7 +94,7 @@ def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Out
 
 
 def _of_gap(start: Ints, end: Ints, begin: int, cut: int, *, answered: bool) -> Iterator[Outage]:
-    """The outages in the gap between two answers, or between the last answer and the end."""
+    """Yield the outages in one gap, from an answer to the next answer or to the end of the run."""
     if not len(start):
         return
     start, end = np.maximum(start, begin), np.minimum(end, cut)  # still sorted by start

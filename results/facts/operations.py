@@ -1,8 +1,8 @@
-"""The client operations of a run as columns: about fifty bytes per operation for any values.
+"""The client operations of a run as columns, with about fifty bytes per operation.
 
-Facts count operations and use their times. Objects, of two thousand bytes per operation, are not
-necessary for this. `of_history` reads a history, `of_rows` the rows of a run in a lake (with a
-sixth of the memory of a history), and `of_table` a table of history lines.
+Facts count operations and use their times, so they need no `Op` objects of two thousand bytes per
+operation. `of_history` reads a history. `of_rows` reads the rows of a run in a lake, and needs a
+sixth of the memory of a history. `of_table` reads a table of history lines.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _CODES: Final = {kind: number for number, kind in enumerate((*TYPES, "invoke"))}
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-    """One row per operation. Names are stored as indexes into lists; -1 means no name."""
+    """Columns with one row per operation; a name is an index into a list, and -1 means no name."""
 
     f: Codes
     start: Ints
     end: Ints  # undefined for an operation that never completed
-    end_index: Ints  # the line of the completion; beyond all lines if there is none
+    end_index: Ints  # the line of the completion; `_NEVER` without a completion
     done: Flags
-    type: Codes  # of `TYPES`
+    type: Codes  # index into `TYPES`
     answered: Flags  # `ok`, or a definite failure that the target itself reported
     error: Codes
     node: Codes
@@ -57,7 +57,7 @@ class Operations:
 
 @dataclasses.dataclass(frozen=True)
 class Notes:
-    """The notes of nemesis and harness, the number of lines and the end of the run."""
+    """The history lines of nemesis and harness, and the length and end of the whole history."""
 
     history: History
     lines: int
@@ -65,20 +65,20 @@ class Notes:
 
 
 def is_no(answer: Any) -> bool:
-    """Whether a failure with this error and value is the target's own answer."""
+    """Whether the value of a failed operation shows that the target refused the operation."""
     if isinstance(answer, list | tuple) and len(answer) == 2:  # a pair [key, value]
         answer = answer[1]
     return isinstance(answer, dict) and "result" in answer
 
 
 class _Names:
-    """Gives each text a number, in the order of first occurrence."""
+    """Numbers distinct texts 0, 1, 2, ... in the order of first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def number(self, name: str | None) -> int:
-        """The number of a name; -1 for `None`."""
+        """Return the number of a name, or -1 for `None`."""
         return -1 if name is None else self._numbers.setdefault(name, len(self._numbers))
 
     def list(self) -> list[str]:
@@ -86,7 +86,7 @@ class _Names:
 
 
 def of_history(history: History) -> tuple[Operations, Notes]:
-    """The client operations of a whole history."""
+    """Split a whole history into its client operations and its notes."""
     fs, errors, nodes = _Names(), _Names(), _Names()
     rows: list[tuple[int, ...]] = []
     for pair in history.pairs:
@@ -122,14 +122,14 @@ def of_history(history: History) -> tuple[Operations, Notes]:
 
 
 def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
-    """The distinct rows of some columns of small numbers (-1 included), with their frequencies."""
+    """Yield each distinct row of some integer columns (values >= -1) with the row's frequency."""
     if not len(columns[0]):
         return
     cells = np.zeros(len(columns[0]), np.int64)
     size = 1
     for column in columns:
         width = int(column.max()) + 2
-        if size * width >= 1 << 62:  # the product exceeds int64: number only existing combinations
+        if size * width >= 1 << 62:  # avoid overflow: number only combinations that occur
             there, cells = np.unique(cells, return_inverse=True)
             size = len(there)
         cells = cells * width + (column.astype(np.int64) + 1)
@@ -140,7 +140,7 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
-    """For each time, whether any of some half-open intervals contains it."""
+    """Return, for each time, whether any of some half-open intervals contains the time."""
     inside = np.zeros(len(times), np.bool_)
     for start, end in intervals:
         inside |= (start <= times) & (times < end)
@@ -148,7 +148,7 @@ def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
 
 
 def of_rows(table: pa.Table) -> Operations:
-    """The operations of a run from its rows in the lake's table `operations`, in any order."""
+    """Read the operations of a run from its rows in a lake's table `operations`, in any order."""
     names = fs, errors, nodes = (_Names(), _Names(), _Names())
     start, index = (table.column(name).to_numpy() for name in ("invoke_ns", "index"))
     done = table.column("latency_ns").is_valid().to_numpy()
@@ -170,10 +170,10 @@ def of_rows(table: pa.Table) -> Operations:
 
 
 def of_table(what: str, table: pa.Table) -> Operations:
-    """The operations of a history from its columns index, time, process, type and f only.
+    """Read operations from only the columns index, time, process, type and f of a history.
 
-    So answers, errors and nodes stay unknown. Raises `HistoryError`, whose message begins with
-    `what`.
+    The fields `answered`, `error` and `node` stay empty. Raises `HistoryError` for a malformed
+    history; `what` names the history in its message.
     """
     if table.column("type").null_count or table.column("f").null_count:
         raise HistoryError(f"{what} has lines without a type or a kind")
@@ -185,26 +185,26 @@ def of_table(what: str, table: pa.Table) -> Operations:
 
 
 def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
-    """The columns index, time, process, type and f of some history lines, as arrays."""
+    """Yield the columns index, time, process, type and f of some history lines as arrays."""
     for name in ("index", "time", "process"):
         yield table.column(name).to_numpy()
     yield type_codes(table.column("type")).astype(np.int8)
-    yield _coded(table.column("f"), fs.number)  # a value `[key, txn]` has the kind `txn`
+    yield _coded(table.column("f"), fs.number)  # a `txn r` has the `f` of `txn`
 
 
 def type_codes(column: pa.ChunkedArray) -> Codes:
-    """The column `type` as indexes into `TYPES`; an invocation is `len(TYPES)`."""
+    """Convert a column `type` to indexes into `TYPES`; an invocation becomes `len(TYPES)`."""
     return _coded(column, _code)
 
 
 def _code(kind: str) -> int:
     if kind not in _CODES:
-        raise HistoryError(f"there is a line of the type {kind!r}; types are {', '.join(_CODES)}")
+        raise HistoryError(f"a line has the type {kind!r}; the types are {', '.join(_CODES)}")
     return _CODES[kind]
 
 
 def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
-    """The number that `number` gives each text of a column; null becomes -1."""
+    """Replace each text of a column by `number(text)`, and null by -1."""
     whole = column.combine_chunks().dictionary_encode()
     codes = np.array([int(number(text)) for text in whole.dictionary.to_pylist()] + [-1], np.int32)
     decoded: Codes = codes[whole.indices.fill_null(len(codes) - 1).to_numpy()]
@@ -235,11 +235,11 @@ def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
 def turns(
     what: str, index: Ints, process: Ints, kind: Any, same: Flags
 ) -> tuple[Ints, Ints, Flags]:
-    """Positions of invocations and of their completions, and whether each completed.
+    """Return the positions of invocations and of their completions, and which completions exist.
 
-    The lines of clients are sorted by process and index. For each line but the first, `same` says
-    whether the line before it has the same process. Invocations and completions of a process
-    alternate; raises `HistoryError` if they do not.
+    The arguments are columns of client lines, sorted by process and index. `same` has, for each
+    line after the first, whether the line before has the same process. Raises `HistoryError` if
+    invocations and completions of a process do not alternate.
     """
     invoked = kind == _INVOKE
     follows = np.zeros(len(kind), np.bool_)  # whether the previous line has the same process

@@ -10,15 +10,15 @@ import msgspec
 PROBLEMS_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 2_000
 SEED_WITHOUT_RUN: Final = "seed"
-"""The kind of problem for a seed of a soak that crashed, or whose run could not be stored."""
+"""The `Problem.kind` for a seed of a soak that crashed or could not store its run."""
 RUNNING: Final = "running"
-"""The kind of problem for a run that a live process still writes."""
+"""The `Problem.kind` for a run that a live process still writes."""
 NO_LOSS: Final = frozenset({"record", "unfinished", RUNNING})
-"""Kinds of problems whose runs this report judges anyway, or a later report will judge."""
+"""Kinds of problems that lose no run: this report or a later report judges the run anyway."""
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """What could not be read or judged, and why. `run` is `NAME/RUN`, or a path in the store."""
+    """A run (`NAME/RUN`) or path that the harness could not read or judge, and the reason."""
 
     run: str
     # "case", "record", "history", "unfinished", "checker", "facts", "lost", "seed", "refused", ...
@@ -27,7 +27,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class Problems:
-    """A bounded list: keeps the first `PROBLEMS_MAX` problems and counts all."""
+    """A bounded list of problems: keeps the first `PROBLEMS_MAX` problems and counts all."""
 
     def __init__(self) -> None:
         self._kept: dict[Problem, None] = {}
@@ -51,7 +51,7 @@ class Problems:
 
 
 def problem_lines(problems: Problems) -> Iterator[str]:
-    """One line for each kept problem, and the number of the others."""
+    """Yield one line per kept problem, then a line with the number of problems left out."""
     for problem in problems.kept:
         yield f"{problem.run}: {problem.text}"
     if problems.total > len(problems.kept):

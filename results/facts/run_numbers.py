@@ -3,9 +3,9 @@
 numpy reads the columns (`results.facts.operations`), without building a `History`, since a page of
 trends needs hundreds of runs at once. A test compares the numbers with `History.pairs`.
 
-Quantiles are nearest-rank: the smallest latency that at least that share of operations did not
-exceed. Rates cover the chaos phase, if there is one: before this phase there are no faults, and
-after it the harness sends its own operations.
+Quantiles are nearest-rank: the quantile 0.9 is the smallest latency that at least 90 % of the
+operations did not exceed. Rates cover only the chaos phase if the run has this phase, because
+before it the run has no faults, and after it the harness sends its own operations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from results.facts.timeline import field_of
 from results.statistics.estimates import quantiles
 
 ROWS_MAX: Final = 2_000_000
-"""The largest number of lines read here; for a longer history, use `harness report`."""
+"""Maximum number of history lines that `run_numbers` reads; `harness report` reads any number."""
 FAULTS_MAX: Final = 200
 KINDS_MAX: Final = 100
 SECONDS_MAX: Final = 86_400
@@ -59,7 +59,7 @@ class KindNumbers(msgspec.Struct, frozen=True):
 
 
 class FaultBand(msgspec.Struct, frozen=True):
-    """The interval of a fault. It lasts until the end of the run if the fault was never healed."""
+    """A fault and its interval; a fault that was never healed lasts until the end of the run."""
 
     nemesis: str
     targets: str
@@ -78,13 +78,13 @@ class RunNumbers(msgspec.Struct, frozen=True, kw_only=True):
     rate_window_ns: tuple[int, int]
     ok_per_s: float | None
     p99_ns: int | None
-    seconds: tuple[tuple[int, int, int], ...]  # completions by second: ok, fail, info
+    seconds: tuple[tuple[int, int, int], ...]  # completions in each second: ok, fail, info
     faults: tuple[FaultBand, ...]
     notes: tuple[str, ...] = ()
 
 
 def run_numbers(folder: Path) -> RunNumbers:
-    """The numbers of a run; raises `HistoryError` for a torn or malformed history."""
+    """Compute the numbers of a run; raise `HistoryError` for a torn or malformed history."""
     path = folder / "history.parquet"
     if path.is_symlink():
         raise HistoryError(f"{str(path)!r} is a link, and links are not followed")
@@ -97,7 +97,7 @@ def run_numbers(folder: Path) -> RunNumbers:
             rows = file.metadata.num_rows
             if rows > ROWS_MAX:
                 raise HistoryError(
-                    f"the history has {rows} lines, and here at most {ROWS_MAX} are counted; "
+                    f"the history has {rows} lines, but `harness serve` counts at most {ROWS_MAX}; "
                     "use `harness report`"
                 )
             table = file.read(columns=list(_COLUMNS))
@@ -110,14 +110,14 @@ def run_numbers(folder: Path) -> RunNumbers:
 
 
 def numbers_of_history(history: History) -> RunNumbers:
-    """The numbers of a history in memory."""
+    """Compute the numbers of a run from a history in memory."""
     operations, notes = of_history(history)
     facts = [op for op in history if op.process == NEMESIS or op.f == "phase"]
     return _numbers(operations, notes.lines, notes.end_ns, facts)
 
 
 def _facts(file: Any, table: Any) -> list[Op]:
-    """Phases and faults, in the order of the history."""
+    """Read the lines of phases and faults, in the order of the history."""
     wanted = pc.or_(
         pc.equal(table["process"], _NEMESIS),
         pc.and_(pc.equal(table["process"], _HARNESS), pc.equal(table["f"], "phase")),
@@ -198,7 +198,7 @@ def _seconds(ops: Operations, end_ns: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _chaos(facts: list[Op], end_ns: int) -> tuple[int, int] | None:
-    """The time from the begin of the phase `chaos` to the begin of the next phase."""
+    """Return start and end of the phase `chaos`, which ends with the next phase or with the run."""
     begin: int | None = None
     for op in facts:
         if op.process == NEMESIS:

@@ -41,7 +41,7 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
         (
             "failed_ops",
             "int64",
-            "operations begun by the time of the failure; null: it names none",
+            "operations begun up to the failure; null: the checker names none",
         ),
     ),
     "runs": (
@@ -63,7 +63,7 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
         ("seed", "int64", ""),
         ("started", "string", "ISO 8601, UTC; null if cut short"),
         ("wall_ns", "int64", "wall time of the run; null if cut short"),
-        ("length_ns", "int64", "time of its last op; virtual in the simulation"),
+        ("length_ns", "int64", "time of the last op; virtual in the simulation"),
         ("recorded", "string", "verdict in run.json; null if cut short"),
         ("digest", "string", "SHA-256 of the history"),
         ("lines", "int64", "number of lines in the history"),
@@ -98,14 +98,18 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
         ("nemesis", "string", ""),
         ("start_ns", "int64", "injection time"),
         ("end_ns", "int64", "heal time, or the end of the run"),
-        ("hit", "bool", "whether it had a target; if not, it has no duration"),
+        ("hit", "bool", "whether the fault had a target; if not, its duration is 0"),
         ("healed", "bool", "whether a heal was recorded"),
         ("targets", "string", "nodes hit"),
         ("bite", "int64", "measured effect, in the nemesis's unit; null: not measured"),
         ("mutation_down_ns", "int64", "time under the fault in which mutations were unavailable"),
         ("read_down_ns", "int64", "time under the fault in which reads were unavailable"),
-        ("mutation_outage_ns", "int64", "outage from its heal on; null: it never ended"),
-        ("read_outage_ns", "int64", "outage from its heal on; null: it never ended"),
+        (
+            "mutation_outage_ns",
+            "int64",
+            "duration of an outage after the heal; null: it never ended",
+        ),
+        ("read_outage_ns", "int64", "duration of an outage after the heal; null: it never ended"),
     ),
     "recoveries": (
         ("fault", "string", "fault that was healed"),
@@ -138,7 +142,7 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
     "exposure": (
         ("nemesis", "string", "nemesis of the case or of the history"),
         ("f", "string", "kind of operation"),
-        ("active", "bool", "whether one of its faults was active at the invocation"),
+        ("active", "bool", "whether a fault of the nemesis was active at the invocation"),
         ("n", "int64", "operations invoked in the chaos phase"),
         ("ok", "int64", ""),
         ("unanswered", "int64", "operations that failed without an answer"),
@@ -157,7 +161,7 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
     ),
     "exposure_time": (
         ("nemesis", "string", "nemesis of the case or of the history"),
-        ("active", "bool", "whether one of its faults was active"),
+        ("active", "bool", "whether a fault of the nemesis was active"),
         ("ns", "int64", "time in the chaos phase"),
         ("mutation_down_ns", "int64", "time in which mutations were unavailable"),
         ("read_down_ns", "int64", "time in which reads were unavailable"),
@@ -168,9 +172,9 @@ _RUN: Final = ("run", "string", "the run's key, NAME/RUN")
 COLUMNS: Final = {name: (_RUN, *columns) for name, columns in _BESIDE_RUN.items()}
 
 OF_RUNS: Final = ("runs", "traits")
-"""Tables that are computed from the lake's `runs`."""
+"""Names of the tables that a report computes from the lake's table `runs`."""
 FACT_TABLES: Final = tuple(name for name in COLUMNS if name not in {"verdicts", *OF_RUNS})
-"""The tables that `results.facts.extraction.extract` makes; `verdicts` comes from the checkers."""
+"""Names of the tables that `results.facts.extraction.extract` makes."""
 
 _SPARK_TYPES: Final = {
     "string": "STRING",
@@ -184,13 +188,13 @@ _SPARK_TYPES: Final = {
 
 
 def schema(table: str) -> pa.Schema:
-    """The schema of one table of `COLUMNS`."""
+    """Return the Arrow schema of one table of `COLUMNS`."""
     types = {"string": pa.string(), "int64": pa.int64(), "int32": pa.int32(), "bool": pa.bool_()}
     return pa.schema([(name, types[kind]) for name, kind, _ in COLUMNS[table]])
 
 
 def ddl(columns: pa.Schema) -> str:
-    """A schema in Spark's DDL; raises `KeyError` for a type that no table uses."""
+    """Write an Arrow schema in Spark's DDL; raise `KeyError` for a type that no table uses."""
     return ", ".join(f"`{field.name}` {_spark_type(field.type)}" for field in columns)
 
 

@@ -14,11 +14,11 @@ from results.facts.schema import LIST_SEPARATOR
 
 ASKED_MAX: Final = 3
 IGNORABLE: Final[dict[str, object]] = {"bugs": (), "profile": ""}
-"""Fields of a case that a comparison may ignore, and the value that replaces them."""
+"""Fields of a case that a comparison may ignore, each with the value that replaces it."""
 
 
 def asked_nemeses(case: Case) -> str:
-    """The nemeses of the case, or how many nemeses each seed draws, and from which."""
+    """Describe a case's nemeses, or how many nemeses each seed draws from which nemeses."""
     names = case.drawn.get("nemeses") or case.nemeses
     joined = LIST_SEPARATOR.join(sorted(set(names)))
     if not case.drawn:
@@ -28,10 +28,10 @@ def asked_nemeses(case: Case) -> str:
 
 
 def setting_of(case: Case, environment: str | None, ignored: Iterable[str] = ()) -> str:
-    """The hash of a case without the values planned from its seed: equal for all seeds of a soak.
+    """Hash a case without the values planned from its seed: equal for all seeds of a soak.
 
-    The operations are a part of the setting: a case lists operations only if its author did.
-    `ignored` are fields, of `IGNORABLE`, that are no part of it.
+    The hash includes the case's operations, because only an author lists operations in a case. It
+    excludes the fields `ignored`, which must be names in `IGNORABLE`.
     """
     absent = {name: IGNORABLE[name] for name in ignored}
     bare = msgspec.structs.replace(undrawn(case), seed=0, faults=None, **absent)

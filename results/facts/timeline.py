@@ -23,10 +23,10 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Timeline:
-    """The phase and the active faults at any time."""
+    """Answers which phase and which faults of a run were active at any time."""
 
     def __init__(self, history: History, end_ns: int | None = None) -> None:
-        """For a history without client operations, `end_ns` is the time of the last line."""
+        """Read phases and faults; `end_ns` is the run's end if `history` lacks client lines."""
         last_ns = history[-1].time if len(history) else 0
         self.end_ns = last_ns if end_ns is None else end_ns
         self.faults = faults_of(history.of_process(NEMESIS), most=None)
@@ -54,30 +54,30 @@ class Timeline:
         return len(self._phases)
 
     def phase_numbers(self, times_ns: Ints) -> Ints:
-        """The number of the current phase at each of many times; -1 before the first phase."""
+        """Return the number of the phase at each of many times; -1 before the first phase."""
         phases: Ints = (
             np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
         )
         return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
-        """The index into `members` and `sets` for each of many times."""
+        """Return, for each of many times, the index of its active set in `members` and `sets`."""
         return moments(self._edges, times_ns)
 
     def active(self, time_ns: int) -> str:
-        """The names of the nemeses with an active fault at a time, joined."""
+        """Return the names of the nemeses with an active fault at a time, joined by `+`."""
         return self.sets[bisect.bisect_right(self._edges, time_ns) - 1]
 
     def interval(self, fault: Fault) -> Interval:
-        """The interval of a fault; empty if the fault had no targets."""
+        """Return the interval in which a fault is active; empty if the fault had no targets."""
         end = self.end_ns if fault.end is None else fault.end
         return fault.start, end if fault.targets else fault.start
 
 
 def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[frozenset[T]]]:
-    """The times at which the set of active faults may change, and the set from each time on.
+    """Return the times at which the set of active names may change, and the set from each time on.
 
-    The first time lies before all others.
+    The first time is minus infinity, with the empty set.
     """
     changes: dict[float, Counter[T]] = {}
     for name, (start, end) in active:
@@ -94,18 +94,18 @@ def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[froze
 
 
 def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
-    """The index of the active set of `sweep` for each of many times."""
+    """Return, for each of many times, the index of its set among the sets of `sweep`."""
     numbers: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
     return numbers
 
 
 def field_of(op: Op, name: str) -> Any:
-    """A field of the op's value; `None` if the value has no such field."""
+    """Return a field of the op's value, or `None` if the value lacks this field."""
     return op.value.get(name) if isinstance(op.value, dict) else None
 
 
 def whole_of(value: Any) -> int | None:
-    """A number of the history as an integer within int64; `None` for any other value."""
+    """Return a value of the history if it is an integer within int64, else `None`."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
         return None
     return value

@@ -24,7 +24,7 @@ from results.lake.tables.rebuild import histories_by_key, history_of
 
 
 def notes_of(rows: Mapping[str, pa.Table]) -> History:
-    """The notes of nemesis and harness in a run."""
+    """Return the history lines of nemesis and harness from a run's rows in a lake."""
     none = {name: rows[name].slice(0, 0) for name in ("operations", "attempts")}
     return history_of({**rows, **none})
 
@@ -36,7 +36,7 @@ def judge_range(
     rows: Mapping[str, pa.Table],
     budget: Budget,
 ) -> list[Row]:
-    """The verdict on each key of a range; raises `HistoryError` if operations are missing.
+    """Judge each key of a range of keys; raise `HistoryError` if operations are missing.
 
     A key whose operations leave the checker nothing to judge counts as valid, unless this holds for
     all keys of the range.
@@ -44,8 +44,8 @@ def judge_range(
     count, expected = len(rows["operations"]), run.key_ranges[number]
     if count != expected:
         raise HistoryError(
-            f"the lake has {counted(count, 'operation')} of range {number} of its keys; {expected} "
-            "came in"
+            f"the lake has {counted(count, 'operation')} in range {number} of the run's keys, but "
+            f"{expected} were appended"
         )
     case = imported_case(*run.case.checkers, independent=False)
     notes: History | None = None

@@ -31,7 +31,10 @@ OF_WANTS: Final = f"""
     FROM ranked r JOIN ids i ON i.c = r.c
     WHERE r.number = 1
 """  # noqa: S608
-"""The result of each required result, from the tables of `results.judging.pending_results`."""
+"""SQL for the stored result that counts, per required result.
+
+The SQL reads the tables of `results.judging.pending_results`.
+"""
 
 MISSING: Final = """
     SELECT t.n, t.run, w.checker, false AS gone
@@ -40,7 +43,7 @@ MISSING: Final = """
     UNION ALL
     SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
 """
-"""The required results of a report that have no stored result."""
+"""SQL for the required results of a report without a stored result."""
 
 WITHOUT_ROWS: Final = """
     SELECT count(*) FROM chosen
@@ -48,9 +51,9 @@ WITHOUT_ROWS: Final = """
     ANTI JOIN {source} USING (run, batch, result_id)
     WHERE place <> ?
 """
-"""The number of chosen results of runs with operations that have no row in `source`.
+"""SQL that counts the chosen results, of runs with operations, without a row in `source`.
 
-Results with the `place` in the parameter (facts) do not count.
+The parameter is the `place` of the results that do not count: facts.
 """
 
 _COUNTING: Final = f"""
@@ -74,7 +77,7 @@ _COUNTING: Final = f"""
 
 
 def counting(*, runs: Any, results: Any, verdicts: Any) -> pa.Table:
-    """Every listed result (run, id, batch), and whether it counts.
+    """Return every listed result (run, id, batch), and whether the result counts.
 
     `runs` are rows of the lake; `results` and `verdicts` are rows of its result lake. All are Arrow
     tables or datasets.

@@ -2,8 +2,8 @@
 
 A result has the mark `LIMITED` if a budget left some verdict unknown; the report then retries it
 with the next level of budget. It has the mark `BROKEN` if a checker killed its worker or raised.
-After the last level the harness retries neither on its own, since a retry may cost as much as the
-first attempt. The option `--again` retries them.
+A result that is `BROKEN`, or `LIMITED` at the last level, is only retried with the option
+`--again`, since a retry may cost as much as the first attempt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Marker:
     ATTEMPTS_MAX: Final = 2
 
     def __init__(self, folder: Path, round_: str, stage: str) -> None:
-        """`stage` must be a valid file name."""
+        """`stage` identifies the stage, and must be a valid file name."""
         self._path = folder / STARTED / f"{round_}-{stage}"
 
     @property

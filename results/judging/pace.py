@@ -31,7 +31,7 @@ class Schedule:
     """A simulated schedule: each task, in the given order, runs on the first free slot."""
 
     def __init__(self, costs: Sequence[int], slots: int) -> None:
-        free = [0] * max(1, min(slots, len(costs)))  # a heap
+        free = [0] * max(1, min(slots, len(costs)))  # heap of the times at which a slot gets free
         ends = []
         for cost in costs:
             end = heapq.heappop(free) + cost
@@ -46,7 +46,7 @@ class Schedule:
             self._done.append(total)
 
     def part(self, done: int) -> float:
-        """The share of the total time that has passed when tasks of this total cost are done."""
+        """Return the share of the total time that passes until tasks of cost `done` are done."""
         if not self._ends or not self._ends[-1]:
             return 1.0
         place = bisect.bisect_right(self._done, done)
@@ -65,10 +65,10 @@ class Pace:
         self._clock = clock
         self._stage = ""
         self._begin_s = 0.0
-        self._begin: tuple[int, float] = (0, 0.0)  # work done and share of the time, at its begin
+        self._begin: tuple[int, float] = (0, 0.0)  # work done and time share at stage start
 
     def line(self, found: Progress) -> str:
-        """The progress line. A new stage, or a new amount of work, restarts the measurement."""
+        """Return the progress line; a new stage or amount of work restarts the measurement."""
         now_s = self._clock()
         part = found.cost_done / found.cost if found.cost else 1.0
         stage = f"{found.stage} {found.units} {found.cost}"

@@ -1,6 +1,6 @@
 """Required, stored and pending results of the runs of a lake, all in SQL.
 
-The tables are in an in-memory DuckDB. Runs and ids of results are numbers in it:
+The tables are in an in-memory DuckDB, and refer to runs and result ids by numbers:
 
 | table   | one row per                                                                  |
 |---------|------------------------------------------------------------------------------|
@@ -41,8 +41,8 @@ from results.lake.tables.sealed_run import TROUBLES
 FACTS: Final = -1
 """The `place` of facts in the list of required results of a run; checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
-"""DuckDB spills to the disk what exceeds this limit."""
-NS_A_LINE: Final = 16_000  # per result, measured with runs of 1,500 operations and 13 checkers
+"""DuckDB's memory limit; DuckDB spills larger tables to the disk."""
+NS_A_LINE: Final = 16_000  # CPU time per result, measured with 1,500 operations and 13 checkers
 AGAIN_FACTOR: Final = 4  # relative cost of a result that a smaller budget cut short before
 Place = tuple[str, int]
 """A run, and the number of a range of its keys; -1 means the whole run, and sorts first."""
@@ -54,10 +54,10 @@ OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks
 
 
 class PendingResults:
-    """The tables of one report (see the module)."""
+    """The DuckDB tables that plan one report; the module's docstring lists them."""
 
     def __init__(self, snapshot: Snapshot, problems: Problems, scratch: Path) -> None:
-        """DuckDB spills to `scratch` what does not fit into memory."""
+        """Open an in-memory DuckDB that spills to the folder `scratch`."""
         import duckdb
 
         self.problems = problems
@@ -75,7 +75,7 @@ class PendingResults:
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
 
     def rows(self, sql: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a statement's result: a connection can have only one open result."""
+        """Execute a statement and fetch all its rows: a connection has only one open result."""
         with readable(self._snapshot.place.uri):
             rows: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
         return rows
@@ -170,7 +170,7 @@ class PendingResults:
         self.table("ids", {"c": ("int32", range(len(self.ids))), "result_id": ("string", self.ids)})
 
     def _id(self, result_id: str) -> int:
-        """The number of an id; a new id gets the next number."""
+        """Return the number of a result id; a new id gets the next number."""
         if result_id not in self.ids:
             self.ids.append(result_id)
         return self.ids.index(result_id)
@@ -211,7 +211,7 @@ class PendingResults:
         )
 
     def ignore_unsettled(self, before: str = "infinity") -> None:
-        """From now on, treat present unsettled results older than `before` as not stored."""
+        """Make later calls treat present unsettled results older than `before` as not stored."""
         self.rows(
             "INSERT INTO ignored SELECT DISTINCT batch FROM known "
             "WHERE unsettled AND judged_at < CAST(? AS TIMESTAMPTZ)",
@@ -251,7 +251,7 @@ class PendingResults:
         return wanted + gone, settled
 
     def skip(self, above: int, first: Place, end: Place | None) -> None:
-        """Delete from `todo` all but the work above a level of budget in `[first, end)`."""
+        """Keep in `todo` only work above budget level `above` in the places `[first, end)`."""
         self.rows("DELETE FROM todo WHERE level <= ?", [above])
         self.rows(
             """
@@ -265,7 +265,7 @@ class PendingResults:
         )
 
     def ranges(self, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """Pending work in ranges of about `size_of(cost)`, in order.
+        """Return pending work in ranges of about the cost `size_of(total)`, in order of runs.
 
         Each row has the first run and key range, then the numbers of runs, of results and of
         results with a larger budget than before, then the cost in CPU ns. An item that costs more
@@ -312,11 +312,11 @@ class PendingResults:
         )
 
     def cut(self, *, cost: int, runs: int, lines: int) -> list[tuple[Any, ...]]:
-        """Pending work in pieces of at most this cost, unless a single run exceeds it.
+        """Return pending work in pieces of at most this cost, unless a single run costs more.
 
-        Each row has target, label and day; level of budget; numbers of ids; runs; their batches;
-        lines and cost. The runs of a piece are neighbours in the same files and lack the same
-        results.
+        Each row has target, label and day; level of budget; numbers of result ids; runs; batches of
+        the runs; lines and cost. The runs of a piece are neighbours in the same files and lack the
+        same results.
         """
         return self.rows(
             """
@@ -349,7 +349,7 @@ class PendingResults:
         )
 
     def checkers_of_ids(self) -> dict[int, str]:
-        """The checker for each number of an id; facts have no checker and are left out."""
+        """Return the checker for each number of a result id, without the ids of facts."""
         return dict(
             self.rows(
                 """
@@ -380,7 +380,7 @@ class PendingResults:
         return self.number(WITHOUT_ROWS.format(source=source), [FACTS])
 
     def forget(self) -> None:
-        """Drop the tables that only serve to choose results; later calls read them again."""
+        """Drop the tables that only serve to choose results; later calls make them again."""
         for name in ("listed", "known", "todo", "chosen", "missing"):
             self.rows(f'DROP TABLE IF EXISTS "{name}"')
 

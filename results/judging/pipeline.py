@@ -55,13 +55,13 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """The tables of a report, and statistics about the work that made them."""
 
     tables: dict[str, tuple[Path, ...]]  # Parquet files by the names of `results.facts.schema`
-    counting: dict[str, str] = {}  # which of their rows count, see `Gathered`
+    counting: dict[str, str] = {}  # by table: SQL condition for rows that count, see `Gathered`
     problems: tuple[Problem, ...]  # at most `PROBLEMS_MAX`
     problems_total: int
     results_known: int
     results_new: int
-    results_unsettled: int  # of all: unknown because time, memory or a worker was missing
-    runs_unjudged: int = 0  # runs without any result; no table has a row of them
+    results_unsettled: int  # results left unknown by a lack of time, memory or a worker
+    runs_unjudged: int = 0  # runs without any result; no table has a row of such a run
     units: int  # number of units done
     cpu_s: float  # CPU time of all processes except Spark's JVM
     wall_s: float
@@ -83,7 +83,7 @@ def check(
     fails.
     """
     if executor not in EXECUTORS:
-        raise UsageError(f"the executor is {executor!r}; it is one of {', '.join(EXECUTORS)}")
+        raise UsageError(f"the executor is {executor!r}; it must be one of {', '.join(EXECUTORS)}")
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs is {jobs}; it must be at least 1")
     begin_s, cpu_s = time.perf_counter(), time.process_time()
@@ -120,7 +120,7 @@ def check(
 
 @dataclasses.dataclass(kw_only=True)
 class _Job:
-    """The checks of one report."""
+    """Plans and does the work of one report, in rounds."""
 
     source: ReportRuns
     executor: str  # "auto" until the first round has work
@@ -130,11 +130,11 @@ class _Job:
     stored: int = 0
     wanted: int = 0
     units: int = 0
-    away_ns: int = 0  # CPU time of other processes
+    away_ns: int = 0  # CPU time of worker processes
     kept: int = 0  # number of stored results
 
     def run(self) -> Gathered:
-        """Plan and work in rounds until no possible work remains."""
+        """Plan and do work in rounds until no pending work remains, then gather the tables."""
         if self.again:
             self.source.forget_unsettled()
         for number in range(ROUNDS_MAX):
@@ -150,12 +150,12 @@ class _Job:
             )
             return self.source.gather()
         raise InfrastructureError(
-            f"results below {self.source.results} were still missing after {ROUNDS_MAX} rounds; "
-            "remove the folder and try again"
+            f"results in {self.source.results} were still missing after {ROUNDS_MAX} rounds; "
+            "remove this folder and try again"
         )
 
     def _round(self, units: Sequence[Unit]) -> None:
-        """Do units, and report units that do not finish as problems."""
+        """Do the units of one round; add a problem for each unit that does not finish."""
         if self.executor == "auto":
             small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
             self.executor = "inline" if small else "pool"
@@ -200,7 +200,7 @@ class _Job:
         parts: Mapping[str, float],
         memory: Mapping[str, int],
     ) -> None:
-        """Report the progress of a round, and name the remaining work as soon as it is little."""
+        """Report the progress of a round; name the remaining units once only a few remain."""
         named = list(left.values()) if len(left) <= LEFT_NAMED_MAX else []
         self.progress(
             Progress(
@@ -216,7 +216,7 @@ class _Job:
 
 
 def _in_words(unit: Unit, memory_bytes: int) -> str:
-    """The description of a unit: its runs, checkers, retry level and its worker's memory."""
+    """Describe a unit: its first run, its checkers, its retry level, and its worker's memory."""
     checkers = " and ".join(check.checker for check in unit.checks)
     parts = [unit.key, checkers or "facts"]
     if unit.budget.level > 1:
@@ -253,6 +253,6 @@ def in_workers(
 
 
 def _silence_max_s(unit: Unit) -> float:
-    """The longest time that one run of a unit may take."""
+    """Return the longest time that one run of a unit may take until its worker counts as hung."""
     stages = len(unit.checks) + STAGES_BESIDE_CHECKS
     return _HANG_S + unit.budget.cpu_s * stages * _HANG_FACTOR

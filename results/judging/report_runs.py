@@ -49,16 +49,16 @@ class Plan(NamedTuple):
 
     units: tuple[Unit, ...]
     wanted: int
-    stored: int  # results that need no work
+    stored: int  # number of required results that need no work
 
 
 class Gathered(NamedTuple):
     """The tables of a report, as files."""
 
-    tables: dict[str, tuple[Path, ...]]  # files by table; they may have additional columns
-    counting: dict[str, str]  # SQL condition for rows `here` that count; default: all
-    unsettled: int  # results that are unknown because time, memory or a worker was missing
-    unjudged: int  # runs without any result; no table has a row of them
+    tables: dict[str, tuple[Path, ...]]  # files by table; a file may have additional columns
+    counting: dict[str, str]  # by table: SQL condition on its rows `here` that count; default: all
+    unsettled: int  # number of results left unknown by a lack of time, memory or a worker
+    unjudged: int  # number of runs without any result; no table has a row of such a run
 
 
 class ReportRuns:
@@ -76,11 +76,12 @@ class ReportRuns:
         wanted: Callable[[Kind], Wants] | None = None,
         results: Snapshot | None = None,
     ) -> None:
-        """`budgets` are levels, tried in turn; `checkers` replaces the checkers of the cases.
+        """Read the runs of `snapshot` and the results that they require.
 
-        `wanted` replaces the function that determines required results (default: `wants_of`).
-        `slots` is the number of units done at once, which determines their size. `results` are the
-        stored results, by default the lake's at the time of reading.
+        `budgets` are the levels of budget, tried in turn. `checkers` replaces the checkers of the
+        cases. `wanted` determines the required results (default: `wants_of`). `slots` is the number
+        of units in progress at once; more slots make smaller units. `results` are the stored
+        results; by default `read_known` reads them from the lake.
         """
         self.problems = Problems()
         self.place = snapshot.place
@@ -91,9 +92,9 @@ class ReportRuns:
         self._facts = facts
         self._slots = slots
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
-        self._found = results  # the results as last read
+        self._found = results  # stored results, as last read
         self._given = results is not None
-        self._appended = False  # whether workers did
+        self._appended = False  # whether workers appended results
         self.lacking: tuple[tuple[Problem, ...], int] = ((), 0)
         """The first few runs that lack a result, and the number of such runs; set by `gather`."""
         self._files: dict[Partition, dict[str, list[FileRef]]] = {}
@@ -127,19 +128,19 @@ class ReportRuns:
         return self._pending.number("SELECT count(*) FROM todo")
 
     def ranges(self, above: int, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """Pending work above a level of budget, in ranges (see `PendingResults.ranges`)."""
+        """Return pending work above the budget level `above`, as by `PendingResults.ranges`."""
         self._pending.read_todo()
         self._pending.skip(above, ("", -1), None)
         return self._pending.ranges(size_of)
 
     def units(self, above: int, first: Place, end: Place | None) -> tuple[Unit, ...]:
-        """The pending work above a level of budget in the places `[first, end)`, as units."""
+        """Return the units of pending work above budget level `above` in places `[first, end)`."""
         self._pending.read_todo()
         self._pending.skip(above, first, end)
         return self._cut(UNIT_COST_MAX)
 
     def forget_unsettled(self, before: str = "infinity") -> None:
-        """Treat unsettled results as missing; with `before`, a time, only older results."""
+        """Treat unsettled results older than the time `before` as missing, to make them again."""
         self.read_known()
         self._pending.ignore_unsettled(before)
 
@@ -150,13 +151,13 @@ class ReportRuns:
         return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, stored)
 
     def _cut(self, cost: int) -> tuple[Unit, ...]:
-        """Pending work in units of at most this cost."""
+        """Cut the pending work into units of at most this cost."""
         pieces = self._pending.cut(cost=cost, runs=UNIT_RUNS_MAX, lines=UNIT_LINES_MAX)
         checkers = self._pending.checkers_of_ids()
         return tuple(self._unit(checkers, *piece) for piece in pieces)
 
     def _unit(self, checkers: Mapping[int, str], *piece: Any) -> Unit:
-        """The unit for a piece of `PendingResults.cut`, with the files that may hold its runs."""
+        """Make a unit from a piece of `PendingResults.cut`, with files that may hold its runs."""
         target, label, day, level, cs, runs, batches, lines, cost = piece
         wanted = set(batches)
         files = self._files[target, label, day]
@@ -202,12 +203,12 @@ class ReportRuns:
         shutil.rmtree(self._scratch / STARTED, ignore_errors=True)
 
     def lose(self, unit: Unit) -> None:
-        """Report a unit that did not end as a problem."""
+        """Add a problem for a unit that no worker finished."""
         text = f"{LOST} (with it, {len(unit.runs) - 1} runs behind it)"
         self.problems.add(Problem(unit.key, "lost", text))
 
     def gather(self) -> Gathered:
-        """Gather the tables of all results; `close` removes the folder of some of their files."""
+        """Gather the tables of all results as files; some are in a folder that `close` removes."""
         if self._appended and self._result_lake().tidy(self._label):
             self.read_known()
         self._pending.choose()
@@ -253,7 +254,7 @@ class ReportRuns:
         name_lacking(self.problems, *self.lacking)
 
     def _stand_ins(self) -> pa.Table:
-        """The row in place of a missing verdict, for each checker in `missing`."""
+        """Return one row per checker in `missing`, to replace the checker's missing verdicts."""
         names = self._pending.rows(
             "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
         )
@@ -261,7 +262,7 @@ class ReportRuns:
         return pa.concat_tables([table_of([], "", ""), *rows])
 
     def spill(self) -> Path:
-        """A folder for what does not fit into memory; `close` removes it."""
+        """Return a folder for query data beyond the memory limit; `close` removes the folder."""
         return self._scratch / "spilled-by-questions"
 
     def close(self) -> None:
@@ -270,9 +271,9 @@ class ReportRuns:
 
 
 def lost_of(run: str, checker: str | None) -> Problem:
-    """The problem of a run that lacks a checker's verdict, or its facts (`None`)."""
+    """Return the problem of a run that lacks the verdict of `checker`, or facts if `None`."""
     what = "its facts" if checker is None else f"the verdict of {checker}"
-    return Problem(run, "lost", f"{what} could not be had; try again")
+    return Problem(run, "lost", f"{what} could not be computed; try again")
 
 
 def name_lacking(problems: Problems, lost: Sequence[Problem], total: int) -> None:

@@ -50,10 +50,10 @@ _OF_TRAITS: Final = ("run", "nemeses", "bugs")
 def write_tables(
     ledger: PendingResults, lake: Snapshot, found: Snapshot | None, folder: Path, *, facts: bool
 ) -> tuple[dict[str, tuple[Path, ...]], dict[str, str]]:
-    """The files of each table, and conditions for the rows that count, see `Gathered`.
+    """Return the files of each table, and SQL conditions for rows that count (see `Gathered`).
 
-    For verdicts and facts, these are the files of the result lake itself, which may also have rows
-    of other runs. The ledger has the tables named above, and `stand_ins`.
+    Files of verdicts and facts belong to the result lake, and may also have rows of other runs.
+    `ledger` has the tables `chosen`, `missing` and `listed`, and the registered rows `stand_ins`.
     """
     from results.facts.schema import schema
 
@@ -84,10 +84,10 @@ def write_tables(
 
 
 def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
-    """The SQL condition for the rows `here` of result files that count.
+    """Return the SQL condition that is true for rows `here` of result files that count.
 
-    As a rule the result ids are enough. A result that does not count but has the id of a chosen
-    result (two reports may have found the same) is listed in the file `beyond`.
+    Usually the condition only tests result ids. If two reports stored the same result, only one of
+    the equal results counts, and the other results are listed in the file `beyond`.
     """
     parts = ["true"]
     if ledger.number(f"SELECT count(*) FROM listed WHERE NOT {_OF_CHOSEN}"):  # noqa: S608
@@ -120,7 +120,7 @@ def _copy(ledger: PendingResults, text: str, path: Path) -> None:
 
 
 def _stand_ins() -> str:
-    """SQL for rows in place of absent verdicts, for runs that have some other result."""
+    """Return SQL for rows that replace missing verdicts of runs with some other result."""
     columns = [column for column, _, _ in COLUMNS["verdicts"]]
     selected = ", ".join(
         f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns

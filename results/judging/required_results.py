@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 class Wants(NamedTuple):
     """The required results of all runs of a kind."""
 
-    checks: tuple[tuple[str, tuple[str, ...]], ...]  # a checker, and its ids by level of budget
+    checks: tuple[tuple[str, tuple[str, ...]], ...]  # (checker, result id of each level of budget)
     facts: str | None  # the id of the facts; `None`: facts are not required
     gone: tuple[tuple[str, str], ...]  # checkers that cannot be loaded, with the reason
     trouble: str  # the reason why the checkers of the case are unknown; usually empty
@@ -43,7 +43,7 @@ def wants_of(
     *,
     facts: bool = True,
 ) -> Wants:
-    """The required results of runs of this kind; `checkers` replaces their cases' checkers."""
+    """Return the required results of runs of a kind; `checkers` replaces the cases' checkers."""
     names, trouble = checkers, ""
     if names is None:
         try:
@@ -67,6 +67,6 @@ def wants_of(
 
 
 def _like(kind: Kind) -> Case:
-    """A case with the same checkers; raises `UsageError` or `msgspec.DecodeError`."""
+    """Make a case with the checkers of a kind; raise `UsageError` or `msgspec.DecodeError`."""
     named = msgspec.json.decode(kind.others, type=tuple[str, ...])
     return Case(seed=0, workload=kind.workload, checkers=named)

@@ -50,7 +50,7 @@ VERDICT_MODULES: Final = (
     "results.judging.by_key",
     "results.judging.verdict_rows",
 )
-"""The modules that verdicts depend on, besides checkers: a change makes all runs judged again."""
+"""Modules, apart from checkers, that verdicts depend on; a change makes all runs judged again."""
 FACTS_MODULES: Final = (
     *READING_MODULES,
     "harness.store.buckets",
@@ -75,7 +75,7 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def key_range(self) -> int | None:
-        """The range of keys that the result is about; `None` for a whole run."""
+        """Number of the range of keys that the result covers; `None` for a whole run."""
         return range_of(self.result_id)
 
 
@@ -85,8 +85,8 @@ class Registry:
     def __init__(self) -> None:
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.trouble = functools.cache(self._trouble)
-        # Both identify a checker in the same way, however it was installed.
-        self.checker: Callable[[str], Checker] = functools.cache(load_checker)  # or `UsageError`
+        # Workers use `load_checker` as well, so a version is that of the checker that will judge.
+        self.checker: Callable[[str], Checker] = functools.cache(load_checker)
         self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 
     def checkers_of(self, case: Case) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Registry:
         return self._names[key]
 
     def _trouble(self, name: str) -> str:
-        """The reason why a checker cannot be loaded; empty if it can be loaded."""
+        """Return the reason why a checker cannot be loaded, or "" for a loadable checker."""
         try:
             self.version(name)
         except HarnessError as error:
@@ -121,7 +121,7 @@ def range_id(result_id: str, number: int) -> str:
 
 
 def range_of(result_id: str) -> int | None:
-    """The range of keys that a result is about; `None` for a whole run."""
+    """Return the number of the key range in a result's id; `None` for a result of a whole run."""
     number = result_id.partition(".")[2]
     return int(number) if number else None
 
@@ -136,7 +136,7 @@ def facts_id() -> str:
 
 
 def hash_of(*parts: Any) -> str:
-    """SHA-256 over values, in hex."""
+    """Return the SHA-256 of the JSON of some values, in hex."""
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
 
 

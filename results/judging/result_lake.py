@@ -1,12 +1,12 @@
 """The result lake: verdicts and facts of the runs of a lake, in the lake's folder `results`.
 
 Runs are appended once and stay. Verdicts and facts depend on checkers, on budgets and on the
-version of the harness, and are made again when these change. So they have a lake of their own with
-the same protocol (batches, one commit that makes a batch visible, compaction, vacuum). Its main
-table `runs` has one row per run and append, with a list of the *results* that the append has for
-the run. A result is the verdict of one checker, or all facts of the run. A result's id covers all
-its dependencies except the run, which its key and batch identify. So an anti-join of ids finds
-pending results without reading a history.
+version of the harness, and are made again when these change. So verdicts and facts have a lake of
+their own with the same protocol (batches, one commit that makes a batch visible, compaction,
+vacuum). The main table `runs` of a result lake has one row per run and append, with a list of the
+*results* that the append has for the run. A result is the verdict of one checker, or all facts of
+the run. A result's id covers all dependencies of the result except the run, which the columns of
+the row identify. So an anti-join of ids finds pending results without reading a history.
 
 **Rows that count.** Two concurrent reports may store the same result. A row of another table counts
 if `runs` here has its `run` and `batch`, and the lake's `runs` has the run in `run_batch`. If
@@ -39,7 +39,7 @@ from results.lake.upkeep.soundness import Finding, check, named
 RESULTS_VERSION: Final = 2
 RUN_BATCH: Final = "run_batch"
 SMALL_FILES_MAX: Final = 16
-"""The maximum of small files per partition after a report: readers send a request for each."""
+"""Maximum number of small files per partition after a report: each file costs readers a request."""
 HASTE: Final = Patience(attempts_max=5, total_s=10.0)
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "id of the result")
@@ -100,7 +100,9 @@ class ResultLake(Lake):
         return lake if lake.patience.call(f"open {lake.place.uri}", lake._find) else None
 
     def tidy(self, label: str | None) -> bool:
-        """Merge the files of a label (`None`: all) if appends made many; return whether any did.
+        """Merge files in partitions of a label (`None`: all labels) with too many small files.
+
+        Return whether any partition had too many.
 
         The merge never waits for another process: files that cannot be merged now are left for the
         next report, which only makes readers slower. Damage is ignored here, because the report
@@ -123,7 +125,7 @@ class ResultLake(Lake):
         return bool(crowded)
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Always empty, since a run that has results may get more."""
+        """Return no runs, so that a run with results can get more results."""
         del partitions
         return {}
 
@@ -141,7 +143,7 @@ class ResultLake(Lake):
 
 
 def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Finding]]:
-    """Check the result lake of `lake`, which is at `place`; `None` if it has no result lake."""
+    """Check the result lake at `place`; return the result lake (`None`: absent) and findings."""
     tables = place.tables()
     if MAIN not in tables:
         return None, [*_without_runs(place, tables)]
@@ -159,7 +161,7 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
-    """Findings about tables without `runs`: an empty table is a leftover, others are unreadable."""
+    """Report tables without a table `runs`: empty tables are leftovers, others are damage."""
     for table in tables:
         log = Log(place, table)
         full = log.exists() and bool(log.refresh().files)
@@ -168,7 +170,7 @@ def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
 
 
 def _about_nobody(results: Lake, lake: Lake) -> list[str]:
-    """Runs that have results, but are not in the lake, or are there from another batch."""
+    """Return the runs with results that the lake lacks, or has from another batch."""
     about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
     pairs = about.aggregate([])
     snapshot = lake.snapshot()  # read after the results, since runs are appended first

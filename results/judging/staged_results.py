@@ -18,7 +18,7 @@ from results.lake.tables.rebuild import case_of, record_of
 
 
 class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a lake, with the attributes that functions for runs of a store use."""
+    """A run of a lake, with all attributes that functions need of a run in a store."""
 
     key: str
     name: str
@@ -32,7 +32,7 @@ class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found:
-    """Results that are not yet appended."""
+    """Results in a worker's memory that wait for an append to the result lake."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunOfLake] = {}
@@ -49,7 +49,7 @@ class Found:
                 self.tables.setdefault(name, []).append((run.key, result_id, table))
 
     def rows(self) -> dict[str, pa.Table]:
-        """All results, in the form that `ResultLake.append` takes."""
+        """Return all results as rows by table, for `ResultLake.append`."""
         now = dt.datetime.now(dt.UTC)
         runs = [*self.results]
         tables = {
@@ -80,7 +80,7 @@ class Found:
     def _headed(
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
     ) -> pa.Table:
-        """A table with the leading columns of every table put first; `sizes` are rows per run."""
+        """Make a lake table: add run and partition to `columns`; `sizes` are rows per run."""
         columns = dict(columns)
         columns[KEY] = _repeated(runs, sizes)
         for place, column in enumerate(PARTITION):
@@ -95,7 +95,7 @@ def _repeated(values: list[Any], sizes: list[int]) -> pa.Array:
 
 
 def run_of(row: Mapping[str, Any]) -> RunOfLake:
-    """The run of a row of the lake's table `runs`; raises `HistoryError`."""
+    """Read a run from its row in the lake's table `runs`; raise `HistoryError` if invalid."""
     return RunOfLake(
         key=row[KEY],
         name=row["name"],

@@ -1,4 +1,4 @@
-"""The work on the units of a report, the same in every executor: many runs, one pass, one append.
+"""Work on the units of a report, the same in every executor: judge many runs, append once.
 
 The runs of a unit are read one by one from its files (`results.lake.log.run_streams`). The worker
 rebuilds each history, compares its digest, judges the run and extracts its facts. It appends the
@@ -56,15 +56,15 @@ from results.lake.tables.schema import schema
 APPEND_EVERY_S: Final = 60.0
 SAY_EVERY_S: Final = 1.0
 TRIES_MAX: Final = 3
-"""The number of times that a unit is begun again after the storage did not answer."""
+"""Maximum number of attempts at a unit if the storage does not answer."""
 COLLECTIONS: Final = (50_000, 20, 50)
-"""Thresholds of Python's garbage collector: the defaults (700, 10, 10) cost checks an eighth."""
+"""Thresholds of Python's garbage collector; the defaults (700, 10, 10) slow checks by an eighth."""
 CLOCKS_APART_S: Final = 3_600.0
-"""The assumed maximum of clock differences: an even older file has no rows of the round."""
+"""Assumed maximum difference of two clocks: files this much older than a round lack its rows."""
 
 
 def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
-    """Do units one after another, in this process: a checker that kills it kills the caller."""
+    """Do units one after another in this process; a crash of a checker also kills the caller."""
     with _collecting_seldom():
         yield from _done(units, config)
 
@@ -85,7 +85,7 @@ def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
     for unit in units:
         begin_ns = time.process_time_ns()
         problems = Problems()
-        limited = True  # false only if the unit ended
+        limited = True  # stays true if the unit fails
         try:
             tools = tools or _tools(config.uri, config.round)
             for number in range(TRIES_MAX):
@@ -116,15 +116,15 @@ class _Tools(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def _tools(uri: str, round_: str) -> _Tools:
-    """Open them once per round for all tasks of this process; raises the errors of `Lake.open`."""
-    del round_  # another round may have other credentials
+    """Open the tools of a round once per process; raise the errors of `Lake.open`."""
+    del round_  # only a cache key: another round may have other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
     return _Tools(Place(uri), results)
 
 
 class _UnitJudge:
-    """The work on one unit."""
+    """Judges the runs of one unit, extracts their facts, and stores the results."""
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class _UnitJudge:
         self.place, self.results = tools
         self.problems = problems
         self.found = Found()
-        self.there: set[tuple[str, str]] = set()  # results that an earlier attempt stored
+        self.there: set[tuple[str, str]] = set()  # (run, result id) that an earlier attempt stored
         self.limited = False  # whether a new result, or perhaps a stored one, is limited
         self.put_s = self.said_s = time.monotonic()
 
     def run(self, *, begun: bool) -> Iterator[Done]:
-        """Read, judge and extract, one run after another; yields its progress now and then."""
+        """Read, judge and extract one run after another; yield progress about once per second."""
         unit = self.unit
         attempt = self._marker(unit.unit_id, "unit")
         if begun or attempt.begun or self.config.elsewhere:
@@ -157,7 +157,7 @@ class _UnitJudge:
             for number in range(len(unit.runs)):
                 if reading.spent:
                     left = counted(len(unit.runs) - number, "run")
-                    text = f"reading it killed the worker twice; not judged here: {left}"
+                    text = f"reading the run killed the worker twice; not judged: {left}"
                     self.problems.add(Problem(unit.runs[number], "history", text))
                     break
                 with reading:
@@ -172,7 +172,7 @@ class _UnitJudge:
 
     @contextlib.contextmanager
     def _putting(self) -> Iterator[None]:
-        """Store the results at the end, even if reading a file failed."""
+        """Store the staged results at the end of the block, even if reading a file failed."""
         try:
             yield
         except (HarnessError, AgainError):
@@ -193,7 +193,7 @@ class _UnitJudge:
         self.put_s = time.monotonic()
 
     def _put_away(self) -> set[tuple[str, str]]:
-        """The results of these runs that were stored since the begin of the round."""
+        """Return (run, result id) of all results of this unit stored since the round began."""
         runs = self.unit.runs
         oldest_ms = (self.config.since_s - CLOCKS_APART_S) * 1e3
         lake = self.results
@@ -210,7 +210,7 @@ class _UnitJudge:
         return {(row[KEY], result_id) for row in rows for result_id in row["results"]}
 
     def _loadable(self) -> list[Check]:
-        """The checks whose checkers are installed here: a missing checker makes no result."""
+        """Return the checks with an installed checker; add a problem for every other check."""
         results = []
         for check in self.unit.checks:
             try:
@@ -239,14 +239,15 @@ class _UnitJudge:
             facts_id = None
         if not todo and facts_id is None:
             return
-        reading = self._marker(key, "read", str(self.unit.key_range))  # by range: units differ
+        # The name has the range, because other units read other ranges of the same run.
+        reading = self._marker(key, "read", str(self.unit.key_range))
         try:
             if reading.spent:
-                raise HistoryError("reading it killed the worker twice")
+                raise HistoryError("reading the run killed the worker twice")
             with self._stage(reading):
                 (row,) = rows[MAIN].to_pylist() or (None,)
                 if row is None:
-                    raise HistoryError("its row is gone from the lake")
+                    raise HistoryError("the lake no longer has the row of the run")
                 run = run_of(row)
                 history = None
                 if not run.key_ranges:
@@ -263,7 +264,7 @@ class _UnitJudge:
     def _found(
         self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
     ) -> None:
-        """Stage a result until the next append."""
+        """Keep a result in memory until the next append."""
         self.limited = self.limited or mark == LIMITED
         self.found.add(run, result_id, mark, tables)
 
@@ -278,7 +279,7 @@ class _UnitJudge:
     def _judge(
         self, run: RunOfLake, history: History | None, rows: dict[str, pa.Table], check: Check
     ) -> None:
-        """Judge a whole run, or the unit's range of its keys."""
+        """Judge a whole run, or only the unit's range of the run's keys, by one checker."""
         marker = self._marker(run.key, check.result_id)
         name, budget = check.checker, self.unit.budget
         if marker.spent:
@@ -307,7 +308,7 @@ class _UnitJudge:
     ) -> None:
         marker = self._marker(run.key, facts_id)
         if marker.spent:
-            text = "extracting its facts killed the worker twice"
+            text = "extracting the run's facts killed the worker twice"
             self.problems.add(Problem(run.key, "facts", text))
             return
         try:
@@ -329,11 +330,13 @@ class _UnitJudge:
             self._found(run, facts_id, "", tables)
 
     def _facts_of_rows(self, run: RunOfLake, rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
-        """The facts of a run over independent keys, without its whole history in memory."""
+        """Extract the facts of a run over independent keys without loading its whole history."""
         (row,) = rows[MAIN].to_pylist()
         operations = rows["operations"]
         if len(operations) != row["ops"]:
-            raise HistoryError(f"the lake has {len(operations)} of its {row['ops']} operations")
+            raise HistoryError(
+                f"the lake has {len(operations)} of the run's {row['ops']} operations"
+            )
         return extract_rows(
             run, operations, notes_of(rows), lines=row["lines"], end_ns=row["length_ns"]
         )

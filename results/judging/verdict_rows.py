@@ -54,14 +54,14 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 def mark_of(rows: Iterable[Row]) -> str:
-    """The mark of a result with these rows, see `results.judging.markers`."""
+    """Return the mark (`results.judging.markers`) of a result that consists of these rows."""
     return worst_mark(
         LIMITED if row.limited else BROKEN if row.error is not None else "" for row in rows
     )
 
 
 def worst_mark(marks: Iterable[str]) -> str:
-    """The mark of a result with several parts: `LIMITED` comes first, since it is planned again."""
+    """Return the mark of a result from its parts' marks; `LIMITED` wins, since it is retried."""
     distinct = {*marks}
     return LIMITED if LIMITED in distinct else BROKEN if BROKEN in distinct else ""
 
@@ -72,7 +72,7 @@ def crashed(checker: str, n_ops: int) -> Row:
 
 
 def no_verdict(checker: str) -> Row:
-    """The row in place of a missing result; the reason is among the problems of the run."""
+    """The row that replaces a missing verdict; the run's problems tell why it is missing."""
     return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 
@@ -119,7 +119,7 @@ def _row_of(name: str, result: CheckResult, history: History, key: str | None) -
 
 
 def _counterexample(result: CheckResult) -> str:
-    """Sentences and ops as JSON; if they are too long, the last sentences are left out."""
+    """Encode a violation's explanation and ops as JSON, without its last sentences if too long."""
     explanation = list(result.explanation)
     while True:
         text = msgspec.json.encode(
@@ -135,10 +135,10 @@ def _counterexample(result: CheckResult) -> str:
 
 
 def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
-    """The rows as a table `verdicts`."""
+    """Make rows of the table `verdicts` from the rows of one result."""
     columns: dict[str, list[Any]] = {name: [] for name in schema("verdicts").names}
     for row in rows:
-        if row.signature is None and not Verdict(row.verdict).holds:  # only the reason tells
+        if row.signature is None and not Verdict(row.verdict).holds:  # derive rule and signature
             result = CheckResult(row.checker, Verdict.UNKNOWN, row.reason)
             row.rule, row.signature = rule_of(result), signature(result, History(()))
         for name, column in columns.items():

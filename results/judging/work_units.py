@@ -12,7 +12,7 @@ from results.judging.budgets import Budget
 from results.judging.result_ids import Check
 
 STAGES_BESIDE_CHECKS: Final = 2
-"""Two further stages: reading, and facts."""
+"""Stages of a unit per run that are not checks: reading the run, and extracting its facts."""
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key_range(self) -> int | None:
-        """The range of keys that the unit is about; `None` for whole runs, and for facts."""
+        """Number of the range of keys that the unit judges; `None` for whole runs and for facts."""
         return self.checks[0].key_range if self.checks else None
 
     @property
@@ -55,14 +55,11 @@ class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
     round: str
     since_s: float  # begin of the round, s since 1970
     limit_memory: bool
-    elsewhere: bool = False  # another machine may have begun them before
+    elsewhere: bool = False  # whether another machine may have begun these units before
 
 
 class Done(msgspec.Struct, frozen=True):
-    """One unit that ended: its cost, and its problems.
-
-    A unit also sends progress reports: a `part` below 1 means that it has not ended.
-    """
+    """A finished unit with its cost and problems, or a progress report if `part` is below 1."""
 
     unit: str
     cpu_ns: int
@@ -73,5 +70,5 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def stages_of(unit: Unit) -> int:
-    """The number of stages, each of which may kill its worker."""
+    """Return the number of stages of a unit; each stage may kill its worker."""
     return (len(unit.checks) + STAGES_BESIDE_CHECKS) * len(unit.runs)

@@ -16,7 +16,7 @@ from results.judging.work_units import RoundConfig, Unit
 
 
 def outcomes(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Do units until there are no more."""
+    """Do the units in `lines`, one JSON text per unit, and yield their outcomes as JSON."""
     config = msgspec.json.decode(sys.argv[2], type=RoundConfig)
     units = map(msgspec.json.Decoder(Unit).decode, lines)
     yield from map(msgspec.json.encode, do_units(units, config=config))

@@ -28,7 +28,7 @@ _RESULTS: Final = "results of reports ({}):"
 
 
 def act(parsed: argparse.Namespace) -> int:
-    """Do the parsed action, also on the result lake that reports keep in the lake."""
+    """Do the parsed action on a lake, and also on the result lake that reports keep in it."""
     lake = Lake.open(parsed.uri)
     if parsed.action == "export":
         return _export(lake, parsed)
@@ -74,7 +74,7 @@ def _check(lake: Lake, place: Place) -> int:
 
 
 def _say_sound(found: Sequence[Finding], lake: Lake | None) -> bool:
-    """Print the findings about a lake or its results; returns whether there is damage."""
+    """Print the findings about a lake or its results; return whether any finding is damage."""
     for finding in found[:SHOWN_MAX]:
         say(f"{'damaged ' if finding.damaged else 'left over'}  {finding.table}: {finding.text}")
     if len(found) > SHOWN_MAX:
@@ -87,7 +87,7 @@ def _say_sound(found: Sequence[Finding], lake: Lake | None) -> bool:
 
 
 def _export(lake: Lake, parsed: argparse.Namespace) -> int:
-    """Write the runs, report failures, and print a summary."""
+    """Export the chosen runs to a store, print the failures, and print a summary."""
     snapshot = lake.snapshot()
     with troubles(lake.place.uri):
         rows = chosen_runs(snapshot, runs=parsed.run, labels=parsed.label)

@@ -20,8 +20,8 @@ EPILOG: Final = """examples:
   harness lake check lake
   harness lake export s3://histories/lake --store again --label v2
 
-exit codes of check: 0 sound, 1 damaged; of export: 0 all are there, 2 some could not be written;
-254 usage, 255 where the store does not answer"""
+exit codes of check: 0 sound, 1 damaged; of export: 0 all runs are written, 2 some could not be
+written; 254 usage, 255 if the storage does not answer"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,16 +35,16 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness lake",
-        description="Look after a lake; writers and readers may go on meanwhile.",
+        description="Maintain a lake, or export its runs, while other processes write and read it.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     words = {
-        "compact": "merge small files; every run stays in one",
-        "vacuum": "remove what dead writers left and what a compaction replaced",
-        "check": "see that every file is there and every run is whole and once",
+        "compact": "merge small files; every run stays in one file per table",
+        "vacuum": "remove files of dead writers, and files that a compaction replaced",
+        "check": "check that no file is missing, and that every run is complete and not doubled",
     }
     for name, doc in words.items():
         action = actions.add_parser(name, help=doc, description=doc, allow_abbrev=False)
@@ -58,15 +58,21 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
                 help="keep files younger than this; readers of older versions need them "
                 "(default: %(default)s)",
             )
-            action.add_argument("--dry-run", action="store_true", help="only say what would go")
-    doc = "make run folders of its runs, all or those named"
+            action.add_argument(
+                "--dry-run", action="store_true", help="only count the files to remove"
+            )
+    doc = "write runs of a lake as run folders of a store: all runs, or chosen runs"
     action = actions.add_parser("export", help=doc, description=doc, allow_abbrev=False)
     action.add_argument("uri", metavar="URI", help="a folder, or s3://BUCKET/PREFIX")
-    action.add_argument("--store", type=Path, required=True, metavar="DIR", help="where to")
     action.add_argument(
-        "--run", action="append", default=[], metavar="KEY", help="of the column `run`; repeatable"
+        "--store", type=Path, required=True, metavar="DIR", help="folder of the store"
     )
     action.add_argument(
-        "--label", action="append", default=[], metavar="LABEL", help="all of a label; repeatable"
-    )
+        "--run", action="append", default=[], metavar="KEY",
+        help="export the run with this key (column `run`); repeatable",
+    )  # fmt: skip
+    action.add_argument(
+        "--label", action="append", default=[], metavar="LABEL",
+        help="export all runs of this label; repeatable",
+    )  # fmt: skip
     return parser.parse_args(list(arguments))

@@ -26,7 +26,7 @@ _DAYS: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?")
 
 
 class Filters(TypedDict, total=False):
-    """The arguments of `only`. Several values of one filter are alternatives."""
+    """The arguments of `Runs.only`; several values of one filter are alternatives."""
 
     runs: str | Iterable[str]  # keys, as in the column `run`
     target: str | Iterable[str]
@@ -45,7 +45,7 @@ class Choice:
     last_day: dt.date | None = None
 
     def narrowed(self, other: Choice) -> Choice:
-        """The choice of the runs that satisfy both choices."""
+        """Return the choice of the runs that satisfy both choices."""
         first = [day for day in (self.first_day, other.first_day) if day is not None]
         last = [day for day in (self.last_day, other.last_day) if day is not None]
         return Choice(
@@ -83,22 +83,24 @@ class Choice:
         return place < len(self._sorted) and self._sorted[place] <= last
 
     def rows(self) -> ds.Expression | None:
-        """The condition on rows of a matching file; `None` if all rows match."""
+        """Return a condition on the rows of a matching file; `None` if all rows match."""
         if self.runs is None:
             return None
-        return ds.field("run").isin(pa.array(self._sorted, pa.string()))  # empty: no row matches
+        return ds.field("run").isin(
+            pa.array(self._sorted, pa.string())
+        )  # an empty list matches no row
 
 
 EVERYTHING: Final = Choice()
 
 
 def chosen(filters: Filters) -> Choice:
-    """The choice for these filters; raises `UsageError` for a malformed filter."""
+    """Convert filters to a choice; raise `UsageError` for a malformed filter."""
     unknown = sorted(filters.keys() - Filters.__annotations__.keys())
     if unknown:
         raise UsageError(
             f"there is no filter {unknown[0]!r}; there are {', '.join(Filters.__annotations__)}. "
-            "By anything else choose in the table `runs`, and give runs=ITS_KEYS"
+            "To filter by other columns, query the table `runs`, and give runs=KEYS"
         )
     first, last = _days(filters["day"]) if "day" in filters else (None, None)
     return Choice(
@@ -132,7 +134,7 @@ def _both(one: frozenset[Name] | None, other: frozenset[Name] | None) -> frozens
 
 
 def _names(what: str, value: str | Iterable[Name]) -> frozenset[Name]:
-    """One name, or several (for example a list or a column of a table), as a set."""
+    """Convert one name, or several (for example a list or a column of a table), to a set."""
     names = frozenset([value] if isinstance(value, str) else value)
     wrong = [name for name in names if not (isinstance(name, str) or name is None)]
     if wrong:
@@ -141,7 +143,7 @@ def _names(what: str, value: str | Iterable[Name]) -> frozenset[Name]:
 
 
 def _days(value: str | dt.date) -> tuple[dt.date | None, dt.date | None]:
-    """The first and the last day of a filter `day`; `None` for an open end."""
+    """Return the first and the last day of a filter `day`, with `None` for an open end."""
     if isinstance(value, dt.date):
         day = value.date() if isinstance(value, dt.datetime) else value
         return day, day

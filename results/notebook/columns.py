@@ -31,10 +31,10 @@ PAGE: Final = "report.html"
 def relation_of(
     rows: ds.Dataset, connection: duckdb.DuckDBPyConnection, *, folder: str, pages: str | None
 ) -> duckdb.DuckDBPyRelation:
-    """The rows as a relation of a connection, read on demand.
+    """Return the rows as a relation of a DuckDB connection, read on demand.
 
-    `folder` is the SQL expression of a run's folder, and `pages` a pattern for the pages of all
-    runs; without it, no page is on this machine. Both are for tables that have folders.
+    `folder` is the SQL expression of a run's folder. `pages` is a pattern for the pages of all
+    runs; `None` means that no page is on this machine. Only a column `folder` needs both.
     """
     columns = {
         field.name: f"CASE WHEN \"{field.name}\" = '' THEN [] ELSE split(\"{field.name}\", '+') END"
@@ -56,12 +56,12 @@ def relation_of(
 
 
 def pages_below(folder: str) -> str:
-    """The pattern for pages of runs in `folder/NAME/RUN`."""
+    """Return the pattern for pages of runs in `folder/NAME/RUN`."""
     return f"{glob.escape(folder)}/*/*/{PAGE}"
 
 
 def frame_of(rows: pa.Table) -> pd.DataFrame:
-    """A data frame with nullable types, so that integers and their sums stay integers."""
+    """Convert rows to a data frame with nullable types, so that integers stay integers."""
     pandas = module("pandas")
     lists = []
     for place, field in enumerate(rows.schema):
@@ -83,14 +83,16 @@ def frame_of(rows: pa.Table) -> pd.DataFrame:
         if isinstance(values, pandas.CategoricalDtype):
             ordered = frame.iloc[:, place].cat.reorder_categories(sorted(values.categories))
             frame.isetitem(place, ordered.array)
-    for place in lists:  # pyarrow makes arrays of them
+    for place in lists:  # pyarrow made arrays of lists
         frame.isetitem(place, pandas.Series(rows.column(place).to_pylist(), dtype=object))
     return frame
 
 
 def module(name: str) -> Any:
-    """A module that the extra `report` installs; raises `UsageError` if it is missing."""
+    """Import a module that the extra `report` installs; raise `UsageError` if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UsageError(f"this needs {name}: pip install 'catalog-harness[report]'") from error
+        raise UsageError(
+            f"results.open needs {name}: pip install 'catalog-harness[report]'"
+        ) from error

@@ -25,7 +25,7 @@ _REPORT: Final = ("results.report", "store.css")
 _SERVER: Final = ("results.serve", "static/serve.css")
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 _OF_PAGE: Final = re.compile(r":root\b|^body\b", re.MULTILINE)
-"""Selectors of a page's style for the whole page; here they are for the drawing."""
+"""Selectors for the whole page in a page's style, which are replaced by `&`, the drawing."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +43,7 @@ class Drawing:
 
 
 def latency(sql: Callable[[str], pd.DataFrame], by: Sequence[str], where: str) -> Drawing:
-    """Quantiles of the latency of operations, one row per group of the columns `by`."""
+    """Draw latency quantiles of operations, one row per group of the columns `by`."""
     rows = sql(f"""
         SELECT {_label(by)} AS label, quantile_disc(latency_ns, {[*_QUANTILES.values()]}) AS ns
         FROM (SELECT *, if(len(active) = 0, 'no fault', 'fault') AS during FROM operations)
@@ -54,7 +54,7 @@ def latency(sql: Callable[[str], pd.DataFrame], by: Sequence[str], where: str) -
 
 
 def availability(sql: Callable[[str], pd.DataFrame], by: Sequence[str], where: str) -> Drawing:
-    """Shares of answered reads and mutations, one row per group of the columns `by`."""
+    """Draw the shares of answered reads and mutations, one row per group of the columns `by`."""
     share = "avg(answered::INT) FILTER"
     rows = sql(f"""
         SELECT {_label(by)} AS label, {share} (is_read) AS reads, {share} (NOT is_read) AS mutations
@@ -71,14 +71,14 @@ def availability(sql: Callable[[str], pd.DataFrame], by: Sequence[str], where: s
 
 
 def timeline(history: History, title: str) -> Drawing:
-    """Completed operations of a run over time, with its faults and its chaos phase."""
+    """Draw the completed operations of a run over time, with its faults and its chaos phase."""
     numbers = numbers_of_history(history)
     plot = completions(numbers, end_s=len(numbers.seconds))
     return _drawing(title, _SERVER, "completions", plot, title)
 
 
 def _label(by: Sequence[str]) -> str:
-    """SQL for the label of a row; a value that is missing is left out."""
+    """Return SQL for the label of a row: its values of the columns `by`, without nulls."""
     return f"concat_ws(' · ', {', '.join(by)})"
 
 
@@ -87,7 +87,7 @@ def _of_plot(plot: Plot) -> Drawing:
 
 
 def _drawing(title: str, style: tuple[str, str], macro: str, *values: Any) -> Drawing:
-    """A drawing by a macro of the pages' template, with the style of the page nested in it."""
+    """Make a drawing with a macro of the pages' template, and nest the page's style in it."""
     css = resources.files(style[0]).joinpath(style[1])
     macros = templates(("results.report", "")).get_template("plots.html").module
     name = f"harness-{macro}"

@@ -1,7 +1,7 @@
 """One state of a lake as tables, with the results of its reports: for `results.open`.
 
 The results are in the lake's folder `results` (`results.judging.result_lake`), where every report
-appends what it judged. For each run and checker (and range of keys, `results.judging.result_ids`),
+appends its results. For each run and checker (and range of keys, `results.judging.result_ids`),
 and for the facts of each run, one result counts: a settled result before others, then the newest. A
 filter excludes the rows of all other results.
 """
@@ -39,7 +39,7 @@ _ID: Final = "result_id"
 
 
 class LakeTables:
-    """The visible rows of a lake, as they were when it was opened."""
+    """The visible rows of a lake, as of the moment at which the lake was opened."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class LakeTables:
         self._results = None if results is None else results.snapshot()
 
     def tables(self) -> tuple[str, ...]:
-        """The names of the lake's tables; the results of reports are `report.NAME`."""
+        """Return the names of the lake's tables; tables of reports' results are `report.NAME`."""
         if self._results is None or not self._results.files(MAIN):
             return tuple(self._lake.schemas)
         return (*self._lake.schemas, *(f"{REPORT}{name}" for name in (VERDICTS, *FACT_TABLES)))
@@ -80,7 +80,7 @@ class LakeTables:
             require("run", choice.runs, RunIndex(self._lake.place).of(within))
 
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
-        """The rows of these runs, as a dataset over the files that may have them."""
+        """Return the rows of the chosen runs, as a dataset over the files that may have them."""
         dataset = self._narrowed(table, choice).dataset(table.removeprefix(REPORT))
         for wanted in (choice.rows(), self._rows_that_count(table)):
             if wanted is not None:
@@ -88,7 +88,7 @@ class LakeTables:
         return dataset
 
     def rows(self, table: str, choice: Choice) -> int:
-        """The number of these rows, from the log alone unless single runs are chosen."""
+        """Count the rows of the chosen runs, from the log alone unless single runs are chosen."""
         if choice.runs is not None or table.startswith(REPORT):
             count: int = self.dataset(table, choice).count_rows()
             return count
@@ -101,7 +101,7 @@ class LakeTables:
         connection: duckdb.DuckDBPyConnection,
         where: ds.Expression | None = None,
     ) -> duckdb.DuckDBPyRelation:
-        """The same rows as a relation of DuckDB, see `results.notebook.columns`."""
+        """Return the rows of the chosen runs as a DuckDB relation (`results.notebook.columns`)."""
         rows = self.dataset(table, choice)
         root = quoted(f"{self.place}/")
         folder = f"{root} || name || '/' || id" if self.is_store else f"{root} || folder"
@@ -114,7 +114,7 @@ class LakeTables:
         )
 
     def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
-        """The same rows as a Spark data frame, see `results.spark.frames`."""
+        """Return the rows of the chosen runs as a Spark data frame (`results.spark.frames`)."""
         from results.spark.frames import lake_frame
 
         narrowed = self._narrowed(table, choice)
@@ -127,7 +127,7 @@ class LakeTables:
         return frame.join(session.createDataFrame(counted), [KEY, _ID, BATCH], "left_semi")
 
     def _narrowed(self, table: str, choice: Choice) -> Snapshot:
-        """A snapshot of one table, with only the files that may have rows of these runs."""
+        """Return a snapshot of one table, with only files that may have rows of these runs."""
         snapshot, name = self._lake, table.removeprefix(REPORT)
         if table.startswith(REPORT):
             assert self._results is not None
@@ -139,7 +139,7 @@ class LakeTables:
         return dataclasses.replace(snapshot, tables={name: files}, schemas={name: schema})
 
     def _rows_that_count(self, table: str) -> ds.Expression | None:
-        """A filter for the rows of results that count; `None` if all rows count."""
+        """Return a filter for rows of results that count; `None` if all rows count."""
         if not table.startswith(REPORT):
             return None
         others = self._counting.filter(pc.invert(self._counting["counts"]))
@@ -156,7 +156,7 @@ class LakeTables:
 
     @functools.cached_property
     def _counting(self) -> pa.Table:
-        """Every listed result (run, id, batch), and whether it counts."""
+        """Every result in the result lake (run, id, batch), and whether the result counts."""
         assert self._results is not None
         return counting(
             runs=self._lake.dataset(MAIN),

@@ -87,7 +87,7 @@ def open(  # noqa: A001 - `results.open` reads naturally
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Runs:
-    """Some runs, as tables. `open` makes the first, and `only` selects fewer runs."""
+    """Some runs of a lake, as tables; `open` returns all runs, and `only` selects fewer runs."""
 
     _source: LakeTables
     _choice: Choice
@@ -133,7 +133,7 @@ class Runs:
         return self._source.problems
 
     def only(self, **filters: Unpack[Filters]) -> Runs:
-        """The runs that pass all filters: `runs`, `target`, `label` and `day`.
+        """Return the runs that pass all filters: `runs`, `target`, `label` and `day`.
 
         `label=None` selects runs without a label; several values are alternatives. Raises
         `UsageError` for a key, target or label that does not exist.
@@ -143,13 +143,13 @@ class Runs:
         return Runs(self._source, self._choice.narrowed(choice))
 
     def table(self, name: str) -> Table:
-        """The table of this name, not yet read; raises `UsageError` for an unknown name."""
+        """Return the table of this name, not yet read; raise `UsageError` for an unknown name."""
         if name not in self.tables:
             raise UsageError(f"there is no table {name!r}; there are {', '.join(self.tables)}")
         return Table(name, self._source, self._choice)
 
     def histories(self) -> Iterator[tuple[str, History]]:
-        """The key and the history of each run, ordered by key: the input of checkers.
+        """Yield the key and the history of each run, ordered by key: the input of checkers.
 
         Raises `HistoryError` if the rows do not match the recorded history.
         """
@@ -170,14 +170,14 @@ class Runs:
         return self.duckdb().execute("SET python_scan_all_frames = true")
 
     def sql(self, query: str) -> pd.DataFrame:
-        """The answer of a query over the tables, with the types of `Table.pandas`.
+        """Run a query over the tables; the answer has the types of `Table.pandas`.
 
         Sums of integers are integers.
         """
         return frame_of(self._connection.sql(query).to_arrow_table())
 
     def latency(self, by: Sequence[str] = ("f", "label"), *, where: str = "type = 'ok'") -> Drawing:
-        """A drawing of latency quantiles of operations, one row per group.
+        """Draw latency quantiles of operations, one row per group.
 
         `by` and `where` are SQL over the columns of `operations` and `during`, which is `fault` or
         `no fault`.
@@ -187,7 +187,7 @@ class Runs:
     def availability(
         self, by: Sequence[str] = ("nemesis", "label"), *, where: str = "phase = 'chaos'"
     ) -> Drawing:
-        """A drawing of the shares of reads and mutations that were answered, one row per group.
+        """Draw the shares of reads and mutations that were answered, one row per group.
 
         `by` and `where` are SQL over the columns of `operations` and `nemesis`, each of the
         nemeses with an active fault, or `no fault`.
@@ -195,9 +195,9 @@ class Runs:
         return drawings.availability(self.sql, by, where)
 
     def timeline(self, run: str) -> Drawing:
-        """A drawing of one run over time: completed operations and faults.
+        """Draw one run over time: completed operations and faults.
 
-        `run` is a value of the column `run`, or `NAME/ID`. Raises `UsageError` for another name.
+        `run` is a value of the column `run`, or `NAME/ID`. Raises `UsageError` for an unknown run.
         """
         keys = self.table(MAIN).arrow().to_table(columns=["run"])["run"].to_pylist()
         matches = [key for key in keys if run in {key, key.partition("@")[0]}]
@@ -208,7 +208,7 @@ class Runs:
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """A connection (a new one, or yours) in which every table is a view with its name."""
+        """Return a connection (`connection`, or a new one) in which every table is a view."""
         if connection is None:
             connection = module("duckdb").connect()
             assert connection is not None
@@ -236,7 +236,7 @@ class Table:
         return self.arrow().schema
 
     def arrow(self) -> ds.Dataset:
-        """The rows as an Arrow dataset: `.to_table(columns=, filter=)`, `.count_rows()`."""
+        """Return the rows as an Arrow dataset: `.to_table(columns=, filter=)`, `.count_rows()`."""
         return self._source.dataset(self.name, self._choice)
 
     def pandas(
@@ -246,11 +246,11 @@ class Table:
         where: ds.Expression | None = None,
         rows_max: int = ROWS_MAX,
     ) -> pd.DataFrame:
-        """The rows as a data frame with nullable types, so that integers stay integers.
+        """Read the rows into a data frame with nullable types, so that integers stay integers.
 
-        Default: all columns, of `runs` without the long `case`. `where` is an Arrow expression over
-        stored columns, such as `pyarrow.compute.field("f") == "create"`. Raises `UsageError` for
-        unknown columns, and for more than `rows_max` rows.
+        `columns` defaults to all columns except the long column `case`. `where` is an Arrow
+        expression over stored columns, such as `pyarrow.compute.field("f") == "create"`. Raises
+        `UsageError` for unknown columns, and for more than `rows_max` rows.
         """
         rows = (
             self._source.rows(self.name, self._choice)
@@ -276,9 +276,9 @@ class Table:
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """The rows as a relation of a connection (default: DuckDB's global one), read on demand."""
+        """Return the rows as a relation of `connection` (default: DuckDB's global connection)."""
         return self._source.relation(self.name, self._choice, connection or module("duckdb"))
 
     def spark(self, session: SparkSession) -> DataFrame:
-        """The rows as a Spark data frame over the lake's files, which all executors must reach."""
+        """Return the rows as a Spark data frame; all executors must reach the lake's files."""
         return self._source.spark(session, self.name, self._choice)

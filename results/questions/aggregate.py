@@ -5,8 +5,8 @@ for any number of runs. Most questions only read cells, and a DuckDB in this pro
 whichever engine made the cells. So this process receives rows of single runs only for lists of
 runs, and only the first rows of each list.
 
-Queries are in `results/questions/sql`. SQL cannot compute intervals, ratios and tests portably.
-They are added here as further answers, so that every number of the page is also in a Parquet file:
+Queries are in `results/questions/sql`. SQL cannot compute intervals, ratios and tests portably, so
+this module adds them as further answers. So every number of the page is also in a Parquet file:
 
 | answer            | content                                                                  |
 |-------------------|--------------------------------------------------------------------------|
@@ -46,9 +46,9 @@ Rows = list[Row]
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """All answers by name, as Arrow tables. `comparison` is `None` without a baseline.
+    """All answers by name, as Arrow tables; `comparison` is `None` without a baseline.
 
-    With `most`, lists of runs are cut after this many rows.
+    Lists of runs are cut after `most` rows, unless `most` is `None`.
     """
 
     tables: dict[str, Any]
@@ -61,7 +61,7 @@ class Answers(msgspec.Struct, frozen=True):
         return rows
 
     def total(self, name: str) -> int:
-        """The number of rows of an answer; for a list of runs, the number before the cut."""
+        """Return the number of rows of an answer; for a list of runs, the number before the cut."""
         if self.most is None or name not in {"judged", "failing_runs"}:
             return int(self.tables[name].num_rows)
         rows = self.rows("totals" if name == "judged" else "signature_cells")
@@ -202,7 +202,7 @@ def _known(row: Row) -> int:
 
 
 def _clean(rows: Rows) -> Rows:
-    """Rates over the runs with a known verdict: an unknown verdict is no success."""
+    """Add rates over runs with a known verdict, because an unknown verdict is no success."""
     return [
         {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
         for row in _with_rate(rows, "invalid", _known)

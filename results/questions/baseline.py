@@ -110,7 +110,7 @@ class _Side:
     """A summary of the runs of one label in one setting: counts, and a few floats per run."""
 
     def __init__(self, first: Row) -> None:
-        self.first = first  # for the properties that all runs here share
+        self.first = first  # a row with the properties that all these runs share
         self.values: dict[str, set[str]] = {field: set() for field in _PARTS}
         self.runs = 0
         self.verdicts: Counter[str] = Counter()
@@ -197,7 +197,7 @@ def compare(
 def _difference(
     sides: Collection[Mapping[str, _Side]], baseline: str, label: str
 ) -> tuple[str, list[str]]:
-    """The parts of the settings that differ between the labels: in words, and as fields."""
+    """Return the parts of settings that differ between the labels: in words, and as fields."""
     of_labels = [[side[name] for side in sides if name in side] for name in (baseline, label)]
     parts, fields = [], []
     for field, words in _PARTS.items():
@@ -215,13 +215,13 @@ def _difference(
 
 
 def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[Row]:
-    """The rows of some columns, in small batches: a row as a dictionary takes a kilobyte."""
+    """Yield rows of some columns; convert small batches, since a row's dict takes a kilobyte."""
     for batch in table.select(names).to_batches(_ROWS_AT_ONCE):
         yield from batch.to_pylist()
 
 
 def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None) -> str:
-    """The label to compare with `baseline`; raises `UsageError` with a list of the labels."""
+    """Return the label to compare with `baseline`; raise `UsageError` if that is unclear."""
     present = sorted({name for name in labels if name is not None})
     if baseline not in present:
         raise UsageError(
@@ -253,7 +253,7 @@ def accept_labels(
 
 
 def listed(labels: Iterable[str | None]) -> str:
-    """The first few labels, sorted, on one line."""
+    """Write the first few labels, sorted, on one line."""
     present = sorted({name for name in labels if name is not None})
     listed = ", ".join(repr(name) for name in present[:_LABELS_SHOWN_MAX]) or "none"
     more = len(present) - _LABELS_SHOWN_MAX
@@ -265,7 +265,7 @@ def _name(sides: Mapping[str, _Side], ignored: Ignored) -> str:
 
 
 def setting_words(row: Row, ignored: Collection[str] = ()) -> str:
-    """A setting in words, with a hash, because settings with equal words may differ in options."""
+    """Describe a setting in words, with its hash, since settings with equal words may differ."""
     bugs = f" with {row['bugs']}" if row["bugs"] and "bugs" not in ignored else ""
     where = row["environment"] or "cut short"
     what = f"{row['workload']} under {row['asked']}{bugs}"
@@ -336,7 +336,7 @@ def _ranked(
 
 
 def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """For each group, the number of pairs in which its value is larger."""
+    """Return, for each group, the number of pairs in which the group's value is larger."""
     ordered = sorted(first)
     second_wins = sum(bisect.bisect_left(ordered, value) for value in second)
     not_first = sum(bisect.bisect_right(ordered, value) for value in second)
@@ -344,20 +344,20 @@ def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float
 
 
 def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """For rates the mean with Student's interval; for latencies the median with its interval."""
+    """Return the mean of rates, or the median of latencies, each with its interval."""
     if unit == "ns":
         interval = median_interval(values)
         middle = nearest_rank(sorted(values), 500)
         return (middle, None, None) if interval is None else (middle, interval.low, interval.high)
     mean = fmean(values)
-    if len(set(values)) < 2:  # without a spread, there is no interval for the next run
+    if len(set(values)) < 2:  # equal values have no spread, so no interval
         return mean, None, None
     half = student_quantile(1 - ALPHA / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return mean, max(0.0, mean - half), mean + half
 
 
 def _direction(metric: str, baseline: float, label: float) -> str:
-    """The meaning of a difference: `BETTER`, `WORSE` or `NO_EVIDENCE`."""
+    """Return the meaning of a difference of a metric: `BETTER`, `WORSE` or `NO_EVIDENCE`."""
     if baseline == label:
         return NO_EVIDENCE
     more_is_better = metric == "detected"
@@ -365,7 +365,7 @@ def _direction(metric: str, baseline: float, label: float) -> str:
 
 
 def _judged(lines: Sequence[Line]) -> list[Line]:
-    """Lines with adjusted p-values and the verdict that these allow, lines with evidence first."""
+    """Adjust the lines' p-values and the verdicts they allow; put lines with evidence first."""
     adjusted = holm([line.p_value for line in lines])
     judged = [
         msgspec.structs.replace(

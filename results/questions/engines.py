@@ -35,7 +35,7 @@ MEMORY_MAX: Final = "512MB"
 OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
 """Answers that list runs."""
 COMPARED: Final = ("baseline_runs", "slowest", "latency_by_run")
-"""Queries that a comparison of two labels needs; they must have the rows of all runs."""
+"""Queries that a comparison of two labels needs, with the rows of all runs."""
 COMPARED_ONLY: Final = ("baseline_runs",)
 OF_CELLS_FIRST: Final = ("percentiles",)
 """Questions of cells whose answers other questions read."""
@@ -48,13 +48,13 @@ class Extent(NamedTuple):
     """The extent of a report: limits of its lists, and whether it compares labels."""
 
     most: int | None = None  # maximum of rows in lists of runs; `None`: all
-    compared: bool = False  # two labels, which needs rows of all runs
+    compared: bool = False  # whether two labels are compared, which needs rows of all runs
 
     def names(self) -> list[str]:
         return [name for name in query_names() if self.compared or name not in COMPARED_ONLY]
 
     def limit(self, name: str) -> str:
-        """The SQL limit clause for an answer; empty if the answer is complete."""
+        """Return the SQL limit clause for an answer; empty if the answer is complete."""
         whole = self.most is None or (self.compared and name in COMPARED)
         return "" if whole or name not in OF_RUNS else f"\nLIMIT {self.most}"
 
@@ -63,12 +63,12 @@ class Engine(Protocol):
     """Answers all queries of a report except the kind `of cells`."""
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
-        """The answer, with integers as int64; `None` if only other queries read it."""
+        """Answer a query, with integers as int64; `None` if only other queries read the answer."""
         ...
 
 
 def query_names() -> list[str]:
-    """The names of all queries: bases, cells, questions, questions of cells."""
+    """Return the names of all queries: bases, cells, questions, questions of cells."""
     folder = resources.files("results.questions") / "sql"
     names = sorted(item.name.removesuffix(".sql") for item in folder.iterdir())
     first = (*BASES, *OF_CELLS_FIRST)
@@ -82,7 +82,7 @@ def query_names() -> list[str]:
 
 @functools.cache
 def kind_of(name: str) -> Kind:
-    """The kind of a query, see the module."""
+    """Return the kind of a query; the module's docstring explains the kinds."""
     if name in BASES:
         return "base"
     if name.endswith("_cells"):
@@ -92,14 +92,14 @@ def kind_of(name: str) -> Kind:
 
 @functools.cache
 def query(name: str) -> str:
-    """The SQL text of a query."""
+    """Read the SQL text of a query."""
     return (resources.files("results.questions") / "sql" / f"{name}.sql").read_text(
         encoding="utf-8"
     )
 
 
 def unordered(name: str) -> tuple[str, str]:
-    """A query without its ORDER BY, and the order; cells have no order."""
+    """Split a query into its SQL without ORDER BY, and the order; cells have no order."""
     if kind_of(name) == "cells":
         return query(name), ""
     rows, _, order = query(name).rpartition("ORDER BY")
@@ -107,17 +107,17 @@ def unordered(name: str) -> tuple[str, str]:
 
 
 def in_any_order(found: pa.Table) -> pa.Table:
-    """The cells, sorted by all columns: for so few rows, a sort in SQL would cost more."""
+    """Sort cells by all columns here; for their few rows, a sort in SQL would cost more."""
     return found.sort_by([(column, "ascending") for column in found.column_names])
 
 
 def in_order(name: str) -> str:
-    """SQL for the rows of a kept answer, in the order of its query."""
+    """Return SQL for the rows of a kept answer, in the order of the answer's query."""
     return f"SELECT * FROM {name} ORDER BY {unordered(name)[1]}"  # noqa: S608
 
 
 def _normal(table: pa.Table) -> pa.Table:
-    """A table with all integers as int64, text as plain strings, and no metadata."""
+    """Convert a table: all integers to int64, text to plain strings, no metadata."""
     fields = []
     for field in table.schema:
         kind = field.type
@@ -155,7 +155,7 @@ class DuckEngine:
     ) -> None:
         """Create a view over the files; columns that an older file lacks are null.
 
-        `where` selects rows `here`, and `run` is the SQL expression of the column `run`.
+        `where` is a SQL condition on rows `here`; `run` is the SQL expression for the column `run`.
         """
         if not paths:
             self.connection.register(table, schema(table).empty_table())
@@ -209,13 +209,13 @@ class DuckEngine:
 
 
 def quoted(text: str) -> str:
-    """A text as an SQL literal."""
+    """Write a text as an SQL literal."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 
 
 def answer_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.Table:
-    """A table of some columns of rows; `columns` maps names to string, int64 or float64."""
+    """Make a table of some columns of rows; `columns` maps names to types (such as `int64`)."""
     types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
     layout = pa.schema([(name, types[kind]) for name, kind in columns.items()])
     return pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows], layout)

@@ -8,7 +8,7 @@ Everything is computed from `signature_cells` (one row per signature and populat
 | signatures        | one row per failure: where, first and last seen, runs since then         |
 | signature_changes | with a baseline: new, known and gone failures, and if that may be chance |
 | detectability     | number of seeds to see a failure, by population                          |
-| detection_curves  | the probability that 1, 2, 5, ... seeds see it                           |
+| detection_curves  | the probability that 1, 2, 5, ... seeds see a failure                    |
 
 A list of failures names the populations of each failure, but computes no rate over several
 populations. A failure that seems *gone* may only be rare. So Fisher's exact test compares the two
@@ -118,16 +118,16 @@ _CURVE_COLUMNS: Final = {
 def signatures(
     cells: Sequence[Row], days: Iterable[str | None], known: KnownFailures = NONE_KNOWN
 ) -> pa.Table:
-    """One row per failure, failures without a bug first; `days` are the start days of all runs.
+    """Make one row per failure, failures without a bug first.
 
-    `known` is the ticket and note of a failure that has them.
+    `days` are the start days of all runs; `known` has the tickets of known failures.
     """
     newest = max((day for day in days if day is not None), default=None)
     rows = [_signature(key, members, newest) for key, members in _grouped(_split(cells)).items()]
     for row in rows:
         entry = known.of(row["signature"])
         row["known"] = None if entry is None else entry.words
-    # Among failures with equally many runs, this is the order of the list of failing runs.
+    # Failures with equally many runs are in the order of the list of failing runs.
     rows.sort(
         key=lambda row: (
             row["verdict"] != "invalid",
@@ -141,7 +141,7 @@ def signatures(
 
 
 def _split(cells: Iterable[Row]) -> list[Row]:
-    """The cells with their shapes apart from their signatures."""
+    """Split the signature of each cell into a signature without shape, and the shape."""
     return [
         {**cell, "signature": text, "shape": shape}
         for cell in cells
@@ -150,7 +150,7 @@ def _split(cells: Iterable[Row]) -> list[Row]:
 
 
 def _shapes(cells: Iterable[Row]) -> str:
-    """The most frequent shapes with their numbers of runs."""
+    """Write the most frequent shapes with their numbers of runs."""
     runs = Counter[str]()
     for cell in cells:
         runs[cell["shape"]] += cell["runs"]
@@ -194,7 +194,7 @@ def _populations(cells: Iterable[Row]) -> str:
 
 
 def _runs_since(cells: Iterable[Row]) -> int:
-    """The number of runs of the same settings, of any label, since the last with this failure."""
+    """Count the runs of a failure's settings, of any label, after the last run with the failure."""
     since: dict[str, int] = {}
     for cell in cells:
         left = cell["setting_runs"] - cell["last_place"]
@@ -203,7 +203,7 @@ def _runs_since(cells: Iterable[Row]) -> int:
 
 
 def _days(since: str | None, until: str | None) -> int | None:
-    """The number of days between two dates; `None` if either is not a date."""
+    """Return the number of days between two dates; `None` if one of them is not a date."""
     try:
         return (dt.date.fromisoformat(until or "") - dt.date.fromisoformat(since or "")).days
     except ValueError:
@@ -213,7 +213,7 @@ def _days(since: str | None, until: str | None) -> int | None:
 def changes(
     cells: Sequence[Row], populations: Sequence[Row], *, baseline: str, label: str
 ) -> pa.Table:
-    """The failures that are new, known or gone in the runs of `label`, by evidence.
+    """Compare failures of two labels: new, known or gone in runs of `label`, with evidence.
 
     One defect can have several signatures, because faults vary. So for each rule with several
     signatures, all its failures together are compared as well. The p-values of rules and of
@@ -260,7 +260,7 @@ def changes(
 
 
 def comparable(rows: Iterable[Row]) -> list[Row]:
-    """The changes that a setting of both labels shows; without one there are no runs to compare."""
+    """Keep the changes in settings that both labels have; other changes cannot be tested."""
     return [row for row in rows if row["baseline_runs"]]
 
 
@@ -269,7 +269,7 @@ def _rule(cell: Row) -> str:
 
 
 def _says(row: Row, p_adjusted: float) -> str:
-    """The conclusion that the test allows, in words."""
+    """Write the conclusion that the test of a change allows."""
     if p_adjusted >= ALPHA:
         return "as before, or chance" if row["change"] == KNOWN else "may be chance"
     if row["change"] != KNOWN:
@@ -286,7 +286,7 @@ def _change(
     runs: Mapping[tuple[str, str], int],
     labels: tuple[str, str],
 ) -> Row:
-    """The change of one failure. The test covers only settings of both labels."""
+    """Describe the change of one failure; the test covers only settings that both labels have."""
     both = [*hits[0], *hits[1]]
     seen = {cell["setting"] for cell in both}
     shared = sorted(s for s in seen if all((s, name) in runs for name in labels))
@@ -317,10 +317,10 @@ def _change(
 
 
 def detection(cells: Sequence[Row], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
-    """The numbers of seeds to see a failure: `detectability` and `detection_curves`.
+    """Compute `detectability` and `detection_curves`: how many seeds it takes to see a failure.
 
-    A run counts for one failure, that of its verdict. If a population has several failures, one
-    more row covers a failure of any kind.
+    A run counts for one failure, the failure of its verdict. If a population has several failures,
+    one more row covers a failure of any kind.
     """
     runs = {row["population"]: row["runs"] for row in populations}
     runs_by: dict[int, dict[str, int]] = {}

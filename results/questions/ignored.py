@@ -21,13 +21,13 @@ Row = Mapping[str, Any]
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """The parts of settings that do not count, and for each setting the one without them."""
+    """The ignored parts of settings, and for each setting its hash without these parts."""
 
     parts: tuple[str, ...] = ()
     settings: Mapping[str, str] = {}
 
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows with their settings without these parts."""
+        """Yield the rows, with each setting replaced by the setting without the ignored parts."""
         for row in rows:
             setting = self.settings.get(row["setting"])
             yield row if setting is None else {**row, "setting": setting}
@@ -39,7 +39,7 @@ class Ignored(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """The end of a sentence about the parts; empty without any."""
+        """The end of a sentence that names the ignored parts; empty without ignored parts."""
         return f" (ignored: {', '.join(self.parts)})" if self.parts else ""
 
 
@@ -47,7 +47,7 @@ NONE_IGNORED: Final = Ignored()
 
 
 def ignored_parts(snapshot: Snapshot, parts: Sequence[str]) -> Ignored:
-    """The parts, and for each setting of the lake the one without them, by one of its cases."""
+    """Hash each setting of the lake without `parts`, from one case of the setting."""
     if not parts:
         return NONE_IGNORED
     columns = ("setting", "environment", "case")

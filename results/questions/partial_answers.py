@@ -36,10 +36,10 @@ from results.questions.engines import (
 
 
 class Sums(NamedTuple):
-    """How to add up the rows of an answer. The first `keys` columns identify equal rows.
+    """The rule to add up the rows of an answer: rows with equal `keys` first columns become one.
 
-    All other columns are added, except those in `least` and `greatest`. Each run belongs to one
-    part only, so counts of distinct runs can be added as well.
+    All other columns are added, except the columns in `least` and `greatest`. Each run belongs to
+    one part only, so counts of distinct runs can be added as well.
     """
 
     keys: int
@@ -68,7 +68,7 @@ LISTED: Final = ("latency_by_run", "baseline_runs")
 
 
 def part_of(engine: DuckEngine, extent: Extent) -> Iterator[tuple[str, pa.Table]]:
-    """The answers of one part, by name; `engine` has the tables of the part."""
+    """Yield the name and rows of each answer of one part; `engine` has the part's tables."""
     for name in BASES:
         engine.keep_base(name, extent)
     yield "judged", engine.sql("SELECT * FROM judged")
@@ -84,7 +84,7 @@ class Whole:
     """Combines the answers of all parts in DuckDB; `close` drops them."""
 
     def __init__(self, scratch: Path) -> None:
-        """DuckDB's memory is limited; it spills to `scratch`."""
+        """Open a DuckDB with limited memory, which spills to the folder `scratch`."""
         self._engine = DuckEngine(scratch)
         self._names: set[str] = set()
 
@@ -100,7 +100,7 @@ class Whole:
         self._engine.run(f"{begin} SELECT {part} AS part, * FROM told")  # noqa: S608
 
     def answers(self, extent: Extent) -> Iterator[tuple[str, pa.Table]]:
-        """Every answer except those of the kind `of cells`."""
+        """Yield every combined answer, except answers of the kind `of cells`."""
         engine = self._engine
         engine.run("CREATE VIEW traits AS SELECT * FROM part_traits")
         # One run of each population of each part is enough to find equal populations.
@@ -121,7 +121,7 @@ class Whole:
                 yield name, in_any_order(answer) if kind_of(name) == "cells" else answer
 
     def _text(self, name: str) -> str:
-        """The SQL for the combined answer of a query."""
+        """Return SQL for the combined answer of a query."""
         if name in BASES:
             return in_order(name)
         if name not in (*ADDED, *LISTED):
@@ -131,7 +131,7 @@ class Whole:
         return f"{rows} ORDER BY {order}" if order else rows
 
     def _sums(self, name: str) -> str:
-        """SQL that adds up equal rows of all parts."""
+        """Return SQL that adds up equal rows of all parts."""
         empty = self._engine.sql(f'SELECT * EXCLUDE (part) FROM "part_{name}" LIMIT 0')  # noqa: S608
         how = ADDED[name]
         columns = []
@@ -167,7 +167,7 @@ NUMBERED: Final = """
     SELECT p.* EXCLUDE (part) REPLACE (m.population AS population)
     FROM "part_{name}" p JOIN numbers m ON m.part = p.part AND m.own = p.population
 """
-"""Rows of all parts, with the final numbers of populations."""
+"""SQL for the rows of all parts, with the final numbers of populations."""
 LIST: Final = {
     "latency_by_run": f"""
         SELECT t.* FROM ({NUMBERED.format(name="latency_by_run")}) t

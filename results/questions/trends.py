@@ -8,7 +8,7 @@
 | costs          | real time, CPU time, bytes, by label, profile and nemesis                    |
 
 The failing share is computed over the runs whose verdict is known. `costs` may add up runs of many
-populations; they say nothing about the target.
+populations, and says nothing about the target.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ _COST_COLUMNS: Final = {
 
 
 def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa.Table:
-    """The trend by one dimension, `day` or `code`; runs without a value are left out.
+    """Compute the trend by `day` or by `code`, without runs that lack the value.
 
-    `latencies` are the rows of `latency_trends`. Only its rows over all kinds of operations are
-    used.
+    `latencies` are rows of `latency_trends`; only rows over all kinds of operations are used.
     """
     took = {
         (row["population"], row["value"]): row
@@ -96,9 +95,9 @@ def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa
 
 
 def survival(cells: Sequence[Row]) -> pa.Table:
-    """One row for each number of operations after which a run of the population failed.
+    """Compute survival curves: one row per population and number of operations at a failure.
 
-    `until` is the number of operations of the longest run: the last share is valid up to there.
+    The last share of a curve is valid up to `until`, the number of operations of the longest run.
     """
     groups: dict[int, list[Row]] = {}
     for cell in cells:
@@ -124,7 +123,7 @@ def survival(cells: Sequence[Row]) -> pa.Table:
 
 
 def costs(cells: Sequence[Row], stored: Stored | None) -> pa.Table:
-    """Costs by label, profile and nemesis; a run with several nemeses counts for each.
+    """Compute costs by label, profile and nemesis; a run with several nemeses counts for each.
 
     The bytes of a partition of a lake are divided among its runs in proportion to history lines.
     """

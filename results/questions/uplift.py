@@ -70,7 +70,7 @@ _ROLE_COLUMNS: Final = {
 
 
 def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
-    """`uplift_ratios` and `uplift_stratified`: overall outcomes first, then outcomes by kind."""
+    """Compute `uplift_ratios` and `uplift_stratified`: overall outcomes, then outcomes by kind."""
     cells = _cells(rows)
     overall = [
         {
@@ -85,7 +85,7 @@ def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Tab
 
 
 def _cells(rows: Mapping[str, Rows]) -> Cells:
-    """Sums over runs by population, nemesis, rank and outcome."""
+    """Collect the sums over runs, by population, nemesis, rank and outcome."""
     cells: Cells = {}
     for row in (*rows["exposure_cells"], *rows["downtime_cells"]):
         outcome = row["outcome"]
@@ -97,7 +97,7 @@ def _cells(rows: Mapping[str, Rows]) -> Cells:
 
 
 def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
-    """Pooled ratios of populations that differ only in label, profile or options."""
+    """Pool the ratios of populations that differ only in label, profile or options."""
     of = {row["population"]: tuple(row[name] for name in _GROUP) for row in populations}
     groups: dict[tuple[Any, ...], list[tuple[int, Sums]]] = {}
     for (population, nemesis, rank, outcome), sums in sorted(cells.items()):
@@ -125,7 +125,7 @@ def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
 
 
 def by_role(cells: Sequence[Row]) -> pa.Table:
-    """`uplift_by_role`: from the rows of `role_cells` with trials on both sides."""
+    """Compute `uplift_by_role` from the rows of `role_cells` with trials on both sides."""
     rows = []
     for row in cells:
         if not (row["n"] and row["m"]):

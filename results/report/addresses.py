@@ -25,23 +25,23 @@ _CASE: Final = "case.json"
 
 
 def default_output(place: str) -> Path:
-    """The default folder of a report: in the store or lake, or here for an object store."""
+    """Return a report's default folder: in the store or lake, or `lake-report` for a bucket."""
     return REMOTE_OUTPUT if "://" in place else Path(place) / REPORT_FOLDER
 
 
 def short(run: str) -> str:
-    """The `NAME/ID` of a run's key, which is unique in a store."""
+    """Return the `NAME/ID` of a run's key, which is unique in a store."""
     return run.rpartition("@")[0] or run
 
 
 def folder_in(store: Path, run: str) -> Path:
-    """The folder of the run `NAME/ID`, also if `store` is itself the folder `NAME`."""
+    """Return the folder of the run `NAME/ID`, also if `store` is itself the folder `NAME`."""
     beside = store / run.rpartition("/")[2]
     return beside if is_seen(beside / _CASE) else store / run
 
 
 class Addresses:
-    """Paths of the runs of a store, or of the run folders that a lake keeps."""
+    """Makes links to runs, and commands that repeat runs, for the runs of a store or a lake."""
 
     def __init__(
         self, place: str, snapshot: Snapshot, output: Path, *, store: Path | None = None
@@ -59,7 +59,7 @@ class Addresses:
         self._kept: dict[str, bool] | None = None
 
     def link(self, run: str) -> str:
-        """The address of a run's page, or else of its folder; empty if it has neither."""
+        """Return the address of a run's page, or of its folder; empty if the run has neither."""
         if self._store is not None:
             folder = folder_in(self._store, run)
             page = _PAGE if (folder / _PAGE).is_file() else ""
@@ -71,11 +71,14 @@ class Addresses:
         return quote(f"{way}/{FOLDERS}/{run}/{_PAGE if has_page else ''}", safe=":/@")
 
     def runs(self, **fields: str | None) -> str:
-        """The address of a list of runs in `harness serve`; empty if the report is elsewhere."""
+        """Return the address of a list of runs in `harness serve`.
+
+        The address is empty if `harness serve` does not serve this report.
+        """
         return served_runs(fields) if self._served else ""
 
     def replay(self, run: str, environment: str | None) -> str:
-        """A command that runs the case again, or a command that first fetches the run's folder."""
+        """Return a command that runs a run's case again, or that fetches the run's folder."""
         if self._store is not None:
             return replay_command(folder_in(self._store, run) / _CASE, environment)
         if self._keeps(run) is not None and not self._remote:
@@ -90,7 +93,7 @@ class Addresses:
         return self._kept.get(run)
 
     def _look(self) -> dict[str, bool]:
-        """Runs with a folder in the lake (few: the runs not valid), and whether it has a page."""
+        """Return the runs with a folder in the lake, and whether the folder has a page."""
         kept = self._snapshot.dataset("runs").to_table(
             ["run"], filter=~pc.field("folder").is_null()
         )
@@ -101,5 +104,5 @@ class Addresses:
 
 
 def served_runs(fields: Mapping[str, str | None]) -> str:
-    """A link into `harness serve` to the runs with these field values."""
+    """Return a link from a report to the list of runs with these values in `harness serve`."""
     return f"../?{urlencode({name: value or '(none)' for name, value in fields.items()})}"

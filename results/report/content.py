@@ -21,7 +21,7 @@ _LATENCY: Final = ("p50_ns", "p95_ns", "p99_ns", "p999_ns")
 
 
 def sections(answers: Answers, places: Addresses) -> list[Section]:
-    """All sections below the summary, in order, without the empty ones."""
+    """Return all sections below the summary, in order, without empty sections."""
     report = Report(answers, places)
     sections = [
         _failures(report),
@@ -96,18 +96,18 @@ def _failures(report: Report) -> Section:
 
 
 def _expected(row: Mapping[str, Any]) -> str:
-    """The verdict of a failure; with a bug, invalid is the expected one."""
+    """Return the verdict of a failure: "expected" for an invalid run with a bug."""
     verdict: str = row["verdict"]
     return "expected" if row["bugs"] and verdict == "invalid" else verdict
 
 
 def _listed(report: Report, populations: str) -> str:
-    """The words of several populations."""
+    """Return the words of several populations, joined by semicolons."""
     return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
 
 
 def _failing(report: Report, row: Mapping[str, Any]) -> str:
-    """The address of the runs with one failure."""
+    """Return the address of the list of runs with this failure in `harness serve`."""
     bugs = {"bug": row["bugs"].replace("+", ",")} if row["bugs"] else {"bugs": None}
     fields = {name: row[name] for name in ("verdict", "signature", "target")}
     return report.places.runs(**fields, **bugs)
@@ -219,7 +219,7 @@ def _uplift(report: Report) -> Section:
 
 
 def _pooled(report: Report) -> Rows:
-    """Rows of pooled ratios, without bugs first, then significant ratios first."""
+    """Return the rows of pooled ratios: runs without bugs first, then significant ratios first."""
     rows = [
         {**row, "group": " · ".join(filter(None, (row["workload"], row["bugs"] or "no bug")))}
         for row in ranged(report.answers.rows("uplift_stratified"), "ratio")
@@ -228,7 +228,7 @@ def _pooled(report: Report) -> Rows:
 
 
 def _stands_out(row: Mapping[str, Any]) -> bool:
-    """Whether the interval excludes 1."""
+    """Whether the interval of a ratio excludes 1."""
     return row["low"] is not None and (row["low"] > 1 or row["high"] < 1)
 
 

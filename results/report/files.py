@@ -2,8 +2,8 @@
 
 The file `LISTED` names the files of a folder's report. A later report removes the listed files that
 it does not write itself (for example the answers of a baseline), so that old and new files are
-never mixed. A folder that has files but no such list belongs to the user; it is refused before any
-work is done.
+never mixed. A folder that has files but no such list belongs to the user, so a report refuses the
+folder before any work is done.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def write_report(
         )
     writers[PAGE] = functools.partial(_write_text, page)
     before = _listed(output)
-    # List files before writing them: after a crash, the next report still knows them as its own.
+    # List files before writing them, so that after a crash the next report can remove them.
     _list(output, {*before, *writers})
     for relative, write in writers.items():
         _put(output / relative, write)
@@ -78,7 +78,7 @@ def write_report(
 
 
 def _listed(output: Path) -> set[str]:
-    """The listed files of earlier reports, restricted to names that a report may write."""
+    """Read the list of an earlier report's files, restricted to names that reports write."""
     try:
         names = msgspec.json.decode((output / LISTED).read_bytes(), type=list[str])
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):

@@ -21,7 +21,7 @@ from results.report.summary import ignore_hint
 
 _OVER: Final = {"day": "day", "code": "version of the code"}
 DRAWN_MAX: Final = 4
-"""The maximum of populations drawn over time; tables have all populations."""
+"""Maximum number of populations drawn over time; tables have all populations."""
 STEPS_MAX: Final = 30
 CURVES: Final = 4
 CERTAIN: Final = 0.995
@@ -31,11 +31,11 @@ AGAINST: Final = {
     "other": "another node hit",
     "chaos": "the same in chaos",
 }
-"""What the rate of a fault on one role is compared with."""
+"""Words for the baseline of the rate under faults that hit one role."""
 
 
 def seen(row: Mapping[str, Any]) -> str:
-    """The days on which a failure was seen, and the evidence of runs since then."""
+    """Describe the days on which a failure was seen, and the evidence of later runs."""
     if row["first_day"] is None:
         return ""
     days = row["first_day"]
@@ -45,7 +45,7 @@ def seen(row: Mapping[str, Any]) -> str:
     runs, days_since = row["runs_since"], row["days_since"]
     if not runs:
         return f"seen {days}{code}: in the last run of its setting"
-    if not days_since:  # a soak may have run all of them, and its order means nothing
+    if not days_since:  # one soak may have run them all, and the order of its runs means nothing
         return f"seen {days}{code}"
     return (
         f"seen {days}{code}; {counted(runs, 'run')} of its settings in "
@@ -76,7 +76,7 @@ def flakes(report: Report) -> Section:
 
 
 def trends(report: Report) -> Section:
-    """The section over days and versions of the code, and settings with several labels."""
+    """The section about trends: over days, versions of the code, and labels of a setting."""
     over = _over_time(report)
     settings: dict[str, Rows] = {}
     for row in report.rows("populations"):
@@ -116,7 +116,7 @@ def trends(report: Report) -> Section:
 
 
 def _over_time(report: Report) -> dict[str, Rows]:
-    """Rows of the populations that have several days or several versions of the code."""
+    """Return trend rows of the populations with several days or several versions of the code."""
     tables = {}
     for name in ("code", "day"):
         rows = report.rows(f"trend_by_{name}")
@@ -139,9 +139,9 @@ def _over_time(report: Report) -> dict[str, Rows]:
 
 
 def _time_plots(report: Report, tables: Mapping[str, Rows]) -> tuple[Plot, ...]:
-    """Plots of the failing share of a few populations, and of the latencies of the first.
+    """Plot the failing shares of a few populations, and the latencies of the first population.
 
-    The plots are over versions of the code if a population has several, else over days.
+    A plot is over versions of the code if its population has several versions, else over days.
     """
     plots: list[Plot] = []
     over = [("code", of, rows) for of, rows in report.by_population(tables["trend_by_code"])]
@@ -199,7 +199,7 @@ def _seeds(low: int | None, high: int | None) -> str:
 
 
 def _hits(report: Report, row: Mapping[str, Any]) -> str:
-    """The address of the runs of a population that have one failure, or any failure."""
+    """Return the address of a population's runs with one failure, or with any failure."""
     fields = {**report.of.filters(row["population"]), "verdict": "invalid"}
     if row["signature"] != ANY:
         fields["signature"] = row["signature"]
@@ -231,13 +231,13 @@ def _charts(report: Report) -> list[Chart]:
 
 
 def _of_all(points: Sequence[dict[str, Any]]) -> Rows:
-    """For each population the curve of any failure, or the curve of its only failure."""
+    """Keep, for each population, the curve of any failure, or the curve of its only failure."""
     several = {row["population"] for row in points if row["signature"] == ANY}
     return [row for row in points if (row["signature"] == ANY) == (row["population"] in several)]
 
 
 def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
-    """Points of the curve, extended to zero operations and to the end of the longest run."""
+    """Return the points of a survival curve, from zero operations to the longest run's end."""
     steps = [(row["ops"], row["survival"], row["low"], row["high"]) for row in rows]
     return [(0, 1.0, 1.0, 1.0), *steps, (rows[-1]["until"], *steps[-1][1:])]
 
@@ -274,7 +274,7 @@ def baseline(report: Report, found: Comparison) -> Section:
         }
         for row in comparable(report.answers.rows("signature_changes"))
     ]
-    for row in changes:  # runs have no field for a rule
+    for row in changes:  # a list of runs cannot be filtered by rule
         if row["level"] == RULE:
             row["label_hits"] = row["label_hits"][0]
     rows = []

@@ -22,13 +22,13 @@ from results.report.templates import templates
 PROBLEMS_MAX: Final = 50
 PROBLEM_CHARS_MAX: Final = 400
 OPEN_ROWS_MAX: Final = 12
-"""The maximum of rows of a table that is open at first."""
+"""Maximum number of rows of a table that the page shows unfolded at first."""
 
 
 def render(
     summary: Summary, answers: Answers, sections: Sequence[Section], queries: Sequence[str]
 ) -> str:
-    """The HTML text of the page; equal arguments give equal pages."""
+    """Render the page as HTML; equal arguments give equal pages."""
     values: dict[str, Any] = {
         "summary": summary,
         "repeats_in_words": repeats_in_words,
@@ -54,7 +54,7 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 def _bar(summary: Summary) -> list[tuple[str, int, str, float, float]]:
-    """The parts of a bar of verdicts: CSS class, runs, words, and place and width in percent."""
+    """Return the parts of the verdict bar: CSS class, runs, words, place and width in percent."""
     verdicts = summary.verdicts
     parts = [(name, verdicts[name], name) for name in ("valid", "permitted", "unknown")]
     parts += [
@@ -73,7 +73,7 @@ def _bar(summary: Summary) -> list[tuple[str, int, str, float, float]]:
 
 
 def _tiles(answers: Answers) -> list[Tile]:
-    """The numbers of the first screen after the verdicts: failures, and the worst of all runs."""
+    """Return the tiles below the verdicts: failures, the longest outage, and the worst p99."""
     of = Populations(answers.rows("populations"))
     failures = [row for row in answers.rows("signatures") if row["verdict"] == "invalid"]
     real = [row for row in failures if not row["bugs"]]

@@ -42,7 +42,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A dot."""
+    """A dot in a row of a drawing; `kind` is a CSS class."""
 
     x: float
     kind: str
@@ -65,9 +65,9 @@ class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
     y: float
     label: str
     lines: tuple[str, ...] = ()
-    small: bool = False  # whether the letters of the label are
+    small: bool = False  # whether the label is in small letters
     bars: tuple[Bar, ...] = ()
-    line: tuple[float, float] | None = None  # from this x to that x
+    line: tuple[float, float] | None = None  # a horizontal line: x of its start and end
     marks: tuple[Mark, ...] = ()
     note: str = ""
 
@@ -103,12 +103,12 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """A drawing of curves."""
+    """A drawing of several curves over one axis."""
 
     title: str
     lines: Sequence[Line]
     x_ticks: Sequence[Tick]
-    y_ticks: Sequence[Tick]  # here `x` is the y position
+    y_ticks: Sequence[Tick]  # `Tick.x` has the y position
     legend: Sequence[tuple[str, str]]
     not_shown: int
     x_words: str
@@ -187,7 +187,7 @@ def _paths(
     *,
     steps: bool,
 ) -> tuple[str, str]:
-    """SVG paths of the line, and of the band between the ends of its interval."""
+    """Return the SVG paths of a curve's line, and of the band of its interval."""
     points = list(curve.points)
     if len(points) > POINTS_MAX:
         points = [points[len(points) * n // POINTS_MAX] for n in range(POINTS_MAX)] + points[-1:]
@@ -200,7 +200,7 @@ def _paths(
 
 
 def _corners(points: Sequence[tuple[float, float]], *, steps: bool) -> list[tuple[float, float]]:
-    """With `steps`, a corner before each point: its own x, and the y of the point before."""
+    """Add, with `steps`, a corner before each point: the point's x, the previous point's y."""
     if not steps:
         return list(points)
     corners = list(points[:1])
@@ -232,8 +232,8 @@ def _plot(
     total: int,
     reference: float | None = None,
 ) -> Plot:
-    """A drawing of some of `total` rows. Parts of all labels are in the title, not in the rows."""
-    # The words of each part with the separator before it; a part is listed once.
+    """Make a drawing of some of `total` rows; parts that all labels share move to the title."""
+    # For each label, map its parts to the separators before them.
     parts = []
     for row in rows:
         words = ["", *_SEPARATORS.split(row.label)]
@@ -246,7 +246,7 @@ def _plot(
         others = [words for words in part if words not in shared]
         rest.append(others[0] + "".join(part[words] + words for words in others[1:]))
     lines = [_lines(words) for words in rest]
-    if len({*lines}) < len({*rest}):  # the ends of labels differ
+    if len({*lines}) < len({*rest}):  # labels differ only at their ends
         lines = [_lines(words, from_end=True) for words in rest]
     named = [words for words in parts[0] if words in shared] if parts else []
     return Plot(
@@ -263,7 +263,7 @@ def _plot(
 
 
 def _lines(label: str, *, from_end: bool = False) -> tuple[str, ...]:
-    """A label as a line, or as two lines of smaller letters, of which the last may be cut."""
+    """Return a label as one line, or as two lines of smaller letters; the last may be cut."""
     if len(label) <= LABEL_CHARS_MAX:
         return (label,)
     if from_end and len(label) > 2 * LINE_CHARS_MAX:
@@ -291,7 +291,7 @@ def stacked(
 
 
 def _nice_ticks(longest: int) -> list[int]:
-    """0 and up to five further round numbers."""
+    """Return 0 and up to five further round numbers as ticks of an axis."""
     power = 1
     while True:
         for factor in (1, 2, 5):

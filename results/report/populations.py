@@ -1,8 +1,8 @@
 """Populations of runs, in words: the runs behind a number.
 
 A population is the runs of one label whose cases differ only in the seed. The words of a population
-are the properties in which it differs from most others. Properties that all populations share, and
-the usual values of others, are shown once.
+are the properties in which it differs from most populations. Properties that all populations share,
+and usual values of other properties, are shown once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALL: Final = "all runs"
 _EMPTY: Final = {"label": "no label", "bugs": "no bug", "environment": "cut short"}
 
 _USUAL: Final = 0.75
-"""The least share of populations whose common value of a property is not in their words."""
+"""A property's value is usual, and omitted in words, if this share of populations has it."""
 
 Row = Mapping[str, Any]
 
@@ -39,15 +39,15 @@ class Populations:
         self._settings = _distinct(rows, [part for part in varying if part != "label"], usual)
 
     def words(self, population: int) -> str:
-        """The words that distinguish a population from the others of this store."""
+        """Return the words that distinguish a population from other populations of the report."""
         return self._words[population] or ALL
 
     def setting(self, population: int) -> str:
-        """The same words without the label: equal for populations that can be compared."""
+        """Return a population's words without its label: equal for comparable populations."""
         return self._settings[population] or ALL
 
     def filters(self, population: int) -> dict[str, str | None]:
-        """Field values that select exactly the runs of a population."""
+        """Return field values that select exactly the runs of a population."""
         row = self._rows[population]
         return {"setting": row["setting"], "label": row["label"]}
 
@@ -56,12 +56,12 @@ class Populations:
         return not self._rows[population]["bugs"]
 
     def drawn_first(self, numbers: Iterable[int]) -> list[int]:
-        """The populations in the order of drawing: without bugs first, then by number of runs."""
+        """Order populations for drawing: populations without bugs first, then by number of runs."""
         return sorted(set(numbers), key=lambda n: (not self.is_clean(n), -self._rows[n]["runs"], n))
 
 
 def _usual(rows: Sequence[Row], part: str) -> str | None:
-    """The value of most populations in words; `None` if values are too different."""
+    """Return the words of a property's usual value; `None` if values are too different."""
     value, count = Counter(_in_words(row, part) for row in rows).most_common(1)[0]
     return value if count >= _USUAL * len(rows) else None
 
@@ -74,7 +74,7 @@ def _in_words(row: Row, part: str) -> str:
 def _distinct(
     rows: Sequence[Row], parts: Sequence[str], usual: Mapping[str, str]
 ) -> dict[int, str]:
-    """Words by population; settings with equal words also show a part of their hashes."""
+    """Return words by population; settings with equal words also show a part of their hashes."""
     words = {}
     for row in rows:
         every = {part: _in_words(row, part) for part in parts}

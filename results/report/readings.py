@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def reading(report: Report, section: str) -> str:
-    """A sentence on reading a section, by its first or most striking row; may be empty."""
+    """Write how to read a section, by its first or most striking row; empty without such a row."""
     name, choose, write = _READINGS[section]
     rows = choose(report.answers.rows(name))
     if not rows:
@@ -29,7 +29,7 @@ def reading(report: Report, section: str) -> str:
 
 
 def compared(comparison: Comparison) -> str:
-    """A sentence on reading a comparison, by its first line."""
+    """Write how to read a comparison of two labels, by its first line."""
     line = comparison.lines[0]
     write = duration if line.unit == "ns" else share
     return (
@@ -44,12 +44,12 @@ def _first(rows: Rows) -> Rows:
 
 
 def _most(*names: str) -> Callable[[Rows], Rows]:
-    """The row with the largest value of the first of these columns, then of the second, ..."""
+    """Return a function that sorts rows by these columns, largest values first."""
     return lambda rows: sorted(rows, key=lambda row: [-(row[name] or 0) for name in names])
 
 
 def _striking(rows: Rows) -> Rows:
-    """The fault that certainly makes an outcome likelier, by the low end of its interval."""
+    """Return faults that certainly make an outcome likelier, by the low end of the interval."""
     certain = [row for row in rows if row["outcome"] in OUTCOMES and (row["low"] or 0) > 1]
     return sorted(certain, key=lambda row: -row["low"])
 

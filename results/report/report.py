@@ -50,7 +50,7 @@ DuckDB answers for this many runs in two minutes of CPU. Spark needs as much CPU
 ten seconds to start, so only further machines make it faster (docs/spark.md).
 """
 ROWS_OF_RUNS_MAX: Final = 1_000
-"""The maximum of rows in answers that list runs of a lake; the lake's tables have all runs."""
+"""Maximum number of rows in answers that list runs of a lake; the lake's tables have all runs."""
 RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 """Columns of answers and tables that have keys of runs."""
 NAME_OF_RUN: Final = f"left(run, -{KEY_DIGITS + 1})"
@@ -60,7 +60,7 @@ Say = Callable[["Progress"], None]
 
 
 class Judged(NamedTuple):
-    """The results of judging, an engine that has them as tables, and functions that write them."""
+    """The results of judging, an engine with the report's tables, and functions that write them."""
 
     checked: Checked
     engine: Engine
@@ -106,7 +106,7 @@ def is_lake(place: str) -> bool:
 
 
 def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tuple[str, str]:
-    """The engine, and a hint if Spark may be faster; the hint is usually empty."""
+    """Choose the engine; also return a hint if Spark may be faster (usually empty)."""
     if asked is not None:
         return asked, ""
     if spark_master is not None:
@@ -171,7 +171,7 @@ def report(
 
 
 def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake, Problems]:
-    """The lake (for a store, the updated lake of the store), and problems of the store's runs."""
+    """Open the lake, or update the store's lake; also return problems of the store's runs."""
     from results.judging.pipeline import Progress
     from results.lake.log.lake import Lake
     from results.lake.transfer.store_lake import lake_of_store
@@ -202,7 +202,7 @@ def labels_of(snapshot: Snapshot) -> set[str | None]:
 
 
 def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
-    """The size of the files of each partition, by target, label and day."""
+    """Return the total size of the files of each partition, by target, label and day."""
     sizes: dict[tuple[Any, ...], int] = {}
     for table in snapshot.schemas:
         for file in snapshot.files(table):
@@ -273,7 +273,7 @@ def _spark(lake: Lake, snapshot: Snapshot, asked: _Asked) -> Any:
 
 
 def _after(here: Checked, before: Checked) -> Checked:
-    """The tables of this process, with the statistics of the earlier work on Spark."""
+    """Combine the tables of this process with the statistics of earlier checks on Spark."""
     return msgspec.structs.replace(
         here,
         results_known=before.results_known,
@@ -296,7 +296,7 @@ def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
 
 
 def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked) -> Answers:
-    """All answers; for a store, runs have the store's names."""
+    """Answer all questions; in answers for a store, runs have the names of the store."""
     from results.questions.aggregate import aggregate
 
     answers = aggregate(
@@ -335,7 +335,7 @@ def _say(asked: _Asked, stage: str, done: int, of: int, checked: Checked) -> Non
 
 
 def _with_names(table: pa.Table) -> pa.Table:
-    """An answer of Spark, with the store's names of runs instead of keys."""
+    """Replace the keys of runs in an answer of Spark by the names of the runs in the store."""
     for name in {*RUN_COLUMNS} & {*table.column_names}:
         column = pc.utf8_slice_codeunits(table[name], 0, -KEY_DIGITS - 1)
         table = table.set_column(table.column_names.index(name), name, column)

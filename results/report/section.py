@@ -23,7 +23,7 @@ VERDICTS: Final = (
 )
 """The parts of a bar of runs: CSS class and words."""
 PLOTS_MAX: Final = 6
-"""The maximum of drawings per kind; the tables below them have all populations."""
+"""Maximum number of drawings of one kind; the tables below the drawings have all populations."""
 _RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 
 
@@ -65,7 +65,7 @@ class Report:
         return linked_row
 
     def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
-        """The non-empty tables of these answers; rows in `given` replace the answer's own."""
+        """Make the non-empty tables of these answers; rows in `given` replace an answer's rows."""
         made = (
             make_table(name, LAYOUTS[name], given[name])
             if name in given
@@ -75,7 +75,7 @@ class Report:
         return tuple(table for table in made if table.rows)
 
     def head(self, name: str, answer: pa.Table) -> Table:
-        """A table of the first rows of an answer; perhaps a million other rows are not read."""
+        """Make a table of an answer's first rows, without reading the other, perhaps many, rows."""
         layout = LAYOUTS[name]
         rows = self.told(answer.slice(0, layout.limit))
         total = None if name not in self.answers.tables else self.answers.total(name)
@@ -96,14 +96,14 @@ class Report:
 
 
 def ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
-    """The rows with one more cell, `range`: the text of the interval from `low` to `high`."""
+    """Add a cell `range` to each row: the text of the interval from `low` to `high`."""
     return [{**row, "range": interval(row["low"], row["high"], unit)} for row in rows]
 
 
 def linked(
     report: Report, rows: Iterable[Mapping[str, Any]], *fields: str, column: str = "runs"
 ) -> Rows:
-    """The rows; each number of runs links to the runs of the population with equal `fields`."""
+    """Link each row's number of runs to the runs of its population with equal `fields`."""
     cells = []
     for row in rows:
         filters = {**report.of.filters(row["population"]), **{name: row[name] for name in fields}}

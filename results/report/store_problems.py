@@ -1,4 +1,4 @@
-"""Problems of a store's runs, which the store's lake does not have, added to a report."""
+"""Adds to a report the problems of a store's runs, which the store's lake does not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HISTORY_FILES: Final = ("history.parquet", "history", "ops.log")
 
 
 def with_problems(checked: Checked, found: Problems, store: Path | None) -> Checked:
-    """Add the problems of a store, and use its names of runs; without a store, change nothing."""
+    """Add a store's problems, and name runs as the store does; without a store, change nothing."""
     if store is None:
         return checked
     every = Problems()
@@ -41,7 +41,7 @@ def with_problems(checked: Checked, found: Problems, store: Path | None) -> Chec
 
 
 def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
-    """The problems of crashed runs, which left only their case."""
+    """Return the problems of crashed runs, which left only their case."""
     return [
         problem
         for problem in problems

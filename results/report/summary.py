@@ -23,7 +23,7 @@ NO_VERDICT: Final = "no checker could judge it, see the problems"
 EXPECTED: Final = "expected"
 FAILING_MAX: Final = 10
 BUGS_MAX: Final = 3
-"""The maximum of bugs with a phrase of their own in the headline."""
+"""Maximum number of bugs that get a phrase each in the headline."""
 LINE_CHARS_MAX: Final = 160
 _VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
 
@@ -51,7 +51,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     elections: int
     results_new: int
     results_known: int
-    results_unsettled: int  # of all: unknown because time, memory or a worker was missing
+    results_unsettled: int  # results left unknown by a lack of time, memory or a worker
     check_cpu_s: float
     check_wall_s: float
     problems: tuple[tuple[str, str, str], ...]  # run, kind, text
@@ -65,7 +65,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> int:
-    """The code of the worst: invalid, then crash, then unknown (also for runs not judged)."""
+    """Return the exit code of the worst outcome: invalid, then crash, then unknown or unjudged."""
     if verdicts.get("invalid"):
         return EXIT_INVALID
     if crashed:
@@ -114,13 +114,13 @@ def summarise(answers: Answers, **fields: Any) -> Summary:
 
 
 def _as_valid(verdicts: Mapping[str, int], some: Counter[str]) -> dict[str, int]:
-    """The numbers of runs by verdict if some of these runs were valid."""
+    """Return the numbers of runs by verdict, with the runs in `some` counted as valid."""
     changed = {name: number - some[name] for name, number in verdicts.items()}
     return {**changed, "valid": changed["valid"] + some.total()}
 
 
 def _expectations(populations: Sequence[Mapping[str, Any]]) -> str:
-    """`107 of 299 runs with NO-LEASE found it (expected) · 0 of 300 runs without a bug failed`."""
+    """Write how many runs found each bug: `107 of 299 runs with NO-LEASE found it (expected)`."""
     failed, judged = Counter[str](), Counter[str]()
     for row in populations:
         failed[row["bugs"]] += row["invalid"]
@@ -141,7 +141,7 @@ def _expectations(populations: Sequence[Mapping[str, Any]]) -> str:
 
 
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
-    """The report as lines for a terminal; the last line has the verdict and the page's path."""
+    """Write the report as lines for a terminal; the last line has the verdict and the page."""
     counts = ", ".join(f"{count(summary.verdicts[name])} {name}" for name in _VERDICTS)
     runs = _counted(summary.runs + summary.not_judged, "run")
     left = f", {count(summary.not_judged)} not judged" if summary.not_judged else ""
@@ -191,7 +191,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def repeats_in_words(repeats: int) -> str:
-    """The effect of repeated runs on intervals, in words."""
+    """Describe the effect of repeated runs on confidence intervals."""
     runs = f"{_counted(repeats, 'run')} {'repeats' if repeats == 1 else 'repeat'}"
     return (
         f"{runs} the history of another, operation for operation: rates count them, but their "
@@ -208,7 +208,7 @@ def _bounded(title: str, lines: Sequence[str], where: str, *, limit: int = LINES
 
 
 def _failing(answers: Answers) -> list[str]:
-    """Two lines per signature: its runs, then its first run with the reason."""
+    """Write two lines per signature: its runs, then its first run with the reason."""
     lines = []
     for row in answers.rows("signatures"):
         runs = _counted(row["runs"], "run")
@@ -223,7 +223,7 @@ def _failing(answers: Answers) -> list[str]:
 
 
 def _permitted(answers: Answers) -> list[str]:
-    """One line for each anomaly that a profile permits, with the number of occurrences."""
+    """Write one line per anomaly that a profile permits, with the number of occurrences."""
     lines = [
         f"{row['permit']}: {_counted(row['times'], 'time')} in {_counted(row['runs'], 'run')}, "
         f"by {row['checker']}"
@@ -298,13 +298,13 @@ def _baseline(answers: Answers) -> list[str]:
 
 
 def ignore_hint(comparison: Comparison) -> str:
-    """The option that compares the labels nevertheless; empty if there is none."""
+    """Write a hint on `--ignore`, which compares other settings too; empty if it cannot help."""
     names = ",".join(comparison.ignorable)
     return f"; --ignore {names} also compares runs that differ in nothing else" if names else ""
 
 
 def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
-    """Lines for failures that only one label has, and the number of failures of both labels."""
+    """Write lines for failures of only one label, and the number of failures of both labels."""
     rows = answers.rows("signature_changes")
     lines = [
         f"{row['change']}: {_one_line(row['signature'])}: {row['label_hits']} of "
@@ -330,7 +330,7 @@ def _problems(summary: Summary) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """The text of a run as one line, limited in length and without control characters."""
+    """Make one line of a run's text, limited in length and without control characters."""
     clean = "".join(char if char.isprintable() else " " for char in text)
     if len(clean) <= LINE_CHARS_MAX:
         return clean

@@ -41,10 +41,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     caption: str
     columns: tuple[tuple[str, bool], ...]  # header, and whether the column has numbers
     rows: tuple[tuple[Cell, ...], ...]
-    heads: tuple[str, ...]  # for each row the population that begins with it, or an empty text
+    heads: tuple[str, ...]  # for each row: the population that begins at the row, or ""
     not_shown: int
     source: str
-    behind: str = ""  # SQL
+    behind: str = ""  # SQL for the runs behind a row
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def _text(value: Any) -> Cell:
 
 
 def _words(value: Any) -> Cell:
-    """A cell of sentences, shown whole; stored results have the same limit of characters."""
+    """A cell of sentences, shown whole up to the limit of characters that results also have."""
     text = "" if value is None else str(value)
     return Cell(
         text if len(text) <= WORDS_CHARS_MAX else f"{text[:WORDS_CHARS_MAX]}…", kind="words"
@@ -117,7 +117,7 @@ _NUMBERS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def _cell(way: str, value: Any) -> Cell:
-    """A cell; a number may come with the address of the runs behind it."""
+    """Format a value as a cell; a number may come with the address of the runs behind it."""
     if way not in _NUMBERS:
         return _WRITERS[way](value)
     number, link = value if isinstance(value, tuple) else (value, "")
@@ -127,9 +127,9 @@ def _cell(way: str, value: Any) -> Cell:
 def make_table(
     name: str, layout: Layout, rows: Sequence[Mapping[str, Any]], *, total: int | None = None
 ) -> Table:
-    """A table of some rows of an answer with `total` rows (default: the number of `rows`).
+    """Make a table of some rows of an answer with `total` rows (default: the number of `rows`).
 
-    Where the same population has several rows, its words are a line above them, not a column.
+    If populations have several rows each, their words are lines above the rows, not a column.
     """
     listed, columns = rows[: layout.limit], layout.columns
     heads = [""] * len(listed)
@@ -153,6 +153,6 @@ def make_table(
 
 
 def _behind(columns: str) -> str:
-    """The SQL query for the runs behind a row, with its values left open."""
+    """Return the SQL query for the runs behind a row, with `…` in place of the row's values."""
     chosen = (f"{name} {'LIKE' if name == 'versions' else '='} …" for name in columns.split())
     return f"SELECT * FROM runs WHERE {' AND '.join(chosen)}" if columns else ""  # noqa: S608

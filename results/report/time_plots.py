@@ -1,7 +1,7 @@
 """Drawings over time as geometry: a run second by second, many runs day by day.
 
-They fill the width of a page: the browser stretches a drawing, `WIDE` units wide, to it. This would
-distort text, so the template puts all text outside of the drawing.
+A drawing is `WIDE` units wide, and the browser stretches it to the width of the page. Stretching
+would distort text, so the template puts all text outside of the drawing.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> 
 
 
 def peak(numbers: RunNumbers, *, end_s: int) -> int:
-    """The height of the highest bar that `completions` would draw."""
+    """Return the operations in the highest bar that `completions` would draw."""
     return max((sum(row) for row in _sums(numbers, _step_s(end_s))), default=0)
 
 
@@ -92,7 +92,7 @@ def _sums(numbers: RunNumbers, step: int) -> list[tuple[int, ...]]:
 
 
 def _round_up(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, ... that is at least `least`."""
+    """Return the smallest of 1, 2, 5, 10, 20, ... that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * 0.999999)
 
@@ -128,7 +128,7 @@ class Series(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
     points: tuple[Point, ...]
     lines: tuple[str, ...]
-    ticks: tuple[Tick, ...]  # here `x` is the y position
+    ticks: tuple[Tick, ...]  # `Tick.x` has the y position
 
 
 def series(title: str, values: Sequence[Value], *, joined: bool) -> Series:

@@ -121,7 +121,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--engine",
         choices=("duckdb", "spark"),
-        help="what answers the SQL (default: duckdb; spark with --spark-master)",
+        help="engine that answers the SQL questions (default: duckdb; spark with --spark-master)",
     )
     parser.add_argument(
         "--executor",
@@ -134,38 +134,41 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="URL",
         help="check and aggregate on Spark: local[N], local-cluster[W,C,M], spark://.., sc://..",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core)")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="worker processes (default: one per core)"
+    )
     parser.add_argument("--baseline", metavar="LABEL", help="compare with the runs of this label")
     parser.add_argument(
         "--label",
         metavar="LABEL",
-        help="with --baseline: the label to compare; else: look at the runs of this label only",
+        help="with --baseline: the label to compare; without: report only on runs of this label",
     )
     parser.add_argument(
         "--ignore",
         metavar="PARTS",
-        help="with --baseline: also compare runs that differ in these parts, of "
-        f"{', '.join(IGNORABLE)} (a list with commas)",
+        help="with --baseline: also compare runs whose cases differ in these parts "
+        f"(comma-separated; of {', '.join(IGNORABLE)})",
     )
     add_check_limit(parser, "CPU seconds for each checker and history or key", searches=False)
     parser.add_argument(
         "--again",
         action="store_true",
-        help="judge runs again that stayed unknown for want of time, memory or a worker",
+        help="judge runs again that a lack of time, memory or a worker left unknown",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="DIR",
-        help="where to (default: STORE/.report; of a lake elsewhere: ./lake-report)",
+        help="folder of the report (default: STORE/.report; for a lake in a bucket: ./lake-report)",
     )
     parser.add_argument(
         "--known",
         type=Path,
         metavar="FILE",
-        help="failures that have a ticket, as [[known]] tables (default: in harness.toml)",
+        help="file with known failures that have a ticket, as [[known]] tables (default: "
+        "harness.toml)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, not text")
     parsed = parser.parse_args(list(arguments))
     parsed.path = parsed.path or str(project_store())
     return parsed
@@ -196,7 +199,7 @@ def _validate(parsed: argparse.Namespace) -> None:
 
 
 def _ignored(parsed: argparse.Namespace) -> list[str]:
-    """The parts of `--ignore`, in their order; raises `UsageError` for an unknown one."""
+    """Parse the parts of `--ignore`; raise `UsageError` for an unknown part."""
     if parsed.ignore is None:
         return []
     if parsed.baseline is None:
@@ -233,7 +236,7 @@ def _report_run(parsed: argparse.Namespace) -> int:
 
 
 def _json(summary: Summary, answers: Answers, page: Path) -> str:
-    """A JSON object with the summary and the first rows of every answer."""
+    """Encode the summary and the first rows of every answer as one JSON object."""
     tables = {
         name: table.slice(0, JSON_ROWS_MAX).to_pylist() for name, table in answers.tables.items()
     }
@@ -276,7 +279,7 @@ class _Progress:
 
         planned = self._found
         done, cost = (0, 1) if planned is None else (planned.cost_done, planned.cost)
-        # Remaining units have lines of their own, so that their names are not cut.
+        # Each remaining unit gets a line of its own, so that no name is cut.
         head, *left = self._text.split(" left: ")
         text = styled(f"{head} left:" if left else head)
         return Group(

@@ -14,8 +14,9 @@ trap: slices that overlap on one track break the picture. So the trace has these
 A flow leads from each operation to its RPCs at the nodes.
 
 Operations of a client never overlap, unless the clock of the history ran backwards; attempts at
-one node do overlap. The same allocation of lanes places both, so that two slices of one track never
-overlap. An operation that ended in info may take effect until the end of the run: its name says so.
+one node do overlap. The same allocation of lanes places operations and attempts, so that two slices
+of one track never overlap. An operation that ended in info may take effect until the end of the
+run: its name says so.
 Times are µs with ns as decimals.
 
 Events are sorted by time and limited by `EVENTS_MAX`; the trace itself says how many were cut.
@@ -57,13 +58,13 @@ from results.run.trace_events import (
 
 TRACE_FILE: Final = "trace.json"
 EVENTS_MAX: Final = 500_000
-"""The maximum of events: the viewer opens this many, a file of about 100 MB, in seconds."""
+"""Maximum number of events; the viewer opens a file of this size (about 100 MB) in seconds."""
 ATTEMPTS_TOLD_MAX: Final = 20
 _TARGETS_NAMED_MAX: Final = 5
 OPERATIONS_NAMED_MAX: Final = 20
 
 _EVENTS_PER_ATTEMPT: Final = 3
-"""A slice, and both ends of the flow that leads to it."""
+"""Events of an RPC attempt: a slice, and both ends of the flow that leads to the slice."""
 _LEADER: Final = "leader"
 _COLOURS: Final = {
     OpType.OK: "good",
@@ -88,7 +89,7 @@ class TraceReporter(Reporter, default=False):
 
 
 def trace_of(run: StoredRun, *, events_max: int = EVENTS_MAX) -> Trace:
-    """The trace of a stored run; above `events_max`, attempts are cut first, then operations."""
+    """Make the trace of a stored run; above `events_max`, cut attempts first, then operations."""
     maker = _Maker(run.history, run.case.concurrency, read_results(run.folder).checkers, events_max)
     metadata = _metadata(run, maker.end_ns)
     if maker.cut is not None:
@@ -170,8 +171,8 @@ class _Maker:
         return f"a trace has at most {events_max} events; it shows the first {', '.join(texts)}"
 
     def events(self) -> Iterator[Event]:
-        """All events: first the names of tracks, then the others by time."""
-        # The names come first, but the number of lanes is only known when every slice has a lane.
+        """Yield all events: first the names of tracks, then all other events by time."""
+        # Assign all lanes first, because the names of tracks depend on the number of lanes.
         operations = [(pair, self._lane_of_operation(pair)) for pair in self._pairs]
         attempts = [(item, self._lane_of_attempt(item[0])) for item in self._attempts]
         marks = [self._placed(mark) for mark in self._marks]
@@ -196,7 +197,7 @@ class _Maker:
     # --- operations and attempts -------------------------------------------------------------
 
     def _interval(self, pair: Pair) -> tuple[int, int]:
-        """The interval in which a client waited for an answer."""
+        """Return the interval in which the client of an operation waited for the answer."""
         start = pair.invoke.time
         return start, self.end_ns if pair.completion is None else max(start, pair.completion.time)
 
@@ -244,7 +245,7 @@ class _Maker:
     def _attempt(
         self, number: int, attempt: Attempt, op: Op, tids: tuple[int, int]
     ) -> Iterator[Timed]:
-        """The slice of an RPC, and the flow to it; `tids` are the tracks of operation and RPC."""
+        """Yield the slice of an RPC and the flow to it; `tids` are tracks of operation and RPC."""
         args = {"op": op.index, "process": op.process, "outcome": text_of(attempt.outcome)}
         name = op.f if attempt.outcome == "ok" else f"{op.f}: {text_of(attempt.outcome)}"
         end = max(attempt.start, attempt.end)
@@ -279,7 +280,7 @@ class _Maker:
             yield [(op.time, 0, event)]
 
     def _anomalies(self, results: Sequence[CheckResult]) -> Iterator[list[Timed]]:
-        """An instant per invalid result, at the answer to the first operation that it names."""
+        """Yield an instant per invalid result, at the answer to the first operation it names."""
         moments = {op.index: op.time for op in self._history}
         for pair in self._history.pairs:
             moments[pair.invoke.index] = self._interval(pair)[1]
@@ -302,7 +303,7 @@ class _Maker:
             yield [(op.time, 0, event | {"lane": _LEADER})]
 
     def _faults(self) -> Iterator[list[Timed]]:
-        """Begin and end of each fault. A fault that never had a target is shown as an instant."""
+        """Yield begin and end of each fault; a fault without targets becomes an instant."""
         notes = list(self._history.of_process(NEMESIS))
         edges: set[int] = set()
         hits = [fault for fault in faults_of(notes, most=None) if fault.targets]
@@ -334,7 +335,7 @@ class _Maker:
 
 
 def _fitting(units: Sequence[Sequence[Timed]], room: int) -> tuple[list[Timed], int]:
-    """The events of the first units that fit, by time, and the number of these units.
+    """Return the events, by time, of the first units that fit, and the number of these units.
 
     A unit is kept or cut as a whole, so that a fault that begins also ends.
     """
@@ -356,7 +357,7 @@ def _attempts(pairs: Sequence[Pair]) -> Iterator[tuple[Attempt, Op]]:
 
 
 def _until_next(facts: Sequence[Op], end_ns: int) -> Iterator[tuple[Op, int]]:
-    """Each fact with the time of the next fact; the last lasts until the end."""
+    """Yield each fact with the time of the next fact; the last fact lasts until `end_ns`."""
     for position, op in enumerate(facts):
         yield op, facts[position + 1].time if position + 1 < len(facts) else end_ns
 

@@ -31,7 +31,7 @@ GROUPS: Final = {
     CLIENTS: "clients",
     NODES: "nodes",
 }
-"""The names of the groups, in the order of the viewer."""
+"""Names of the groups of tracks, in the order in which the viewer shows them."""
 
 Event = dict[str, Any]
 Timed = tuple[int, int, Event]
@@ -79,7 +79,7 @@ def _write(trace: Trace, file: BinaryIO | gzip.GzipFile) -> None:
 
 
 class Lanes:
-    """Tracks of one group. A slice that would overlap goes to another track of the same name."""
+    """The tracks of one group; a slice that would overlap gets another track of the same name."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -87,7 +87,7 @@ class Lanes:
         self._names: list[tuple[int, str, int]] = []
 
     def tid(self, name: str, start: int, end: int, order: int) -> int:
-        """The track for a slice; call it in the order of the starts of the slices of a name."""
+        """Return the track for a slice; slices of one name must come in the order of starts."""
         lanes = self._ends.setdefault(name, [])
         if lanes and lanes[0][0] <= start:
             return self._used(lanes, heapq.heappop(lanes)[1], end)
@@ -102,12 +102,12 @@ class Lanes:
         return tid
 
     def first(self, name: str, order: int) -> int:
-        """A track of this name for instants, which never overlap."""
+        """Return the first track of this name, for instants, which never overlap."""
         lanes = self._ends.get(name)
         return min(tid for _, tid in lanes) if lanes else self.tid(name, 0, 0, order)
 
     def names(self) -> Iterator[Event]:
-        """Events that tell the viewer the names of the tracks, and their order."""
+        """Yield events that tell the viewer the names of the tracks, and their order."""
         yield from group_events(self._pid)
         for tid, label, order in self._names:
             yield meta("thread_name", self._pid, tid, name=label)
@@ -115,7 +115,7 @@ class Lanes:
 
 
 def us(time_ns: int) -> float:
-    """A time in µs that every reader converts back to the same ns.
+    """Convert a time to µs such that every reader converts it back to the same ns.
 
     The viewer multiplies by 1000 and truncates. So 0.029 µs would become 28 ns, and a slice that
     begins at the end of another slice would overlap it.
@@ -127,7 +127,7 @@ def us(time_ns: int) -> float:
 def slice_event(
     pid: int, tid: int, start: int, end: int, name: str, category: str, args: dict[str, Any]
 ) -> Event:
-    """A slice from `start` to `end`, in ns."""
+    """Make the event of a slice from `start` to `end`, both in ns."""
     return {
         "ph": "X",
         "pid": pid,
@@ -141,7 +141,7 @@ def slice_event(
 
 
 def instant(pid: int, tid: int, time: int, name: str, args: dict[str, Any]) -> Event:
-    """A moment, in ns."""
+    """Make the event of an instant; `time` is in ns."""
     return {
         "ph": "i",
         "s": "t",
@@ -155,7 +155,7 @@ def instant(pid: int, tid: int, time: int, name: str, args: dict[str, Any]) -> E
 
 
 def edge(side: str, op: Op, identity: str, name: str, time: int) -> Timed:
-    """The begin (`b`) or end (`e`) of a fault."""
+    """Make the event of the begin (`side` is `b`) or end (`e`) of a fault."""
     event = {
         "ph": side,
         "pid": FAULTS,
@@ -170,24 +170,24 @@ def edge(side: str, op: Op, identity: str, name: str, time: int) -> Timed:
 
 
 def group_events(pid: int) -> Iterator[Event]:
-    """Events that tell the viewer the name of a group, and its place."""
+    """Yield events that tell the viewer the name of a group of tracks, and its place."""
     yield meta("process_name", pid, 0, name=GROUPS[pid])
     yield meta("process_sort_index", pid, 0, sort_index=[*GROUPS].index(pid))
 
 
 def meta(kind: str, pid: int, tid: int, **args: Any) -> Event:
-    """A name or a place for the viewer."""
+    """Make an event that tells the viewer a name or a place of a group or track."""
     return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args}
 
 
 def text_of(value: Any) -> str:
-    """The value as text, cut if it is long."""
+    """Convert a value to text of at most `TEXT_CHARS_MAX` characters."""
     text = str(value)
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}…"
 
 
 def bounded(value: Any) -> Any:
-    """A small `value` itself; for a large value, the beginning of its JSON text."""
+    """Return a small `value` itself; for a large value, return the start of its JSON text."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = msgspec.json.encode(value).decode()

@@ -18,19 +18,20 @@ STDOUT: Final = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the trace, and print its path."""
+    """Write the trace of a run to a file, and print the file's path."""
     parser = Parser(
         prog="harness trace",
         description="Write a run as a trace: open https://ui.perfetto.dev and drop the file there "
         "(it stays in your browser).",
         allow_abbrev=False,
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run")
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="where to; packed if it ends in .gz (default: trace.json in the run's folder)",
+        help="file for the trace; compressed if the name ends in .gz (default: trace.json in the "
+        "run's folder)",
     )
     parsed = parser.parse_args(list(arguments))
     path: Path = parsed.output or parsed.run / TRACE_FILE
@@ -40,6 +41,6 @@ def main(arguments: Sequence[str]) -> int:
     if run.note is not None:
         note(f"harness: {run.note}")
     write_trace(trace_of(run), path)
-    if descriptor_of(path) != STDOUT:  # stdout itself: no path after the trace
+    if descriptor_of(path) != STDOUT:  # a trace on stdout ends without a path
         say(str(path))
     return 0

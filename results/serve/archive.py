@@ -18,13 +18,13 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class _Pipe(io.RawIOBase):
-    """The output file of `zipfile`. It cannot seek, so the archive has sizes after the data."""
+    """The output file of `zipfile`; a pipe cannot seek, so the archive has sizes after the data."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
     def writable(self) -> bool:
-        """Always true."""
+        """Report that the pipe accepts writes."""
         return True
 
     def write(self, data: object) -> int:
@@ -34,7 +34,7 @@ class _Pipe(io.RawIOBase):
         return len(piece)
 
     def drain(self) -> bytes:
-        """The bytes written since the last call."""
+        """Return the bytes written since the last call of `drain`."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
 
@@ -42,7 +42,7 @@ class _Pipe(io.RawIOBase):
 def archive(
     run: str, files: Sequence[FileEntry], open_file: Callable[[Sequence[str]], int]
 ) -> Iterator[bytes]:
-    """The pieces of the archive; files that vanished meanwhile are listed in a last file.
+    """Yield the pieces of a run's zip file; its last file lists files that vanished meanwhile.
 
     `open_file` returns the descriptor of a file from the parts of its path, or raises `NotThere`.
 

@@ -39,7 +39,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
-    """The results in `results.json`, or the reason why there are none."""
+    """Read the results in a run's `results.json`; also return a reason if there are none."""
     try:
         content = read_bounded(folder / "results.json", 32 << 20)
         return tuple(msgspec.json.decode(content, type=StoredChecks).checkers), None
@@ -54,10 +54,10 @@ def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
 def differences(
     first: tuple[Case | None, RunRow], second: tuple[Case | None, RunRow]
 ) -> Differences:
-    """Every differing field of case and record, and the number of equal fields.
+    """Return every differing field of two runs' cases and records, and count the equal fields.
 
-    Planned faults come last. They have many fields, and nearly all of these differ between two
-    seeds. If they came first, they would hide the other differences, or push them over the limit.
+    Fields of planned faults come last. Nearly all of these many fields differ between two seeds,
+    so they would hide the other differences, or push them over the limit.
     """
     left, right = (_fields(*run) for run in (first, second))
     names = sorted(dict.fromkeys([*left, *right]), key=_is_of_faults)
@@ -87,7 +87,7 @@ class Differences(msgspec.Struct, frozen=True):
 
     @property
     def others(self) -> tuple[Difference, ...]:
-        """All other differences."""
+        """The differences outside of planned faults."""
         return self.listed[: len(self.listed) - len(self.of_faults)]
 
 
@@ -104,7 +104,10 @@ def _fields(case: Case | None, row: RunRow) -> dict[str, str]:
 
 
 def flat(value: Any, prefix: str = "", *, most: int = PATHS_MAX) -> Iterator[tuple[str, str]]:
-    """Leaves of nested JSON by path, such as `faults[3].at_ns`; a list of scalars is one leaf."""
+    """Yield path and text of each leaf of nested JSON (`faults[3].at_ns`).
+
+    A list of scalars is one leaf.
+    """
     waiting: list[tuple[str, Any]] = [(prefix, value)]
     count = 0
     while waiting:

@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 def matrix(library: Library, query_text: str) -> Page:
-    """The page of outcomes by two dimensions."""
+    """Make the page of the verdict matrix: outcomes by two dimensions."""
     query, also = parse_query(query_text, also=("down", "across"))
     down = _dimension(also["down"], "nemesis", "down", DIMENSIONS)
     across = _dimension(also["across"], "workload", "across", DIMENSIONS)
@@ -85,7 +85,7 @@ def _dimension(given: list[str], default: str, name: str, known: Sequence[str]) 
 
 
 def trends(library: Library, query_text: str) -> Page:
-    """The page of failing shares and operation rates over labels, days or code versions."""
+    """Make the page of failing shares and operation rates over labels, days or code versions."""
     query, also = parse_query(query_text, also=("by",))
     where = query.where()
     with library.reading() as reading:
@@ -138,7 +138,7 @@ def _percent(share: float | None) -> float | None:
 
 
 def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bool) -> Series:
-    """Failing shares with their intervals, in percent; values without any run have no interval."""
+    """Plot failing shares with intervals, in percent; values without runs have no interval."""
     values = [
         Value(row["value"], *of, _percent(row["rate"]), _percent(row["low"]), _percent(row["high"]))
         if row["rate"] is not None
@@ -149,9 +149,9 @@ def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bo
 
 
 def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Plots over all runs: number of runs, failing share and new failures.
+    """Plot number of runs, failing share and new failures over all runs.
 
-    One point is no trend: there are no plots of it.
+    A single value is no trend, and gives no plots.
     """
     if len(totals) < POINTS_MIN:
         return []
@@ -167,7 +167,7 @@ def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Plots by population: failing share and operation rate; lines join points of a population.
+    """Plot failing share and operation rate; lines join the points of each population.
 
     Only populations with several points are drawn.
     """
@@ -186,9 +186,10 @@ def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def _ignored(library: Library, reading: Reading, where: Where, parts: Sequence[str]) -> Ignored:
-    """The parts, and each setting without them, from the case of one of its runs.
+    """Return the ignored parts, and each setting without them.
 
-    Raises `BadQuery` for too many settings: one case is read for each.
+    The setting without these parts comes from the case of one of its runs.
+    Raises `BadQuery` for too many settings, because one case is read for each setting.
     """
     if not parts:
         return Ignored()
@@ -208,7 +209,7 @@ def _ignored(library: Library, reading: Reading, where: Where, parts: Sequence[s
 
 
 def labels(library: Library, query: Query, names: Sequence[str], ignore: Sequence[str]) -> Page:
-    """The page of two labels: how often runs of the same setting fail, and how.
+    """Make the page that compares two labels: how often runs of equal settings fail, and how.
 
     `ignore` are the parts of settings in which compared runs may differ.
     """
@@ -217,7 +218,7 @@ def labels(library: Library, query: Query, names: Sequence[str], ignore: Sequenc
             raise BadQuery(f"ignore is {name!r}; {choices_near(name, IGNORABLE)}")
     if len(names) != 2 or names[0] == names[1]:
         raise BadQuery(
-            f"a comparison is of two labels, and these are given: {', '.join(names)}; write "
+            f"a comparison needs two labels, and the query has: {', '.join(names)}; write "
             f"label=A&label=B ({NONE} for runs without one)"
         )
     sides = [Query({**query.filters, "label": name}) for name in names]

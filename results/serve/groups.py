@@ -43,7 +43,7 @@ _COUNTS: Final = ", ".join(
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """Numbers of runs by outcome."""
+    """One cell of the verdict matrix: the numbers of its runs by outcome."""
 
     counts: dict[str, int]
 
@@ -63,14 +63,14 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 def outcomes_of(reading: Reading, where: Where) -> dict[str, int]:
-    """The numbers of runs by outcome, in the order of tables."""
+    """Count runs by outcome, in the order of `OUTCOMES`."""
     sql = f"SELECT outcome, count(*) AS n FROM runs WHERE {where.sql} GROUP BY outcome"  # noqa: S608
     counts = {row["outcome"]: row["n"] for row in reading.rows(sql, where.values)}
     return {name: counts[name] for name in OUTCOMES if name in counts}
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """Cells by row and column; a pair of values without a run has no cell."""
+    """The verdict matrix: cells by row and column, without cells for pairs that no run has."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -120,7 +120,7 @@ def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
 
 
 def _value(dimension: str) -> str:
-    """SQL for the value of a run; if a run has a list of values, one row for each value."""
+    """Return SQL for a run's value of a dimension; a list of values gives one row per value."""
     column = column_of(dimension)
     if dimension not in LISTS:
         return f"coalesce({column}, '{NONE}')"
@@ -128,7 +128,7 @@ def _value(dimension: str) -> str:
 
 
 def _alike(where: Where, *dimensions: str) -> str:
-    """SQL that counts equal runs by whole columns, before lists are unnested."""
+    """Return SQL that counts equal runs by whole columns, before lists are unnested."""
     columns = ", ".join(sorted({"outcome", *map(column_of, dimensions)}))
     return f"(SELECT {columns}, count(*) AS n FROM runs WHERE {where.sql} GROUP BY ALL)"  # noqa: S608
 
@@ -146,13 +146,13 @@ def _totals(reading: Reading, where: Where, dimension: str) -> dict[str, Cell]:
 
 
 def _largest(totals: dict[str, Cell]) -> tuple[str, ...]:
-    """The most frequent values, up to the limit, sorted by name."""
+    """Return the `SIDE_MAX` most frequent values of a dimension, sorted by name."""
     ordered = sorted(totals, key=lambda name: (-totals[name].total, name))
     return tuple(sorted(ordered[:SIDE_MAX]))
 
 
 def failures_of(reading: Reading, where: Where, known: KnownFailures = NONE_KNOWN) -> list[Row]:
-    """Failures by signature: the same rows as in the table `signatures` of a report."""
+    """Return failures by signature: the rows of a report's answer `signatures`."""
     newest = f"SELECT max(day) AS day FROM runs WHERE {where.sql}"  # noqa: S608
     days = [row["day"] for row in reading.rows(newest, where.values)]
     cells = _cells(reading, where, "signature_cells")
@@ -161,7 +161,7 @@ def failures_of(reading: Reading, where: Where, known: KnownFailures = NONE_KNOW
 
 
 def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[str, ...], str]:
-    """For each failure (verdict, signature, target, bugs), the value in which it was first seen."""
+    """Return, for each failure (verdict, signature, target, bugs), the value of its first run."""
     sql = f"""
         {as_report(where.sql, dimension)}
         SELECT verdict, target, bugs, {signature_of("signature")} AS text,
@@ -176,7 +176,7 @@ def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[s
 
 
 def _cells(reading: Reading, where: Where, name: str, dimension: str | None = None) -> list[Row]:
-    """The rows of one of the report's queries of cells, for the runs that meet a condition."""
+    """Answer the report's query `name` for the runs that meet a condition."""
     return reading.rows(
         f"{as_report(where.sql, dimension)} SELECT * FROM ({query(name)}) ORDER BY ALL",  # noqa: S608
         where.values,
@@ -186,7 +186,7 @@ def _cells(reading: Reading, where: Where, name: str, dimension: str | None = No
 def totals_of(
     reading: Reading, where: Where, dimension: str, new: Counter[str]
 ) -> tuple[list[Row], list[str]]:
-    """All runs by one dimension, ordered by first runs, and notes on omitted rows.
+    """Count all runs by one dimension, ordered by first runs; also return notes on omitted rows.
 
     `new` has the number of failures by the value of their first run. The failing share covers runs
     whose verdict is known.
@@ -213,7 +213,7 @@ def _share(row: Row) -> Row:
 
 
 def trends_of(reading: Reading, where: Where, dimension: str) -> tuple[list[Row], list[str]]:
-    """The rows of a report's answer `trend_by_...`, and notes on omitted rows.
+    """Compute the rows of a report's answer `trend_by_...`, and notes on omitted rows.
 
     Populations, and the points of each population, are ordered by their first runs.
     """
@@ -257,19 +257,19 @@ class ComparedLabels(msgspec.Struct, frozen=True):
     """The comparison that a report with a baseline makes of two labels, without latencies."""
 
     comparison: Comparison
-    settings: dict[str, str]  # by their words; empty if a line covers several settings
+    settings: dict[str, str]  # hashes of settings by words; empty if lines cover several
     changes: list[Row]
 
 
 def of_labels(where: Where, labels: Sequence[str]) -> Where:
-    """The condition, for runs of these two labels only."""
+    """Return the condition, restricted to runs of these two labels."""
     return Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
 
 
 def compare_labels(
     reading: Reading, where: Where, labels: Sequence[str], ignored: Ignored
 ) -> ComparedLabels:
-    """Compare the runs of the second label with the first label's; both must have finished runs."""
+    """Compare runs of the second label with runs of the first; both need finished runs."""
     both = of_labels(where, labels)
     cells = _cells(reading, both, "run_cells")
     run_cells = f"{as_report(both.sql)}, run_cells AS ({query('run_cells')})"

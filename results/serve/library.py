@@ -1,7 +1,7 @@
 """The library behind the pages: all runs of a store or lake; verdicts, numbers and files of a run.
 
 All runs are a table in DuckDB (`results.serve.runs`). The folder of a run is in the store, or is
-rebuilt from a lake (`results.serve.run_folders`). This module caches what it computes from folders,
+rebuilt from a lake (`results.serve.run_folders`). This module caches numbers and verdicts of runs,
 within limits. Cached numbers of a run are valid as long as the history file has the same time and
 size.
 """
@@ -46,7 +46,7 @@ from results.serve.run_rows import RunRow
 from results.serve.runs import Reading, Runs
 
 NUMBERS_KEPT: Final = 32
-"""The maximum of runs with cached numbers, which need some MB for a run of a day."""
+"""Maximum number of runs with cached numbers, which take some MB for a run of one day."""
 RECORDED_KEPT: Final = 1_000
 CHECKS_MAX: Final = 1_000
 CASE_BYTES_MAX: Final = 8 << 20
@@ -101,11 +101,11 @@ class Library:
         self._recorded: OrderedDict[str, tuple[CheckResult, ...]] = OrderedDict()
 
     def reading(self) -> AbstractContextManager[Reading]:
-        """All runs, at most a few seconds old."""
+        """Open the table of runs, which is at most a few seconds old."""
         return self._runs.reading()
 
     def row(self, key: str) -> RunRow | None:
-        """The run "name/run"; `None` if it does not exist."""
+        """Return the run with the key "name/run", or `None` if it does not exist."""
         with self.reading() as found:
             return found.run(key)
 
@@ -117,7 +117,7 @@ class Library:
     # --- one run -----------------------------------------------------------------------------
 
     def checks(self, row: RunRow) -> tuple[tuple[CheckResult, ...], str | None]:
-        """The verdicts of a run's checkers, and a note on their source or on why there are none."""
+        """Return a run's verdicts, and a note on their source or on why there are none."""
         try:
             checks, trouble = checks_of(self.folders.folder(row))
         except HistoryError as error:
@@ -145,7 +145,7 @@ class Library:
         return checks
 
     def _judged(self, row: RunRow) -> tuple[CheckResult, ...]:
-        """The verdicts of reports: for each checker, the result that counts."""
+        """Return the verdicts that reports stored for a run: per checker, the one that counts."""
         place = self._runs.lake.place
         with self._runs.using:
             results = ResultLake.beside(place.uri, place.options)
@@ -171,7 +171,7 @@ class Library:
         return _checks(rows)
 
     def case(self, row: RunRow) -> Case | None:
-        """The case of a run; `None` if it cannot be read."""
+        """Read the case of a run; return `None` if it cannot be read."""
         try:
             content = read_bounded(self.folders.folder(row) / "case.json", CASE_BYTES_MAX)
             return msgspec.json.decode(content, type=Case)
@@ -179,14 +179,14 @@ class Library:
             return None
 
     def files(self, row: RunRow) -> tuple[list[FileEntry], bool]:
-        """The files of a run by name, and whether there are more files than listed."""
+        """List the files of a run by name; also return whether files were left out."""
         try:
             return files_below(self.folders.folder(row))
-        except HistoryError:  # `checks` says it
+        except HistoryError:  # `checks` reports this error
             return [], False
 
     def numbers(self, row: RunRow) -> RunNumbers:
-        """The numbers of a run; raises `HistoryError`."""
+        """Compute, or take from the cache, the numbers of a run; raise `HistoryError`."""
         try:
             folder = self.folders.folder(row)
         except NotThere as error:
@@ -220,7 +220,7 @@ class Library:
         if reporter not in plugin_names("reporters"):
             raise ArtefactFailed(f"the reporter {reporter!r} is not installed")
         if not self._making.acquire(timeout=_WAIT_S):
-            raise ArtefactFailed("others are being made; try again in a moment")
+            raise ArtefactFailed("the server is busy with other pages; try again in a moment")
         try:
             if not _is_newer(folder, file):
                 made: Reporter = load_plugin("reporters", reporter)
@@ -241,9 +241,9 @@ class Library:
         return True
 
     def report_file(self, parts: Sequence[str]) -> int:
-        """The descriptor of a file of the last `harness report`; raises `NotThere`.
+        """Open a file of the last `harness report`; return its descriptor, or raise `NotThere`.
 
-        The report of a lake in a bucket is in the folder in which `harness report` ran, not here.
+        The report of a lake in a bucket is always absent: `harness report` writes it elsewhere.
         """
         if self._report is None or self._report.is_symlink():
             raise NotThere
@@ -256,7 +256,7 @@ class Library:
 
 
 def _checks(rows: Sequence[dict[str, Any]]) -> tuple[CheckResult, ...]:
-    """Verdicts on whole histories; if a checker has several rows, the last row counts."""
+    """Convert rows to verdicts on whole histories; a checker's last row counts."""
     results: dict[str, CheckResult] = {}
     for row in rows:
         if row["key"] is None:
@@ -272,12 +272,12 @@ def _stamp(folder: Path) -> _Stamp:
     try:
         stat = (folder / "history.parquet").lstat()
     except (OSError, ValueError) as error:
-        raise HistoryError("there is no sealed history") from error
+        raise HistoryError("the run has no sealed history") from error
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def _is_newer(folder: Path, file: str) -> bool:
-    """Whether the artefact is a plain file that is no older than the files it is made from."""
+    """Whether an artefact is a plain file that is no older than the files it is made from."""
     try:
         made = (folder / file).lstat()
     except OSError:

@@ -61,7 +61,7 @@ _CHOICE_FIELDS: Final = (
 
 
 def the_run(library: Library, key: str) -> RunRow:
-    """The run with this key; raises `NotThere`."""
+    """Return the run with this key; raise `NotThere` if no run has the key."""
     row = library.row(key)
     if row is None:
         raise NotThere
@@ -69,7 +69,7 @@ def the_run(library: Library, key: str) -> RunRow:
 
 
 def runs(library: Library, query_text: str) -> Page:
-    """The page with the list of runs."""
+    """Make the page with the list of runs."""
     query, _ = parse_query(query_text)
     where = query.where()
     first = (query.page - 1) * PAGE_ROWS
@@ -132,7 +132,7 @@ def _choices(reading: Reading, query: Query) -> dict[str, list[str] | None]:
     (row,) = reading.rows(f"SELECT {values} FROM runs")  # noqa: S608
     choices: dict[str, list[str] | None] = {}
     for name in _CHOICE_FIELDS:
-        # A link may ask for a value that no run has any more.
+        # Keep the value of a link in the menu, even if no run has this value any more.
         distinct = {NONE if value is None else value for value in row[name] or ()}
         distinct |= {query.filters[name]} if name in query.filters else set()
         distinct |= {NONE} if name == "bug" else set()
@@ -141,7 +141,7 @@ def _choices(reading: Reading, query: Query) -> dict[str, list[str] | None]:
 
 
 def run(library: Library, row: RunRow) -> Page:
-    """The page of one run."""
+    """Make the page of one run."""
     files, more = library.files(row)
     checks, trouble = library.checks(row)
     numbers, no_numbers = _numbers(library, row)
@@ -200,7 +200,7 @@ _TWINS: Final = f"""
 
 
 def _twins(library: Library, row: RunRow) -> list[tuple[RunRow, list[str]]]:
-    """Runs to compare with, each with the fields in which it differs: the most similar first."""
+    """Return runs to compare `row` with, most similar first, each with the fields that differ."""
     with library.reading() as reading:
         rows = reading.rows(_TWINS, (row.key,))
     return [(row_of(twin), sorted(twin["differs"], key=_TWIN_FIELDS.index)) for twin in rows]
@@ -211,14 +211,14 @@ def _end_s(numbers: RunNumbers) -> int:
 
 
 def compare(library: Library, query_text: str) -> Page:
-    """The page that compares two runs, or two labels."""
+    """Make the page that compares two runs, or two labels."""
     query, also = parse_query(query_text, also=("run", "label", "ignore"))
     keys = also["run"]
     if also["label"] and not keys:
         return labels(library, query, also["label"], also["ignore"])
     if len(keys) != 2:
         raise BadQuery(
-            f"a comparison is of two runs, and {len(keys)} are given: tick two in the list"
+            f"a comparison needs two runs, and the query has {len(keys)}: tick two in the list"
         )
     pair = [the_run(library, key) for key in keys]
     cases = [library.case(row) for row in pair]

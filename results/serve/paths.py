@@ -43,7 +43,10 @@ def is_plain_name(name: str) -> bool:
 
 
 def read_bounded(path: Path, bytes_max: int) -> bytes:
-    """The content of a plain file; raises `ValueError` or `OSError` for anything else."""
+    """Read a plain file of at most `bytes_max` bytes; raise for any other file.
+
+    Raises `ValueError` or `OSError`.
+    """
     number = os.open(path, _FILE)
     with os.fdopen(number, "rb") as file:
         status = os.fstat(file.fileno())
@@ -55,7 +58,7 @@ def read_bounded(path: Path, bytes_max: int) -> bytes:
 
 
 def open_below(store: Path, parts: Sequence[str]) -> int:
-    """The descriptor of a plain file below `store`; raises `NotThere`."""
+    """Open a plain file below `store`; return its descriptor, or raise `NotThere`."""
     if not parts or len(parts) > DEPTH_MAX + 2 or not all(is_plain_name(part) for part in parts):
         raise NotThere
     try:
@@ -79,7 +82,7 @@ def open_below(store: Path, parts: Sequence[str]) -> int:
 
 
 def files_below(folder: Path) -> tuple[list[FileEntry], bool]:
-    """The plain files of a run's folder by name, and whether there are more than listed."""
+    """List the plain files of a run's folder by name; also return whether files were left out."""
     entries: list[FileEntry] = []
     for entry in _walk(folder, "", 1):
         if len(entries) >= FILES_MAX:
@@ -89,7 +92,7 @@ def files_below(folder: Path) -> tuple[list[FileEntry], bool]:
 
 
 def first_link(folder: Path) -> str | None:
-    """The name of a link in a run's folder, or of an entry beyond the limits of the search."""
+    """Return the name of a link in a run's folder, or of an entry beyond the search limits."""
     seen = 0
     waiting = [(folder, 1)]
     while waiting:

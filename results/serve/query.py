@@ -2,7 +2,7 @@
 
 | parameter                        | a run is shown if                                             |
 |----------------------------------|---------------------------------------------------------------|
-| q                                | it contains every word, ignoring case                         |
+| q                                | its fields contain every word, ignoring case                  |
 | name, label, workload, code, ... | the field has exactly this value; `(none)`: it has no value   |
 | nemesis, bug                     | all these (separated by commas) are among its nemeses or bugs |
 | verdict                          | valid, permitted, unknown, invalid, unfinished or broken      |
@@ -56,7 +56,7 @@ _DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?|(\d{4}-\d\d-
 
 
 class BadQuery(Exception):  # noqa: N818 - the answer is 400
-    """An unknown parameter, or a wrong value; the text says which, and why."""
+    """A query has an unknown parameter or a wrong value; the text names it and the reason."""
 
 
 class Where(NamedTuple):
@@ -74,7 +74,7 @@ class Query(msgspec.Struct, frozen=True):
     page: int = 1
 
     def where(self) -> Where:
-        """The condition for runs that pass all filters; raises `BadQuery`."""
+        """Return the condition for runs that pass all filters; raise `BadQuery` for bad values."""
         parts = [part for name, value in self.filters.items() for part in _conditions(name, value)]
         return Where(
             " AND ".join(["true", *(part.sql for part in parts)]),
@@ -94,7 +94,7 @@ class Query(msgspec.Struct, frozen=True):
         return f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path
 
     def chips(self, path: str, **also: str | Sequence[str]) -> list[tuple[str, str, str]]:
-        """Each filter as a name, a value, and the URL of the same page without it."""
+        """Return each filter as a name, a value, and the URL of the page without the filter."""
         chips = []
         for name, value in self.filters.items():
             separator = " " if name == "q" else LIST_SEPARATOR
@@ -106,10 +106,10 @@ class Query(msgspec.Struct, frozen=True):
         return chips
 
     def narrowed(self, path: str, *also: tuple[str, str]) -> str:
-        """A URL of `path` with this query and the values in `also`: the runs that a cell counts.
+        """Return a URL of `path` for the runs that a cell counts: this query, narrowed by `also`.
 
         A run has one value of a field, so a value in `also` replaces the filter. A run may have
-        several nemeses and bugs, so their values are added to the filter.
+        several nemeses and bugs, so a nemesis or bug in `also` is added to the filter.
         """
         filters = dict(self.filters)
         for name, value in also:
@@ -122,7 +122,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, list[str]]]:
-    """The query, and the values of the parameters in `also`; raises `BadQuery`."""
+    """Parse a URL's query; return it with the values of the parameters `also`; raise `BadQuery`."""
     try:
         pairs = parse_qsl(
             text, keep_blank_values=True, max_num_fields=PARAMETERS_MAX, errors="strict"
@@ -145,7 +145,7 @@ def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, l
                 raise BadQuery(f"page is {value!r}; pages are counted from 1")
             page = int(value)
         elif name in fields:
-            if value:  # an empty form field is no filter
+            if value:  # forms send empty fields, which do not filter
                 filters[name] = value
         else:
             names = ", ".join(sorted({*fields, *others, "sort", "page"}))
@@ -162,12 +162,12 @@ def _sort(value: str) -> str:
 
 
 def column_of(name: str) -> str:
-    """The column of `runs` for a parameter or dimension."""
+    """Return the column of the table `runs` for a parameter or dimension."""
     return {"verdict": "outcome", **LISTS}.get(name, name)
 
 
 def order_of(sort: str) -> str:
-    """The ORDER BY of a list; runs without a value come last in both directions."""
+    """Return the ORDER BY of a list; runs without a value come last in both directions."""
     name, way = sort.removeprefix("-"), "DESC" if sort.startswith("-") else "ASC"
     column = column_of(name)
     if name == "verdict":

@@ -43,26 +43,26 @@ def ensure_templates() -> jinja2.Environment:
 
 
 def render(template: str, /, **context: Any) -> bytes:
-    """The bytes of a page; characters without an encoding (half a surrogate pair) are replaced."""
+    """Render a template to bytes; escape characters that UTF-8 cannot encode (lone surrogates)."""
     text = ensure_templates().get_template(template).render(**context)
     return text.encode("utf-8", "backslashreplace")
 
 
 @functools.cache
 def static_file(name: str) -> tuple[bytes, str] | None:
-    """The content and type of one of the server's own files."""
+    """Return content and type of a file that the server brings along; `None` if unknown."""
     if name not in STATIC:
         return None
     return (resources.files(_PACKAGE) / "static" / name).read_bytes(), STATIC[name]
 
 
 def address(*parts: str) -> str:
-    """A path on this server; each part is percent-encoded as a whole."""
+    """Make a path on this server; each part is percent-encoded as a whole."""
     return "/" + "/".join(quote(part, safe="", errors="backslashreplace") for part in parts)
 
 
 def _with_ops(text: str) -> markupsafe.Markup:
-    """The escaped text, in which each `op 12` links to that operation on the page of the run."""
+    """Escape a text, and link each `op 12` in it to this operation on the page of the run."""
     import markupsafe
 
     link = markupsafe.Markup('<a href="report.html#op={0}">op {0}</a>')

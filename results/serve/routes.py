@@ -45,8 +45,8 @@ _TYPES: Final = {
     ".gz": "application/octet-stream",
     ".zip": "application/octet-stream",
 }
-# Anybody may have written a page in a run's folder. The sandbox gives it an origin of its own: its
-# scripts run, but cannot reach this server or anything else.
+# A page in a run's folder may come from an untrusted author. The sandbox gives the page an origin
+# of its own, so its scripts run, but cannot reach this server or anything else.
 SANDBOX: Final = (
     "sandbox allow-scripts allow-popups allow-downloads; default-src 'none'; "
     "script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -69,7 +69,7 @@ class Application:
         }
 
     def __call__(self, request: Request) -> Response:
-        """The answer to a request; raises nothing but `Failure`."""
+        """Answer a request; an error becomes a page, or JSON below `/api/`, with its status."""
         api = request.path.startswith("/api/")
         try:
             return self._route(_parts(request.path), request)
@@ -161,7 +161,7 @@ class Application:
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """The parts of a path, each decoded after splitting, so that `%2f` is no separator."""
+    """Split a path, then decode each part, so that `%2f` is no separator."""
     try:
         return (
             tuple(unquote_to_bytes(part).decode("utf-8", "strict") for part in path[1:].split("/"))
@@ -222,7 +222,7 @@ class _Pieces(Iterator[bytes]):
 
 
 def _ascii(name: str) -> str:
-    """A name that is valid between quotes in a header."""
+    """Make a name that is valid between quotes in an HTTP header."""
     return "".join(
         character if (character.isascii() and character.isalnum()) or character in "._- " else "_"
         for character in name

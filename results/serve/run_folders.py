@@ -1,7 +1,7 @@
 """The folder of one run: in a store, or rebuilt from the rows of a lake.
 
 For a run of a lake, the server makes the same folder as `harness lake export`. If the lake keeps
-files of the run (only for runs that are not valid), they are added. So page, numbers, files and
+files of a run (only of runs that are not valid), the server adds them. So page, numbers, files and
 trace are the same as from a store. Rebuilt folders are temporary: the last `FOLDERS_KEPT` requested
 folders are kept.
 """
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from results.serve.runs import Runs
 
 ARTEFACTS: Final = {"report.html": "page", "trace.json": "trace"}
-"""Files that are made on request, with the reporter that makes them."""
+"""Files of a run that the server makes on request, each with the reporter that makes the file."""
 FOLDERS_KEPT: Final = 64
 HOLD_S: Final = 2.0
 LINES_MAX: Final = 1_000_000
-"""The maximum of lines of a rebuilt history: the rebuild needs about 1 GB of memory."""
+"""Maximum number of lines of a rebuilt history; the rebuild then needs about 1 GB of memory."""
 PIECE_BYTES: Final = 1 << 20
 
 
@@ -57,11 +57,11 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Folders(ABC):
-    """Folders of runs, and commands that repeat runs."""
+    """Gives the folders of runs, and the commands that repeat runs."""
 
     @abstractmethod
     def folder(self, row: RunRow) -> Path:
-        """A folder with the files of a run.
+        """Return a folder with the files of a run.
 
         Raises `NotThere` if the run must not be shown, and `HarnessError` if the folder cannot be
         made.
@@ -69,11 +69,11 @@ class Folders(ABC):
 
     @abstractmethod
     def open(self, row: RunRow, parts: Sequence[str]) -> int:
-        """The descriptor of a file in the run's folder; raises the errors of `folder`."""
+        """Open a file in the run's folder, and return its descriptor; raise like `folder`."""
 
     @abstractmethod
     def command(self, row: RunRow) -> Command | None:
-        """The command that repeats the run."""
+        """Return the command that repeats the run; `None` if none can."""
 
 
 class StoreFolders(Folders):
@@ -83,7 +83,7 @@ class StoreFolders(Folders):
         self._store = store
 
     def folder(self, row: RunRow) -> Path:
-        """See `Folders`."""
+        """Return the run's folder in the store; raise `NotThere` for a missing folder or a link."""
         if not (is_plain_name(row.name) and is_plain_name(row.run)):
             raise NotThere
         folder = self._store / row.name / row.run
@@ -92,11 +92,11 @@ class StoreFolders(Folders):
         return folder
 
     def open(self, row: RunRow, parts: Sequence[str]) -> int:
-        """See `Folders`."""
+        """Open a file in the run's folder in the store, and return its descriptor."""
         return open_below(self._store, (row.name, row.run, *parts))
 
     def command(self, row: RunRow) -> Command | None:
-        """See `Folders`."""
+        """Return the command that runs the run's case again; `None` for an incomplete run."""
         if row.seed is None or not row.environment:
             return None
         case = self._store / row.name / row.run / "case.json"
@@ -104,14 +104,14 @@ class StoreFolders(Folders):
 
 
 class LakeRows:
-    """The rows of one run in any table of a lake."""
+    """Reads the rows of one run from any table of a lake."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
         self._held: tuple[float, int, Snapshot] | None = None
 
     def snapshot(self) -> Snapshot:
-        """A snapshot of all tables, kept briefly so that two compared runs use the same."""
+        """Return a snapshot of the lake, kept briefly so that two compared runs use the same."""
         with self._runs.using:
             now_s, version = time.monotonic(), self._runs.version
             if self._held is None or now_s >= self._held[0] or version != self._held[1]:
@@ -119,7 +119,7 @@ class LakeRows:
             return self._held[2]
 
     def of(self, snapshot: Snapshot, table: str, row: RunRow, batch: str | None = None) -> Any:
-        """The rows of a run in a table, read from the files that may have them.
+        """Read the rows of a run in a table, from the files that may have such rows.
 
         DuckDB filters by the column `run` only, and decodes the other columns only for matching
         rows.
@@ -156,7 +156,7 @@ class LakeFolders(Folders):
         self._made = 0
 
     def folder(self, row: RunRow) -> Path:
-        """See `Folders`; raises `HistoryError` if the rows do not make a run."""
+        """Return the rebuilt folder of a run; raise `HistoryError` if its rows form no run."""
         if not (is_plain_name(row.name) and is_plain_name(row.run)):
             raise NotThere
         with self._exporting:
@@ -170,11 +170,11 @@ class LakeFolders(Folders):
             return folder
 
     def open(self, row: RunRow, parts: Sequence[str]) -> int:
-        """See `Folders`."""
+        """Open a file in the run's rebuilt folder, and return its descriptor."""
         return open_below(self.folder(row), parts)
 
     def command(self, row: RunRow) -> Command:
-        """See `Folders`; a replay if the lake keeps the case on this machine, else an export."""
+        """Return a replay command if this machine has the run's case, else an export command."""
         place = self._place.uri
         if self._place.local and row.environment and is_plain_name(row.run):
             kept = Path(place) / folder_of(row.key) / "case.json"
@@ -184,7 +184,7 @@ class LakeFolders(Folders):
         return Command("Its folder again", words + shlex.quote(row.key))
 
     def _export(self, row: RunRow) -> Path:
-        """Make the folder of a run."""
+        """Rebuild the folder of a run from its rows and from the files that the lake keeps."""
         snapshot = self._rows.snapshot()
         matches = self._rows.of(snapshot, MAIN, row).to_pylist()
         if not matches:
@@ -207,7 +207,7 @@ class LakeFolders(Folders):
             if record is not None:
                 made.finish(record)
             if matches[0]["folder"] is not None:
-                self._fetch(row, made.path)  # comes last, so that its page is not outdated
+                self._fetch(row, made.path)  # last, so that a kept page is newer than the rest
             return made.publish(latest=False)
         except BaseException:
             made.discard()
@@ -228,8 +228,8 @@ class LakeFolders(Folders):
             sizes, cut = self._stored(folder_of(row.key)), False
         if cut or len(sizes) > FILES_MAX or sum(size for _, size in sizes) > BYTES_MAX:
             raise HistoryError(
-                f"the folder kept of {row.key} has more than {FILES_MAX} files or {BYTES_MAX} "
-                "bytes: no release writes such"
+                f"the lake's folder of {row.key} has more than {FILES_MAX} files or {BYTES_MAX} "
+                "bytes, which no release of the harness writes"
             )
         # Copy derived artefacts last, so that they are no older than their sources.
         for path, _ in sorted(sizes, key=lambda item: item[0] in ARTEFACTS):
@@ -240,7 +240,7 @@ class LakeFolders(Folders):
                 unpack(to)
 
     def _stored(self, folder: str) -> list[tuple[str, int]]:
-        """The files below a prefix, with sizes, if their names may be part of an address."""
+        """List files below a prefix, with sizes, except files whose names no address may have."""
         with troubles(self._place.uri):
             infos = self._place.files.get_file_info(
                 fs.FileSelector(folder, recursive=True, allow_not_found=True)
@@ -265,7 +265,7 @@ class LakeFolders(Folders):
 
 
 def _folder_name(name: str) -> str:
-    """The name if `RunFolder` accepts it, else "run": foreign stores may have any name."""
+    """Return the name if `RunFolder` accepts it, else "run": foreign stores may use any name."""
     try:
         check_name(name, "run")
     except UsageError:

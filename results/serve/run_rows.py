@@ -1,9 +1,9 @@
-"""The row of a run as pages show it, and the SQL that makes it from a row of the lake's `runs`.
+"""The row of a run as pages show it, and the SQL that makes such rows from the lake's `runs`.
 
 Null means that a run has no such value. Texts are cut, because a lake may come from an untrusted
-place. `FINISHED` lists the outcomes of runs with a verdict. As the table `judged` of a report,
-these runs answer the report's own queries (`results/questions/sql`), so numbers on pages equal
-those of the report.
+place. `FINISHED` lists the outcomes of runs with a verdict. Runs with these outcomes form the table
+`judged`, over which pages run a report's own queries (`results/questions/sql`). So numbers on pages
+equal numbers in a report.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _FIELDS: Final = tuple(RunRow.__struct_fields__)
 
 
 def row_of(values: Mapping[str, Any]) -> RunRow:
-    """A run from the columns of its row."""
+    """Make a `RunRow` from a row of the server's table `runs`."""
     fields = {name: values[name] for name in _FIELDS}
     fields |= {name: _items(fields[name]) for name in ("nemeses", "bugs")}
     fields |= {
@@ -107,7 +107,7 @@ def _cut(text: str) -> str:
 
 
 def signature_of(text: str) -> str:
-    """SQL for a signature without its shape (`harness.verdict.signature.split`)."""
+    """Return SQL for a signature without its shape (see `harness.verdict.signature.split`)."""
     return _parts(text, f"1:{PARTS}")
 
 
@@ -116,7 +116,10 @@ def _parts(text: str, places: str) -> str:
 
 
 def selected(source: str, *, of_store: bool) -> str:
-    """SQL for rows of the table `runs`, from a lake's `runs`; a store's runs keep their own ids."""
+    """Return SQL that makes rows of the server's table `runs` from a lake's table `runs`.
+
+    With `of_store`, rows name runs by their folders, otherwise by their keys in the lake.
+    """
     run = "r.id" if of_store else "regexp_replace(r.run, '^[^/]*/', '')"
     verdicts = ", ".join(f"'{verdict}'" for verdict in FINISHED)
     states = " ".join(f"WHEN '{state}' THEN '{text}'" for state, text in _PROBLEMS.items())
@@ -140,15 +143,16 @@ def selected(source: str, *, of_store: bool) -> str:
 
 
 def create_runs(rows: str) -> str:
-    """The SQL statement that recreates the table `runs` from these rows."""
+    """Return the SQL statement that recreates the server's table `runs` from these rows."""
     return f"CREATE OR REPLACE TABLE runs AS {rows}"
 
 
 def as_report(where: str, dimension: str | None = None) -> str:
-    """Common table expressions with a report's tables, for finished runs that meet a condition.
+    """Return SQL (`WITH ...`) for a report's tables of the finished runs that meet a condition.
 
-    All runs of one setting and label are a population. With a `dimension`, its value becomes the
-    column `day`. With the dimension `label`, all runs of one setting are a population.
+    All runs of one setting and label are a population. With a `dimension`, the column `day` has
+    the value of this dimension. With the dimension `label`, all runs of one setting are a
+    population.
     """
     finished = ", ".join(f"'{verdict}'" for verdict in FINISHED)
     alike = "setting" if dimension == "label" else f"coalesce(label, '{NONE}'), setting"

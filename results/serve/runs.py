@@ -63,7 +63,7 @@ Row = dict[str, Any]
 
 
 class Reading:
-    """The table as one page sees it, in one transaction."""
+    """The table `runs` as one page reads it, in one transaction."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Reading:
         self.notes = notes
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """The answer of a query with these parameters; callers must not change it."""
+        """Answer a query, perhaps from the cache; callers must not change the answer."""
         asked = (self._version, sql, tuple(values))
         answer = self._kept.get(asked)
         if answer is None:
@@ -93,25 +93,25 @@ class Reading:
             names = [column[0] for column in cursor.description]
             answer = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
             self._kept[asked] = answer
-        with contextlib.suppress(KeyError):  # another page may have removed it
+        with contextlib.suppress(KeyError):  # another page may have removed the answer
             self._kept.move_to_end(asked)
             while len(self._kept) > ANSWERS_KEPT:
                 self._kept.popitem(last=False)
         return answer
 
     def once(self, where: Where) -> Where:
-        """An equal condition that is evaluated only once per page, however often queries use it."""
+        """Return an equal condition that DuckDB evaluates once per page, not once per query."""
         name = f"found_{hashlib.sha256(repr(where).encode()).hexdigest()}"
         self._searches[name] = where
         return Where(f"rowid IN (SELECT id FROM {name})", ())  # noqa: S608
 
     def runs(self, where: Where, order: str, *, limit: int, offset: int = 0) -> list[RunRow]:
-        """Some of the runs that meet a condition, in this order."""
+        """Return at most `limit` runs that meet a condition, in this order, from `offset` on."""
         sql = f"SELECT * FROM runs WHERE {where.sql} ORDER BY {order} LIMIT ? OFFSET ?"  # noqa: S608
         return [row_of(row) for row in self.rows(sql, (*where.values, limit, offset))]
 
     def run(self, key: str) -> RunRow | None:
-        """The run "name/run"; `None` if it does not exist."""
+        """Return the run with the key "name/run", or `None` if it does not exist."""
         rows = self.runs(Where("key = ?", (key,)), "key", limit=1)
         return rows[0] if rows else None
 
@@ -131,10 +131,10 @@ class Runs:
         self.lake = Lake.open(uri)
         self.lake.patience = QUICK
         self.using = threading.Lock()
-        """The lock of `lake`, which only one thread at a time may use."""
+        """Lock of `lake`, which only one thread at a time may use."""
         self.version = -1
         self._engine = DuckEngine(scratch)
-        # Sort a list by its sort columns only, then read the other columns of the rows on the page.
+        # DuckDB sorts a list by its sort columns only, then reads the other columns of a page.
         self._engine.run(f"SET GLOBAL late_materialization_max_rows = {LATE_ROWS_MAX}")
         self._files: frozenset[str] = frozenset()
         self._broken: list[tuple[str, str, str]] = []
@@ -148,7 +148,7 @@ class Runs:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Reading]:
-        """The runs as they were a few seconds ago, or when the lake last answered."""
+        """Open the table of runs as of a few seconds ago, or as of the lake's last answer."""
         if time.monotonic() >= self._next_s and self._looking.acquire(blocking=False):
             self._looked.clear()
             threading.Thread(target=self._look, daemon=True).start()
@@ -159,11 +159,11 @@ class Runs:
             yield Reading(cursor, version, (*self._failed, *self._notes), self._kept)
 
     def cursor(self) -> contextlib.closing[Any]:
-        """A new connection to the same DuckDB, as a context manager."""
+        """Return a new connection to the same DuckDB, as a context manager."""
         return contextlib.closing(self._engine.connection.cursor())
 
     def close(self) -> None:
-        """Close DuckDB, and lose the table."""
+        """Close DuckDB, which drops the table `runs`."""
         self._engine.close()
 
     def _look(self) -> None:
@@ -194,7 +194,7 @@ class Runs:
         return update.uri
 
     def _read(self) -> None:
-        """Update the table from the lake."""
+        """Update the table `runs` and the notes from the lake."""
         with self.using:
             state = QUICK.call(f"read {self.lake.main.uri}", self._state)
         problems = self._problems.kept
@@ -214,7 +214,10 @@ class Runs:
         self._failed = ()
 
     def _state(self) -> State:
-        """The newest state of `runs`; raises if the log is gone, which would look like no news."""
+        """Read the newest state of the lake's `runs`; raise if its log is gone.
+
+        A refresh alone would not notice the loss.
+        """
         place = self.lake.place
         with troubles(place.uri):
             info = place.files.get_file_info(f"{MAIN}/{LOG_FOLDER}")

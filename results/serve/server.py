@@ -2,12 +2,12 @@
 
 The server shows files of a disk to everyone who can reach its port, so:
 
-* By default it listens on the loopback device. Then it only answers requests whose `Host` names the
-  loopback device. A foreign page that points its own name to 127.0.0.1 (DNS rebinding) gets an
+* By default the server listens on the loopback device, and only answers requests whose `Host` names
+  the loopback device. A foreign page that points its own name to 127.0.0.1 (DNS rebinding) gets an
   error.
-* It refuses background requests of foreign pages (`Sec-Fetch-Site`), so that no foreign page can
-  make the server work or measure its answers.
-* It only accepts GET and HEAD, and no request can name a file outside the store (`paths`).
+* The server refuses background requests of foreign pages (`Sec-Fetch-Site`), so that no foreign
+  page can make the server work or measure its answers.
+* The server only accepts GET and HEAD, and no request can name a file outside the store (`paths`).
 * Every answer has a content security policy that allows nothing from other origins.
 * The numbers of connections, the lengths of addresses and answers, and the time of a whole request
   or answer are limited.
@@ -32,7 +32,7 @@ from harness.support.loopback import is_loopback, names_loopback
 CONNECTIONS_MAX: Final = 64
 IDLE_S: Final = 20.0
 REQUEST_S: Final = 10.0
-"""The time for a whole request: otherwise a few slow clients could occupy all connections."""
+"""Time limit of a whole request, so that a few slow clients cannot occupy all connections."""
 ANSWER_S: Final = 600.0
 TARGET_CHARS_MAX: Final = 8_192
 
@@ -68,7 +68,7 @@ class Failure(Exception):  # noqa: N818 - an answer like others
     """Ends a request with a status and one line of text for the user."""
 
     def __init__(self, status: int, text: str) -> None:
-        """`text` is shown escaped."""
+        """`text` may have any characters: pages escape it."""
         super().__init__(text)
         self.status = status
         self.text = text
@@ -102,7 +102,7 @@ class StoreServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address for a browser."""
+        """The address of this server for a browser."""
         host = str(self.server_address[0])
         return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}/"
 
@@ -131,7 +131,7 @@ class StoreServer(ThreadingHTTPServer):
 
 
 class _Incoming(io.RawIOBase):
-    """The input of a connection, with a limit of `REQUEST_S` from the first byte of a request."""
+    """The input of a connection; a request must be complete `REQUEST_S` after its first byte."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -143,11 +143,11 @@ class _Incoming(io.RawIOBase):
         self._deadline_s = None
 
     def readable(self) -> bool:
-        """Always true."""
+        """Report that the connection can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes; raises `TimeoutError` after the deadline."""
+        """Read some bytes of a request; raise `TimeoutError` after the deadline."""
         left_s = IDLE_S if self._deadline_s is None else self._deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("the request took too long")
@@ -184,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def do_HEAD(self) -> None:
-        """Answer without a body."""
+        """Answer a HEAD request, without a body."""
         self._answer()
 
     def _refuse(self) -> None:
@@ -205,12 +205,12 @@ class _Handler(BaseHTTPRequestHandler):
         except Failure as failure:
             response = _plain(failure.status, failure.text)
         except Exception as error:  # noqa: BLE001 - one request fails, the server goes on
-            response = _plain(500, f"this is our own mistake: {type(error).__name__}: {error}")
+            response = _plain(500, f"this is a bug of the server: {type(error).__name__}: {error}")
         self._send(response)
 
     def _respond(self) -> Response:
         if not self.server.allows_host(self.headers.get("Host")):
-            raise Failure(403, "this server answers to localhost only; its address is in Host")
+            raise Failure(403, "this server only answers requests whose Host names localhost")
         site, mode = self.headers.get("Sec-Fetch-Site"), self.headers.get("Sec-Fetch-Mode")
         if site in {"cross-site", "same-site"} and mode != "navigate":
             raise Failure(403, "other pages cannot use this server")
@@ -232,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_head(response, length, chunked=chunked)
             if self.command != "HEAD":
                 self._send_pieces(pieces, length, chunked=chunked)
-        except Exception:  # noqa: BLE001 - the head is sent: there is no other way to say it
+        except Exception:  # noqa: BLE001 - the head is sent, so no status can report the error
             # The client left, or reading failed: a closed connection shows that data is missing.
             self.close_connection = True
         finally:

@@ -24,7 +24,7 @@ _USAGE_ERRORS: Final = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until a signal; return 0 then."""
+    """Serve until SIGINT or SIGTERM arrives, then return 0."""
     parser = Parser(
         prog="harness serve",
         description="Browse a store or a lake: its runs, any two runs or labels side by side, "
@@ -40,18 +40,19 @@ def main(arguments: Sequence[str]) -> int:
         "--bind",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="an address of this machine; beyond the loopback device everybody who reaches it can "
-        "read it (default: %(default)s)",
+        help="address of this machine to listen on; everyone who can reach the address can read "
+        "all runs (default: %(default)s)",
     )
     parser.add_argument(
         "--port", type=int, default=PORT, metavar="N",
-        help="0 takes any free one (default: %(default)s)",
+        help="port to listen on; 0 takes any free port (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--known",
         type=Path,
         metavar="FILE",
-        help="failures that have a ticket, as [[known]] tables (default: in harness.toml)",
+        help="file with known failures that have a ticket, as [[known]] tables (default: "
+        "harness.toml)",
     )
     parsed = parser.parse_args(list(arguments))
     parsed.place = parsed.place or project_store()

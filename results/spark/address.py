@@ -22,7 +22,7 @@ PROXY_SCHEMES: Final = ("grpc", "https", "http")
 
 
 def addresses_of(url: str) -> list[tuple[str, int]]:
-    """Hosts and ports of `spark://host:port,host:port` or `sc://host:port/;...`; empty for others.
+    """Return hosts and ports of `spark://host:port,...` or `sc://host:port/;...`, else nothing.
 
     Raises `UsageError` if a host or port is missing.
     """
@@ -60,14 +60,14 @@ def check_reachable(url: str) -> None:
 
 
 def _reasons_against(addresses: Sequence[tuple[str, int]]) -> list[str]:
-    """The reasons why addresses are unreachable; empty as soon as one address is reachable."""
+    """Return why addresses are unreachable, up to the first reachable address."""
     reasons: list[str] = []
     for host, port in addresses:
         try:
             socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
         except TimeoutError:
             reasons.append(f"{host}:{port}: no answer within {CONNECT_TIMEOUT_S:g} s")
-        except (OSError, UnicodeError) as error:  # the latter: an invalid host name
+        except (OSError, UnicodeError) as error:  # `UnicodeError`: an invalid host name
             reasons.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}")
         else:
             break

@@ -5,8 +5,8 @@ DuckDB, pandas and our packages, which takes 1.1 s of CPU. That is much, since a
 report of 10^5 runs is 9 s. A session on one machine uses this module instead of `pyspark.daemon`.
 
 PySpark itself is imported from its installed folder, which has compiled modules. Spark puts an
-archive of PySpark first on the path; every process would have to compile its modules, which takes
-0.4 s.
+archive of PySpark first on the path; every process would have to compile the archive's modules,
+which takes 0.4 s.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ SHARED: Final = (
     "pandas",
     "results.spark.range_answers",
 )
-"""Modules to import before forking. All survive a fork: their threads (OpenBLAS, jemalloc) are
-recreated in the child. A missing module is ignored here; a task that needs it reports it. pandas is
-on the list because Arrow imports it on the first conversion from a list, if installed.
+"""Modules to import before forking.
+
+All these modules survive a fork: their threads (OpenBLAS, jemalloc) are recreated in the child. A
+missing module is no error here, because a task that needs the module will report it. pandas is on
+the list because Arrow imports an installed pandas on the first conversion from a list.
 """
 
 
 def settings() -> dict[str, str]:
-    """Spark settings for a session on this machine whose workers run this Python.
+    """Return Spark settings for a session on this machine whose workers run this Python.
 
-    They are empty if that Python finds this module only through a path that only this process
-    knows.
+    The settings are empty if a new process of this Python cannot find this module.
     """
     look = f"import importlib.util as u; raise SystemExit(u.find_spec({NAME!r}) is None)"
     probe = subprocess.run([sys.executable, "-c", look], capture_output=True, check=False)
@@ -49,7 +50,7 @@ def settings() -> dict[str, str]:
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
-    """`sys.path` without the archives of itself and of Py4J that an installed PySpark bundles.
+    """Remove from `path` the archives of PySpark and Py4J that the installed PySpark bundles.
 
     Archives of another Spark stay, since its version differs.
     """

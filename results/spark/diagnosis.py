@@ -19,7 +19,7 @@ class SparkAndJava(Diagnosis):
     doc = "PySpark and Java, for reports and soaks on a cluster"
 
     def look(self) -> tuple[bool, str]:
-        """Both versions, or what to install."""
+        """Return whether PySpark and Java are usable, with versions or advice to install."""
         from results.spark.session import check_java
 
         try:

@@ -1,4 +1,4 @@
-"""A report's work on a lake, on Spark: find pending work, do it, repeat; then answer.
+"""A report's work on a lake, on Spark: judge runs until no work is pending, then answer questions.
 
 Tasks handle ranges of runs; the driver only handles kinds of cases, ranges and sums. If a job is
 lost, its appends stay. The driver then submits the remaining work again, as long as every
@@ -76,16 +76,18 @@ class SparkLake:
         self._slots: int | None = None
         self._label = label
         self._extent = extent
-        self._told: Told | None = None  # set if they are up to date after `check`
+        self._told: Told | None = None  # answers of `check`, if still up to date
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
         self._results = results
-        self._begin: Files | None = Files.of(self._found())  # results, for the first two jobs
+        self._begin: Files | None = Files.of(
+            self._found()
+        )  # stored results, for the first two jobs
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
-        self.makeable = 0  # wanted results, without unavailable checkers
+        self.makeable = 0  # number of wanted results, except of unavailable checkers
         self._read_kinds()
 
     @contextlib.contextmanager
@@ -123,10 +125,10 @@ class SparkLake:
             self.makeable += of.runs * per_run
 
     def _kinds(self) -> list[RunsOfKind]:
-        """Run the first job.
+        """Run the first job, which reads the kinds of runs.
 
-        Workers on this machine are not prepared first; if a module is missing there, the driver
-        prepares them and runs the job again.
+        Workers on this machine usually need no preparation. If they lack a module, the driver
+        prepares the workers and runs the job again.
         """
         asking = self._asking(self._begin)
         try:
@@ -149,7 +151,7 @@ class SparkLake:
     # Work ----------------------------------------------------------------------------------------
 
     def check(self, progress: Callable[[Progress], None] | None = None) -> Checked:
-        """Judge new runs; raises `InfrastructureError` if Spark or the lake fails."""
+        """Judge new runs; raise `InfrastructureError` if Spark or the lake fails."""
         begin_s, cpu_s = time.perf_counter(), time.process_time()
         tasks = away_ns = before = above = 0
         answers = self._tell(self._asking(self._begin)._replace(settled=True))
@@ -165,7 +167,7 @@ class SparkLake:
                 raise_if_interrupted(error)
                 if todo.results == before:
                     raise InfrastructureError(
-                        f"the Spark job failed, and so did it before without any new result: "
+                        f"the Spark job failed again, without any new result: "
                         f"{cause_of(error)}; can every executor reach {self._lake.place.uri}?"
                     ) from error
                 before = todo.results
@@ -177,8 +179,8 @@ class SparkLake:
                 stale = above == len(self._budgets) or not any(done.limited for done in ended)
                 if stale:
                     break
-            # Results that are still missing could not be made; only limited ones are tried once
-            # more.
+            # A finished job could not make the results that are still missing. Only results that
+            # a budget limited are tried once more.
             answers = self._tell(self._asking()._replace(settled=True, above=above))
         self._told = None if stale or answers.account.left else answers
         if tasks:
@@ -197,23 +199,23 @@ class SparkLake:
         )
 
     def _take(self, problems: Sequence[Problem]) -> None:
-        """Collect the problems of tasks. Raises `RefusedError` if a task lacked a permission."""
+        """Collect the problems of tasks; raise `RefusedError` if a task lacked a permission."""
         raise_if_refused(problems)
         for problem in problems:
             self.problems.add(problem)
 
     def _at_once(self) -> int:
-        """The number of concurrent tasks. The first call starts and equips the workers."""
+        """Return the number of concurrent tasks; the first call starts and prepares workers."""
         if self._slots is None:
             self._slots = prepare_workers(self._spark, "duckdb")
         return self._jobs or self._slots
 
     def _readers(self) -> int:
-        """The number of concurrent tasks that only read, which need only our own packages."""
+        """Return the number of concurrent reading tasks, which need only our own packages."""
         return self._jobs or self._slots or cores_here() or self._at_once()
 
     def _found(self) -> Snapshot:
-        """The current results of the report's runs."""
+        """Return a snapshot of the current results of the report's runs."""
         return self._results.snapshot().of_label(self._label)
 
     def _submit(
@@ -221,7 +223,7 @@ class SparkLake:
     ) -> list[TaskDone]:
         config = RoundConfig(
             uri=self._lake.place.uri,
-            scratch="",  # each executor chooses its own
+            scratch="",  # each executor chooses its own folder
             round=uuid.uuid4().hex,
             since_s=time.time(),
             limit_memory=True,
@@ -239,7 +241,7 @@ class SparkLake:
     # Answers -------------------------------------------------------------------------------------
 
     def ask(self, checked: Checked) -> tuple[Checked, ToldEngine]:
-        """An engine that answers questions, and `checked` with the final counts and problems."""
+        """Return `checked` with the final counts and problems, and an engine with the answers."""
         engine, account = self._told or self._tell(self._asking())
         name_lacking(self.problems, account.lost, account.lost_total)
         checked_account = msgspec.structs.replace(
@@ -256,7 +258,7 @@ class SparkLake:
             return tell(self._spark, asking, slots=self._readers())
 
     def _asking(self, results: Files | None = None) -> Asking:
-        """A request to all tasks; `results` defaults to the current state of the result lake."""
+        """Make a request to all tasks; `results` defaults to the result lake's current state."""
         return Asking(
             lake=Files.of(self._snapshot),
             results=results or Files.of(self._found()),

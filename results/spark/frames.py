@@ -5,7 +5,7 @@
 | a folder          | `spark.read.parquet` of its files, on executors that all see the folder     |
 | an object store   | few files per task, which an executor opens with pyarrow (`mapInArrow`)     |
 
-Neither needs a jar: no Delta reader, since the file list is that of a snapshot, and no
+Neither way needs a jar: no Delta reader, since a snapshot has the list of files, and no
 `hadoop-aws`, which plain PySpark lacks. Executors get the driver's `AWS_*` settings.
 
 Files contain the partition columns, so all columns have their types. Columns that a file of an
@@ -43,7 +43,7 @@ def lake_frame(
     *,
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """The visible rows of a table as a lazy DataFrame; `columns` limits what is read."""
+    """Return the visible rows of a table as a lazy DataFrame, with `columns` only, if given."""
     schema = snapshot.schemas[table]
     if columns is not None:
         schema = _chosen(schema, table, columns)
@@ -83,7 +83,7 @@ def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema:
 def read_files(
     batches: Iterable[pa.RecordBatch], *, uri: str, options: Mapping[str, str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task's files."""
+    """Yield the rows of a task's files, which `batches` name by path."""
     place = Place(uri, options)
     for batch in batches:
         for path in batch.column("path").to_pylist():

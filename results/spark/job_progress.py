@@ -35,7 +35,7 @@ class Watch:
         self._before = {file.name for file in results.files(MAIN)}
         self._todo = todo
         self._progress = progress
-        self._tasks = sorted(todo.tasks)  # by their keys
+        self._tasks = sorted(todo.tasks)  # in the order of keys
         self._schedule = Schedule([task.cost for task in todo.tasks], slots)
         self._stage = "again" if todo.is_again else "check"
         self._ended = threading.Event()
@@ -71,7 +71,7 @@ class Watch:
             )
 
     def judged(self) -> tuple[int, int]:
-        """The number and the cost of runs with results appended since the start.
+        """Return number and cost of the runs with results appended since the job's start.
 
         Appends that a compaction merged no longer count.
         """
@@ -83,7 +83,7 @@ class Watch:
         return min(rows, self._todo.runs), min(cost, self._todo.cost)
 
     def _cost(self, file: FileRef) -> int:
-        """The cost of the runs of an append: their share of their task's cost."""
+        """Return the cost of the runs of an append: their share of their task's cost."""
         key = file.first_run
         place = bisect.bisect_right(self._tasks, key, key=lambda task: task.between.first[0]) - 1
         task = self._tasks[max(0, place)]

@@ -49,11 +49,11 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 class Account(msgspec.Struct, frozen=True):
     """Pending and unavailable results of some runs.
 
-    Of the runs with lost results, it has the first few, and the total number.
+    `lost` has only the first few runs with lost results; `lost_total` counts all of them.
     """
 
-    left: int  # results
-    lacking: tuple[Lacking, ...]  # the runs without these results, if the request asks for them
+    left: int  # number of pending results
+    lacking: tuple[Lacking, ...]  # runs with pending results, if the request wants them
     lost: tuple[Problem, ...]
     lost_total: int
     unsettled: int
@@ -78,26 +78,26 @@ class Told(NamedTuple):
 
 
 class ToldEngine:
-    """An engine that has its answers already."""
+    """An engine with the answers that tasks have already computed."""
 
     def __init__(self, answers: Mapping[str, pa.Table]) -> None:
         self._answers = answers
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
-        """The answer, in the extent that the tasks were asked for (`Engine`)."""
+        """Return a stored answer; the tasks have already limited it to the report's extent."""
         del extent
         return self._answers.get(name)
 
 
 def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
-    """The runs, grouped by the kinds of their cases."""
+    """Count the runs of each kind, in one job."""
     frame, asking = in_ranges(spark, asking, slots=slots)
     work = functools.partial(kinds_of_parts, asking=asking)
     return kinds_in(frame.mapInArrow(work, "`kinds` STRING").toArrow()["kinds"].to_pylist())
 
 
 def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
-    """The sorted kinds of all parts, with the runs of each kind added up."""
+    """Add up the runs of each kind over all parts (JSON texts), and sort the kinds."""
     kinds: dict[Kind, RunsOfKind] = {}
     for text in texts:
         for part in msgspec.json.decode(text, type=list[RunsOfKind]):
@@ -117,7 +117,7 @@ def _first(some: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
 
 
 def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
-    """Ask all tasks, in one job."""
+    """Let tasks answer all questions of a report, in one job."""
     frame, asking = in_ranges(spark, asking, slots=slots)
     before = spark.conf.get(_CELLS)
     spark.conf.set(_CELLS, str(CELLS_A_BATCH))
@@ -134,7 +134,7 @@ def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
 
 
 def told_in(told: pa.Table) -> Told:
-    """The answers and account in the rows of the task that added up."""
+    """Decode answers and account from the rows of the task that added up all parts."""
     answers: dict[str, list[pa.Table]] = {}
     accounts = []
     for name, rows in zip(told["name"], told["rows"], strict=True):
@@ -150,12 +150,12 @@ def told_in(told: pa.Table) -> Told:
 
 
 def tell_whole(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """The answers for all runs if a single task has them; it adds up by itself."""
+    """Answer all questions in a single task with all runs, which also adds up the answers."""
     yield from add_up(tell_parts(batches, asking=asking), asking=asking)
 
 
 def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """The partial answers of a task for its ranges."""
+    """Answer all questions for each range of a task; yield the partial answers as cells."""
     with readable(asking.lake.uri):
         yield from _told(batches, asking)
 
@@ -176,7 +176,7 @@ def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.Reco
 
 
 def _lacking(source: ReportRuns, asking: Asking) -> tuple[Lacking, ...]:
-    """The runs of a range that lack results above the requested budget level."""
+    """Return the runs that lack results above the requested budget level, in ranges."""
     if not asking.settled:
         return ()
     size_of = functools.partial(range_cost, slots=asking.slots)
@@ -237,7 +237,7 @@ def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.
 
 
 def _sum(accounts: Sequence[Account]) -> Account:
-    """The sum of the accounts, with the first few runs that lost results."""
+    """Add up accounts; keep only the first few runs that lost results."""
     lost = sorted((entry for each in accounts for entry in each.lost), key=lambda entry: entry.run)
     lacking = sorted(
         (entry for each in accounts for entry in each.lacking), key=lambda entry: entry.first
@@ -256,7 +256,7 @@ def _sum(accounts: Sequence[Account]) -> Account:
 
 
 def _cells(part: int, name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """A table as cells of bounded size; at least one, since an empty table still has columns."""
+    """Yield a table as cells of bounded size; an empty table has one cell, for its columns."""
     size = max(1, rows.num_rows * CELL_BYTES // max(rows.nbytes, 1))
     for begin in range(0, max(rows.num_rows, 1), size):
         sink = pa.BufferOutputStream()

@@ -41,7 +41,7 @@ def judge_ranges(
     tasks: Sequence[Between],
     config: RoundConfig,
 ) -> Iterator[pa.RecordBatch]:
-    """Judge the runs of these tasks."""
+    """Judge the runs of the tasks with the numbers in `batches`; yield one row per task."""
     with _scratch(config.round) as folder:
         config = msgspec.structs.replace(config, scratch=str(folder))
         for number, _, source in sources(batches, asking):
@@ -57,10 +57,10 @@ def judge_ranges(
 
 @contextlib.contextmanager
 def _scratch(round_: str) -> Iterator[Path]:
-    """A folder of this machine for one round, in which a killed worker leaves its marks."""
+    """Make a folder on this machine for one round, in which killed workers leave markers."""
     folder = Path(tempfile.gettempdir()) / f"harness-{round_}"
     folder.mkdir(mode=0o700, exist_ok=True)
     yield folder
     for left in (folder / "started", folder):
-        with contextlib.suppress(OSError):  # other workers still use it
+        with contextlib.suppress(OSError):  # other workers still use the folder
             left.rmdir()

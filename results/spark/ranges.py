@@ -25,12 +25,12 @@ from results.lake.log.storage_errors import troubles
 from results.questions.engines import Extent
 
 Range = tuple[str, str | None]
-"""The first run, and the first run of the next range; `None` for the last range."""
+"""A range of runs: its first run, and the first run of the next range (`None` for the last)."""
 ROWS_MAX: Final = 16_000_000
 """Maximum rows of a range in the largest table: about fifty thousand runs."""
 ROWS_MIN: Final = 1_000_000
-"""Minimum rows of a range; for fewer, another task costs more than it gains."""
-_GIVEN: Final = "HARNESS_GIVEN_"  # with a setting's name: a driver set it, and may replace it
+"""Minimum rows of a range; for fewer rows, a further task costs more than it gains."""
+_GIVEN: Final = "HARNESS_GIVEN_"  # prefix of variables that mark settings from a driver
 
 
 class Files(NamedTuple):
@@ -46,7 +46,7 @@ class Files(NamedTuple):
         return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
 
     def snapshot(self, options: Mapping[str, str]) -> Snapshot:
-        """The snapshot in this process; `options` supplement its own settings of the store."""
+        """Rebuild the snapshot; `options` supplement this process's settings of the store."""
         tables = {name: tuple(files) for name, files in self.tables.items()}
         return Snapshot(self.version, tables, self.schemas, Place(self.uri, options))
 
@@ -93,7 +93,7 @@ def _rows(files: Sequence[FileRef]) -> int:
 
 
 def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str, int]]:
-    """Keys in a file at which a range may begin, with the number of rows up to the next key."""
+    """Yield keys in a file at which a range may begin, with the number of rows up to the next."""
     if file.rows <= rows // 2:
         yield file.first_run, file.rows
         return
@@ -109,14 +109,14 @@ def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str,
 
 
 def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
-    """A frame with a row per range, and the request with these ranges."""
+    """Cut runs into ranges; return a frame with a row per range, and the request with ranges."""
     largest = asking.results if any(asking.results.tables.values()) else asking.lake
     ranges = tuple(cut(largest.snapshot(asking.options), slots=slots))
     return numbers(spark, ranges), asking._replace(ranges=ranges, slots=slots)
 
 
 def numbers(spark: Any, ranges: Sequence[Range]) -> Any:
-    """A frame with the number of each range, one per task; tasks start in this order.
+    """Return a frame with the number of each range, one per task; tasks start in this order.
 
     Spark counts these numbers itself, so the driver needs no table and no shuffle.
     """
@@ -129,7 +129,7 @@ def numbers(spark: Any, ranges: Sequence[Range]) -> Any:
 def ranges_of(
     batches: Iterable[pa.RecordBatch], asking: Asking
 ) -> Iterator[tuple[int, Snapshot, Snapshot]]:
-    """The number of each range, its snapshot of the lake, and its snapshot of the results."""
+    """Yield, for each range of a task, its number, and its snapshots of lake and results."""
     use(asking.options)
     lake, results = asking.lake.snapshot({}), asking.results.snapshot({})
     for batch in batches:
@@ -141,7 +141,7 @@ def ranges_of(
 def sources(
     batches: Iterable[pa.RecordBatch], asking: Asking
 ) -> Iterator[tuple[int, Snapshot, ReportRuns]]:
-    """The number of each range, its snapshot of the lake, and its runs with their results."""
+    """Yield, for each range of a task, its number, its lake snapshot, and its `ReportRuns`."""
     for part, lake, results in ranges_of(batches, asking):
         source = ReportRuns(
             lake,
@@ -158,12 +158,12 @@ def sources(
 
 
 def given_options(place: Place) -> dict[str, str]:
-    """The settings of an object store that executors get from the driver."""
+    """Return the settings of an object store that executors get from the driver."""
     return {name: value for name, value in place.options.items() if name[:4] == "aws_"}
 
 
 def use(options: Mapping[str, str]) -> None:
-    """Set up this process's access to the object store. Its own settings win over the driver's."""
+    """Add the driver's settings of the object store, unless this process has its own."""
     for name, value in options.items():
         key = name.upper()
         if key not in os.environ or os.environ.get(f"{_GIVEN}{key}") == os.environ[key]:

@@ -59,11 +59,11 @@ FRUGAL: Final = (
 and so does verifying the bytecode of Spark's 20,000 classes.
 """
 _started_at: dict[str, str] = {}
-"""The `url` of this process's session."""
+"""The URL of this process's session, under the key `url`."""
 
 
 def get_spark(url: str) -> SparkSession:
-    """The session of this process at `url`; a session at another URL is stopped first.
+    """Return this process's session at `url`; stop a session at another URL first.
 
     The session ends with the process, or by `.stop()`. Raises `UsageError` for an unknown URL or a
     missing package. Raises `InfrastructureError` if the address accepts no connection, Java is
@@ -96,8 +96,8 @@ def get_spark(url: str) -> SparkSession:
     except Exception as error:
         raise_if_interrupted(error)
         raise InfrastructureError(
-            f"Spark does not start at {url!r}: {cause_of(error)}; is the master up, and "
-            "of this version of Spark?"
+            f"Spark does not start at {url!r}: {cause_of(error)}; does the master run, with the "
+            "same version of Spark?"
         ) from error
     if "url" not in _started_at:
         atexit.register(_stop)
@@ -110,7 +110,7 @@ def _cores(local: re.Match[str]) -> int:
 
 
 def cores_here() -> int:
-    """The number of concurrent tasks of a session on this machine; 0 for other sessions.
+    """Return the number of concurrent tasks of a session on this machine; 0 for other sessions.
 
     The workers of such a session run the driver's interpreter, so they have the same packages.
     """
@@ -133,7 +133,7 @@ def _stop() -> None:
 
 
 def _checked(url: str) -> str:
-    """The URL in Spark's form; `local[2]` gets three attempts per task."""
+    """Check a URL and convert it to Spark's form; `local[2]` gets three attempts per task."""
     local = _LOCAL.fullmatch(url)
     if local is not None:
         return f"local[{local['cores'] or '*'},{local['attempts'] or _ATTEMPTS}]"
@@ -146,7 +146,7 @@ def _checked(url: str) -> str:
 
 
 def _settings(master: str) -> dict[str, str]:
-    """Settings for a quiet Spark without a web server. Workers limit their memory themselves."""
+    """Return settings for a quiet Spark without a web server; workers limit their own memory."""
     settings = {
         "spark.app.name": "harness report",
         "spark.ui.enabled": "false",
@@ -169,12 +169,12 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def check_java() -> str:
-    """The Java that Spark will use. If there is none, raises `InfrastructureError` with a fix."""
+    """Return the version of Java that Spark will use; raise `InfrastructureError` without Java."""
     return check_java_for("Spark")
 
 
 def logging_option() -> str:
-    """The Java option that makes Spark log only errors."""
+    """Return the Java option that makes Spark log only errors."""
     return f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}"
 
 
@@ -197,7 +197,7 @@ def _quiet_launch() -> Iterator[None]:
 
 
 def prepare_workers(spark: SparkSession, *modules: str) -> int:
-    """Make our package, plug-ins and `modules` importable for workers; returns concurrent tasks.
+    """Make our package, plug-ins and `modules` importable in workers; return concurrent tasks.
 
     The driver sends missing packages of ours to the workers in a zip. Raises `InfrastructureError`
     if that does not suffice: workers must have pyarrow, numpy, msgspec, the modules, and the
@@ -218,30 +218,30 @@ def prepare_workers(spark: SparkSession, *modules: str) -> int:
         missing = _ask_workers(spark, distributions, modules)
     if missing.lacking and not missing.error:
         raise InfrastructureError(
-            f"Spark's workers do not find the plug-ins of {', '.join(missing.lacking)}, which were "
-            "sent to them; install them there (docs/spark.md)"
+            f"Spark's workers do not find the plug-ins of {', '.join(missing.lacking)}, although "
+            "the driver sent them; install the plug-ins on the workers (docs/spark.md)"
         )
     if missing.error:
         raise InfrastructureError(
             f"Spark's workers cannot do this: {missing.error}; their Python needs "
-            f"{', '.join(('pyarrow', 'numpy', *modules))} and msgspec, and the version of the "
-            "driver's (set PYSPARK_PYTHON to one that has them)"
+            f"{', '.join(('pyarrow', 'numpy', *modules))} and msgspec, and the driver's version "
+            "of Python (set PYSPARK_PYTHON to a suitable Python)"
         )
     return missing.slots
 
 
 class _Found(NamedTuple):
-    """The combined answers of the workers."""
+    """The combined answers of Spark's workers about their packages."""
 
-    error: str  # why they cannot work; usually empty
-    lacking: tuple[str, ...]  # distributions with plug-ins
+    error: str  # why the workers cannot do our work; usually empty
+    lacking: tuple[str, ...]  # distributions with plug-ins that workers lack
     slots: int  # number of concurrent tasks
 
 
 def _ask_workers(
     spark: SparkSession, distributions: Sequence[Distribution], modules: Sequence[str]
 ) -> _Found:
-    """The packages that workers lack, and the number of concurrent tasks."""
+    """Ask workers for the packages that they lack, and count the concurrent tasks."""
     wanted = tuple(distribution.name for distribution in distributions)
 
     def probe(batches: Iterable[Any]) -> Iterator[Any]:
@@ -300,7 +300,7 @@ def _ask_workers(
 def map_tasks(
     spark: SparkSession, rows: pa.Table, work: Callable[..., Any], ddl: str, tasks: int
 ) -> pa.Table:
-    """The output of `work` over rows; rows with the same number in column `task` share a task.
+    """Run `work` over rows on Spark; rows with the same number in column `task` share a task.
 
     From Spark 4.1 on, tasks start in the order of their numbers; before, in any order.
     """
@@ -308,7 +308,7 @@ def map_tasks(
 
 
 def in_tasks(frame: Any, tasks: int) -> Any:
-    """The rows of a DataFrame, partitioned by the number in the column `task`."""
+    """Partition the rows of a DataFrame by the number in the column `task`."""
     if hasattr(frame, "repartitionById"):
         return frame.repartitionById(tasks, "task")
     return frame.repartition(tasks, "task")
@@ -342,7 +342,7 @@ def raise_if_interrupted(error: BaseException) -> None:
     Taken for a failed job, the interrupt would lead to a retry or a report.
     """
     errors: list[BaseException] = [error]
-    for each in errors:  # grows; has contexts, too, which `raise ... from None` only hides
+    for each in errors:  # grows; includes contexts, which `raise ... from None` only hides
         before = (each.__cause__, each.__context__)
         errors += [cause for cause in before if cause is not None and cause not in errors]
         if isinstance(each, KeyboardInterrupt):
@@ -352,10 +352,10 @@ def raise_if_interrupted(error: BaseException) -> None:
 
 
 def cause_of(error: BaseException) -> str:
-    """The line of a long Spark error with its cause: in our code, in Python, or first in Java.
+    """Return the line of a long Spark error with the cause in our code, in Python or in Java.
 
-    Without such a line it is the first line. For an error through Py4J it is the second, since the
-    first only names the called method.
+    Without such a line, return the first line. For an error through Py4J, return the second line,
+    since the first line only names the called method.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [match[1] for line in lines if (match := _OURS.match(line)) is not None]

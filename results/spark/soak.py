@@ -10,7 +10,7 @@ Seeds are sent in waves, since a killed driver loses one wave: short waves at fi
 on the number of runs. So waves are longer with a lake, even on slow executors.
 
 With a lake, the task also makes the page of a run that is not valid, since the task has the run's
-folder. It does so only for as many runs as the soak still wants when the wave begins.
+folder. A task makes at most as many pages as the soak still wants when the wave begins.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
 
 
 class SparkSoak(SoakExecutor):
-    """Runs seeds on the Spark that `--spark-master` names."""
+    """The soak executor `spark`: runs seeds on the Spark that `--spark-master` names."""
 
     api_version = 1
     name = "spark"
@@ -99,7 +99,7 @@ class SparkSoak(SoakExecutor):
 
 
 def split(seeds: Sequence[int], tasks: int) -> list[tuple[int, int, int]]:
-    """Ranges (task, first seed, last seed) that cover exactly `seeds`, which are sorted, evenly."""
+    """Split sorted `seeds` evenly into ranges (task, first seed, last seed) without other seeds."""
     tasks = min(tasks, len(seeds))
     ranges: list[tuple[int, int, int]] = []
     for task in range(tasks):
@@ -131,8 +131,8 @@ def _run_wave(
     except Exception as error:
         raise_if_interrupted(error)
         raise InfrastructureError(
-            f"the Spark job failed: {cause_of(error)}; journaled seeds stay, and the same "
-            "command continues"
+            f"the Spark job failed: {cause_of(error)}; the journal keeps finished seeds, and the "
+            "same command continues"
         ) from error
     return sorted(rows, key=lambda row: int(row["seed"]))
 
@@ -140,7 +140,7 @@ def _run_wave(
 def run_ranges(
     batches: Iterator[pa.RecordBatch], *, job: bytes, rights: Mapping[str, str] = _NONE
 ) -> Iterator[pa.RecordBatch]:
-    """The work of a task: every seed of its ranges, each in an isolated worker.
+    """Run every seed of a task's ranges, each in an isolated worker, and yield the results.
 
     `rights` are settings for a lake's object store (`AWS_*`), which override the executor's own.
     """
@@ -169,7 +169,7 @@ def run_ranges(
 
 
 def _refusal(template: SeedJob) -> str | None:
-    """The reason why this executor must not run seeds (other code than the driver's), or `None`."""
+    """Return why this executor must not run seeds (other code than the driver's), or `None`."""
     digest = code_digest(template.case, "sim")
     if template.code is None or digest == template.code:
         return None

@@ -19,8 +19,9 @@ from results.spark.ranges import Range
 TASKS_A_SLOT: Final = 12
 """Tasks per slot. With many tasks, a lost task costs little, and progress is known early."""
 COST_MIN: Final = 8_000_000_000
-"""Minimum cost of a task; for less, its start and commit cost more than it gains. If there is less
-work than that per slot, the minimum is a quarter of this.
+"""Minimum cost of a task: start and commit of a smaller task cost more than the task gains.
+
+If the work per slot is less than this, the minimum is a quarter of this cost.
 """
 COST_MAX: Final = 60_000_000_000
 """Maximum cost of a task, unless a single run costs more."""
@@ -28,10 +29,10 @@ TASKS_MAX: Final = 100_000
 
 
 class Lacking(msgspec.Struct, frozen=True, array_like=True):
-    """A range of neighbouring runs that lack results: where it begins, and the pending work."""
+    """A range of neighbouring runs that lack results: its first place, and its pending work."""
 
     run: str
-    keys: int  # a range of keys of the run; -1 is the whole run
+    keys: int  # number of a range of the run's keys; -1 is the whole run
     runs: int
     results: int
     again: int  # number of these results that are retried with a larger budget
@@ -43,7 +44,7 @@ class Lacking(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Between(NamedTuple):
-    """The work of a task: from one place up to, and without, another; `None` is the end."""
+    """The work of a task: the places `[first, end)`; the end `None` is the end of all runs."""
 
     first: Place
     end: Place | None
@@ -52,7 +53,7 @@ class Between(NamedTuple):
     def runs(self) -> Range:
         if self.end is None or self.end[1] < 0:
             return self.first[0], self.end and self.end[0]
-        return self.first[0], f"{self.end[0]} "  # includes the last run, since it needs a part
+        return self.first[0], f"{self.end[0]} "  # a part of the last run belongs to this task
 
 
 class Task(NamedTuple):
@@ -64,7 +65,7 @@ class Task(NamedTuple):
 
 
 class Todo(NamedTuple):
-    """All pending work."""
+    """All pending work of a report, as tasks, with totals."""
 
     tasks: tuple[Task, ...]
     runs: int
@@ -74,7 +75,7 @@ class Todo(NamedTuple):
 
 
 def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
-    """Tasks for all ranges, which are in the order of keys; `slots` tasks run at once."""
+    """Join ranges, which are in the order of keys, to tasks, of which `slots` run at once."""
     cost = sum(part.cost for part in ranges)
     size = task_cost(cost, slots)
     joined: list[Lacking] = []
@@ -103,12 +104,12 @@ def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
 
 
 def range_cost(total: int, slots: int) -> int:
-    """The target cost of one of the ranges into which a reading task cuts its runs."""
+    """Return the target cost of a range, into which a reading task cuts its runs."""
     return max(COST_MIN // 4, min(COST_MAX, total // (TASKS_A_SLOT * slots)))
 
 
 def task_cost(total: int, slots: int) -> int:
-    """The target cost of a task, chosen so that all slots get equally many tasks."""
+    """Return the target cost of a task, chosen so that all slots get equally many tasks."""
     waves = max(1, min(TASKS_A_SLOT, total // (slots * COST_MIN)))
     even = -(-total // (slots * waves))
     return max(COST_MIN // 4, 1, min(COST_MAX, even), -(-total // TASKS_MAX))

@@ -58,7 +58,7 @@ class Ratio(NamedTuple):
 
 
 def wilson(hits: int, trials: int) -> Interval:
-    """Wilson's score interval of a share; without trials it is 0 to 1."""
+    """Return Wilson's score interval of the share `hits / trials`; 0 to 1 without trials."""
     if trials == 0:
         return Interval(0.0, 1.0)
     share = hits / trials
@@ -71,7 +71,7 @@ def wilson(hits: int, trials: int) -> Interval:
 
 
 def zero_bound(trials: int) -> float:
-    """The 95 % upper bound of the rate of an event that happened in none of `trials`."""
+    """Return the 95 % upper bound for the rate of an event that happened in none of `trials`."""
     return 1.0 if trials == 0 else -math.expm1(math.log(ALPHA) / trials)
 
 
@@ -84,14 +84,17 @@ def student_quantile(p: float, df: float) -> float:
 
 @functools.lru_cache(maxsize=1 << 12)
 def fisher_exact(hits: int, trials: int, other_hits: int, other_trials: int) -> float:
-    """Fisher's two-sided p-value: the total probability of all tables no likelier than this one."""
+    """Return Fisher's two-sided p-value for two shares.
+
+    The p-value is the total probability of all 2x2 tables no likelier than the observed table.
+    """
     total, drawn = trials + other_trials, hits + other_hits
     low, high = max(0, drawn - other_trials), min(drawn, trials)
     logs = [
         _log_choose(trials, k) + _log_choose(other_trials, drawn - k) for k in range(low, high + 1)
     ]
     whole = _log_choose(total, drawn)
-    limit = logs[hits - low] + 1e-9  # the margin includes equal values despite rounding
+    limit = logs[hits - low] + 1e-9  # the margin keeps equally likely tables despite rounding
     return min(1.0, math.fsum(math.exp(value - whole) for value in logs if value <= limit))
 
 
@@ -100,12 +103,13 @@ def _log_choose(n: int, k: int) -> float:
 
 
 class Sums(NamedTuple):
-    """Sums over runs: `a` hits in `n` trials with a fault, `b` in `m` without, and products.
+    """Sums over runs: `a` hits in `n` trials with a fault, `b` in `m` without, and their products.
 
-    All sums are integers, so that sums of sums are exact in any order.
+    For example, `an` is the sum over runs of `a * n`. All sums are integers, so adding up sums is
+    exact in any order.
     """
 
-    runs: int  # with any trial
+    runs: int  # number of runs with any trial
     a: int
     n: int
     b: int
@@ -123,7 +127,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, int, int]]) -> Sums:
-        """Sums over runs. A row has hits and trials with a fault, then without a fault."""
+        """Add up runs; a row has one run's hits and trials with a fault, then without a fault."""
         sums = [0] * len(cls._fields)
         for a, n, b, m in rows:
             terms = (
@@ -148,7 +152,7 @@ class Sums(NamedTuple):
 
 
 def risk_ratio(sums: Sums) -> Ratio:
-    """The ratio of the rate with a fault to the rate without it; trials may be a time in ns."""
+    """Return the ratio of the rate with a fault to the rate without; trials may be times in ns."""
     a, n, b, m, runs = sums.a, sums.n, sums.b, sums.m, sums.runs
     with_rate = a / n if n else None
     without_rate = b / m if m else None
@@ -185,21 +189,22 @@ def _squares(of: Sums) -> Fraction:
 
 
 def quantiles(values: Sequence[int], permilles: Iterable[int] = QUANTILES) -> tuple[int, ...]:
-    """The nearest-rank quantiles in the order of `permilles`; empty without values."""
+    """Return the nearest-rank quantiles in the order of `permilles`; empty without values."""
     ordered = sorted(values)
     return tuple(nearest_rank(ordered, permille) for permille in permilles) if ordered else ()
 
 
 def nearest_rank(ordered: Sequence[T], permille: int) -> T:
-    """The smallest of the sorted values that at least `permille` of 1000 values do not exceed."""
+    """Return the smallest value that at least `permille` of 1000 sorted values do not exceed."""
     return ordered[max(0, -(-permille * len(ordered) // 1000) - 1)]
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """An interval of the median from order statistics; `None` for fewer than six values."""
+    """Return a 95 % interval of the median from order statistics; `None` below six values."""
     ordered = sorted(values)
     n = len(ordered)
-    # Find the largest k with P(Binomial(n, 1/2) < k) <= alpha / 2: the k-th values from both ends.
+    # Find the largest k with P(Binomial(n, 1/2) < k) <= alpha / 2. The interval runs from the k-th
+    # smallest to the k-th largest value.
     below, k = 0.0, 0
     while k < n // 2:
         mass = math.exp(_log_choose(n, k) - n * math.log(2))
@@ -211,7 +216,7 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 
 def rank_sum(first: Sequence[float], second: Sequence[float]) -> float:
-    """The two-sided p-value of the rank-sum test that two groups have the same distribution."""
+    """Return the two-sided p-value of the rank-sum test that two groups are distributed equally."""
     if not first or not second:
         return 1.0
     doubled = _doubled_midranks([*first, *second])
@@ -243,7 +248,7 @@ def _doubled_midranks(values: Sequence[float]) -> list[int]:
 
 
 def _rank_sum_exact(doubled: Sequence[int], size: int, observed: int) -> float:
-    """The share of all choices of `size` ranks whose sum is at least as far from its mean."""
+    """Return the share of choices of `size` ranks with a sum at least as extreme as `observed`."""
     ways: list[Counter[int]] = [Counter() for _ in range(size + 1)]
     ways[0][0] = 1
     for rank in doubled:

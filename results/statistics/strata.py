@@ -37,14 +37,14 @@ class Pooled(NamedTuple):
 
     ratio: float | None
     interval: Interval | None
-    strata: int  # that compare something
-    runs: int  # of these
-    agree_p: float | None  # p-value that all strata have the same ratio; `None` for one
+    strata: int  # number of strata with runs with and without the fault
+    runs: int  # number of runs in these strata
+    agree_p: float | None  # p-value that all strata have the same ratio; `None` for one stratum
     why: str | None
 
 
 def pooled_ratio(strata: Sequence[Sums]) -> Pooled:
-    """The Mantel-Haenszel ratio; strata of one run are left out, since they have no spread."""
+    """Return the Mantel-Haenszel ratio without strata of one run, which have no spread."""
     usable = [s for s in strata if s.runs > 1 and s.n and s.m]
     runs = sum(s.runs for s in usable)
     if not usable:

@@ -24,7 +24,10 @@ SURE: Final = 0.95
 
 
 class Step(NamedTuple):
-    """The share `survival` from `at` on. A share of 0 has no interval: no spread is known."""
+    """A step of a survival curve: the share of runs without a failure, from `at` operations on.
+
+    A share of 0 has no interval, because its spread is unknown.
+    """
 
     at: int
     at_risk: int
@@ -34,7 +37,7 @@ class Step(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The probability that a number of seeds finds a failure."""
+    """The probability that `seeds` seeds find a failure, with its confidence interval."""
 
     seeds: int
     probability: float
@@ -43,7 +46,10 @@ class Found(NamedTuple):
 
 
 def kaplan_meier(cells: Iterable[tuple[int, int, int]]) -> list[Step]:
-    """A step for each time of a failure; cells are (time, failed runs, other ended runs)."""
+    """Return the survival curve of runs, with one step per number of operations with a failure.
+
+    A cell is (number of operations, runs that failed after it, other runs that ended after it).
+    """
     sums: dict[int, tuple[int, int]] = {}
     for at, failed, ended in cells:
         before = sums.get(at, (0, 0))
@@ -79,7 +85,10 @@ def _within(seeds: int, share: float) -> float:
 
 
 def seeds_for(share: float, *, sure: float = SURE) -> int | None:
-    """The number of seeds that find it with probability `sure`; `None` for a share of 0."""
+    """Return how many seeds find a failure of rate `share` with probability `sure`.
+
+    Return `None` for a rate of 0.
+    """
     if share <= 0:
         return None
     return 1 if share >= sure else math.ceil(math.log1p(-sure) / math.log1p(-share))

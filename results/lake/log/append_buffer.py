@@ -23,13 +23,13 @@ from results.lake.log.parquet_encoder import GROUP_ROWS, Encoded, Encoder
 from results.lake.log.row_files import accept, new_id, stored, stored_schema
 
 GROUP_BYTES: Final = 32 << 20
-"""Size of the rows in memory at which a row group is written. Snapshots are few but large."""
+"""Size of waiting rows in memory at which the buffer encodes a row group, however few rows."""
 SMALLER: Final = 16
 """Estimated ratio of the size of rows in memory to their size in a file."""
 
 
 class _File:
-    """The growing file of one table. Rows wait until there are enough for a row group."""
+    """The growing file of one table; rows wait until there are enough of them for a row group."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -57,7 +57,7 @@ class _File:
 
     @property
     def size_bytes(self) -> int:
-        """Estimated size of the file, if it were written now."""
+        """Estimated size of the file if it were completed now."""
         return int(self._sink.tell()) + self._bytes // SMALLER
 
     @property
@@ -65,7 +65,7 @@ class _File:
         return int(self._sink.tell()) + self._bytes
 
     def close(self) -> Encoded | None:
-        """The complete file; `None` if there are no rows."""
+        """Complete the file and return it; `None` if it has no rows."""
         if self._waiting:
             self._encode()
         if self._encoder is None:
@@ -86,19 +86,19 @@ class AppendBuffer:
         self.batch = new_id()
         self._number = 0
         self.partitions: dict[str, Partition] = {}
-        self.last: str | None = None  # of the runs so far, which arrive in order
+        self.last: str | None = None  # the greatest run so far, since runs arrive in order
         self._files = {name: _File(stored_schema(schema)) for name, schema in schemas.items()}
         self._closed: dict[str, Encoded] | None = None
 
     def add(self, rows: Mapping[str, pa.Table]) -> None:
-        """Add whole runs; raises like `row_files.accept`."""
+        """Add whole runs; raise the errors of `row_files.accept`."""
         tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
-            raise InternalError("runs are buffered twice, or after they were appended")
+            raise InternalError("an append buffer got a run twice, or got runs after its append")
         if len({*self.partitions.values(), *partitions.values()}) > 1:
-            raise InternalError("runs of several partitions are in one buffer")
+            raise InternalError("an append buffer got runs of several partitions")
         if self.last is not None and partitions and min(partitions) < self.last:
-            raise InternalError("runs are buffered out of order, in which no reader finds them")
+            raise InternalError("an append buffer got runs out of order, so no reader finds them")
         self.partitions |= partitions
         self.last = max(partitions, default=self.last)
         for name, table in tables.items():
@@ -117,7 +117,7 @@ class AppendBuffer:
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
-        """The file of each table that has rows. After this call, `add` is an error."""
+        """Return the complete file of each table with rows; after this call, `add` is an error."""
         if self._closed is None:
             files = {name: file.close() for name, file in self._files.items()}
             self._closed = {name: file for name, file in files.items() if file is not None}
@@ -128,7 +128,7 @@ class AppendBuffer:
         return batch_name(self.batch, self._number)
 
     def without(self, runs: Collection[str]) -> AppendBuffer:
-        """A new buffer without these runs, under a new batch."""
+        """Return a new buffer, with a new batch id, that lacks these runs."""
         again = AppendBuffer(self._schemas)
         left = [run for run in self.partitions if run not in runs]
         if left:

@@ -5,7 +5,7 @@ read; otherwise it raises `ConflictError` and changes nothing. So every conclusi
 still holds in the commit. The store's `put if absent` of the log's next file decides the race, on
 disks and on object stores. A *blind* commit may be rebased over commits of other writers.
 
-A log also carries **fences**: ids whose commits must never happen. They are stored as Delta
+A log also carries **fences**: ids whose commits must never happen. Fences are stored as Delta
 application transactions, and kept as long as the table exists.
 
 Use a log only in one thread of the process that opened it: the runtime of `deltalake` does not
@@ -87,7 +87,7 @@ class Log:
             )
 
     def schema(self) -> pa.Schema:
-        """The columns, as of the last state read."""
+        """Return the columns of the table, as of the last state read."""
         return pa.schema(self._delta.schema().to_arrow())
 
     def settings(self) -> Mapping[str, str]:
@@ -121,8 +121,8 @@ class Log:
         )
 
     def fenced(self, name: str) -> bool:
-        """Whether this id is fenced, as of the last state read."""
-        with troubles(self.uri):  # reads the log
+        """Whether the id of a batch or compaction is fenced, as of the last state read."""
+        with troubles(self.uri):  # `transaction_version` reads the log
             return self._delta.transaction_version(name) is not None
 
     def commit(
@@ -135,7 +135,7 @@ class Log:
         exact: bool,
         rearranged: bool = False,
     ) -> None:
-        """Commit one version. `rearranged`: only files change, the rows stay the same.
+        """Commit one version; `rearranged` marks a commit that changes files, but not their rows.
 
         Raises `ConflictError` if this attempt committed nothing, although an earlier attempt may
         have. Raises `AgainError` if the outcome is unknown.
@@ -180,9 +180,9 @@ class Log:
                 raise ConflictError(f"{self.table}: another writer committed first") from error
 
     def obsolete(self, hours: int, *, untracked: bool) -> list[str]:
-        """Names of files that were removed from the table more than `hours` ago.
+        """Return the names of files that were removed from the table more than `hours` ago.
 
-        With `untracked`, also files of that age that the log does not contain.
+        With `untracked`, also return files of that age that the log does not contain.
         """
         with troubles(self.uri):
             stale = self._delta.vacuum(

@@ -27,21 +27,21 @@ STARTED: Final = """
                 ELSE strftime(r.started AT TIME ZONE 'UTC', '.%f') END
         || '+00:00'
 """
-"""The start of a row `r` of `runs` as text: ISO 8601, in UTC."""
+"""SQL for the start time of a run (row `r` of `runs`) as text: ISO 8601, in UTC."""
 CODE: Final = """
     CASE WHEN json_valid(r.versions) THEN COALESCE(
         NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
         'harness ' || NULLIF(r.versions->>'$.harness', '')) END
 """
-"""The version of the code that ran.
+"""SQL for the version of the code that a run (row `r` of `runs`) used.
 
-It is the commit if recorded, otherwise the digest by which a soak identifies code, otherwise the
-version of the harness.
+The version is the commit if recorded, otherwise the digest by which a soak identifies code,
+otherwise the version of the harness.
 """
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
-    """Columns of a table's rows as a SQL source, for one statement of the connection `sql`.
+    """Return SQL that selects columns of a table, for one statement of the connection `sql`.
 
     Rows are read on demand, since a table may be larger than the memory. DuckDB reads only the
     needed parts of local files, and keeps their dictionaries. A column that a file lacks is null.
@@ -67,7 +67,7 @@ def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> 
 
 
 def at_hand(found: Snapshot, folder: Path) -> Snapshot:
-    """The same snapshot with local files: files of an object store are copied into `folder` once.
+    """Return the same snapshot with local files: copy files of an object store to `folder` once.
 
     Copying a file is cheaper than a single remote read. Other files in the folder are removed.
     Raises the errors of the store.
@@ -119,6 +119,6 @@ def readable(uri: str) -> Iterator[None]:
         if not (lost or torn or "reading the stream" in text):
             raise
         raise InfrastructureError(
-            f"what the lake {uri} holds cannot be read: {clipped(text, 300)}; see `harness lake "
-            f"check` (results may be removed as a whole: {uri}/{RESULTS}; they are found again)"
+            f"a file of the lake {uri} cannot be read: {clipped(text, 300)}; see `harness lake "
+            f"check` (you may remove the folder {uri}/{RESULTS}: a report computes results again)"
         ) from error

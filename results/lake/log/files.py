@@ -5,8 +5,8 @@ rows:
 
 | name                  | rows                                                                   |
 |-----------------------|------------------------------------------------------------------------|
-| b-BATCH-N.parquet     | of one append; N is its number among the tries for the same table      |
-| c-VERSION-ID.parquet  | of several files, merged; all were visible at this version of `runs`   |
+| b-BATCH-N.parquet     | rows of one append; N counts the uploads of the append's batch         |
+| c-VERSION-ID.parquet  | rows of merged files, all visible at this version of `runs`            |
 
 Files contain the partition columns, too: a reader that gets only a list of files (DuckDB, or Spark
 without a jar) sees every column with its type, which a folder's name would lose.
@@ -28,7 +28,7 @@ MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"
 KEY_RANGE: Final = "key_range"
-"""The column by which the rows of a run over independent keys are sorted, if the table has it."""
+"""Column with the range of a key, by which tables sort the rows of runs over independent keys."""
 RESULTS: Final = "results"
 """The subfolder of a lake that holds its result lake (`results.judging.result_lake`)."""
 LOG_FOLDER: Final = "_delta_log"
@@ -43,7 +43,7 @@ STATISTICS_COLUMNS_MAX: Final = 32
 STATISTICS_TEXT_MAX: Final = 64  # longer texts would bloat the log and help no reader
 
 Partition = tuple[str | None, str | None, dt.date | None]
-"""The values of `PARTITION`."""
+"""Values of the columns `PARTITION`: target, label and day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +67,19 @@ class FileRef:
 
     @property
     def needs_version(self) -> int:
-        """The first version of `runs` at which all rows are visible; -1 for a file of
-        one append.
-        """
+        """First version of `runs` that shows all rows of a merged file; -1 for an unmerged file."""
         match = _MERGED_FILE.fullmatch(self.name)
         return -1 if match is None else int(match[1])
 
 
 def batch_of(name: str) -> str | None:
-    """The batch in a file's name, even if the file is only partly written."""
+    """Return the batch in a file's name, also for a partly written file; `None` if merged."""
     match = _BATCH_FILE.match(name)
     return None if match is None else match[1]
 
 
 def merge_of(name: str) -> str | None:
-    """The compaction's id in a file's name."""
+    """Return the id of the compaction in a merged file's name; `None` for other files."""
     match = _MERGED_FILE.match(name)
     return None if match is None else match[2]
 
@@ -97,7 +95,7 @@ def merged_name(version: int, merge: str) -> str:
 
 
 def partition_values(partition: Partition) -> dict[str, str | None]:
-    """The partition in the form of a Delta log."""
+    """Convert a partition to the texts that a Delta log has for its columns."""
     return {
         name: None if value is None else str(value)
         for name, value in zip(PARTITION, partition, strict=True)
@@ -124,8 +122,8 @@ def coded_schema(schema: pa.Schema) -> pa.Schema:
 def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
     """The statistics that Delta's log keeps of a file, from the file's own footer.
 
-    They are the number of rows, and the minimum, maximum and null count of each leading flat
-    column.
+    The statistics are the number of rows, and the minimum, maximum and null count of each leading
+    flat column.
     """
     columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
     least: dict[str, Any] = {}
@@ -134,7 +132,7 @@ def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
     for name in [*schema.names[:STATISTICS_COLUMNS_MAX], BATCH]:
         index = columns.get(name)
         if index is None:
-            continue  # nested
+            continue  # a nested column
         bounds = [
             metadata.row_group(group).column(index).statistics
             for group in range(metadata.num_row_groups)
@@ -163,7 +161,7 @@ def _long(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A footer's value in its JSON form."""
+    """Convert a minimum or maximum from a Parquet footer to its JSON form."""
     if isinstance(value, dt.datetime):
         return value.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return value.isoformat() if isinstance(value, dt.date) else value

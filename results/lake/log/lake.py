@@ -33,12 +33,12 @@ the files of `runs` first. From then on, the rows of these runs in other tables 
 `runs`.
 
 **Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a grace period. A writer
-may sleep longer than that, so vacuum first *fences* them, with an exact commit to `runs` on a state
-in which they are invisible. A fenced batch never becomes visible, since the writer's own exact
-commit has to come later, and sees the fence. Only then are files removed. Uploads of a compaction
-are fenced in the log of their table in the same way. So no clock decides whether data are lost; it
-only decides how soon a slow writer has to start again. Readers of an old version do depend on the
-grace period: files that a compaction replaced are kept as long.
+may sleep longer than that, so vacuum first *fences* the batches, with an exact commit to `runs` on
+a state in which they are invisible. A fenced batch never becomes visible, since the writer's own
+exact commit has to come later, and sees the fence. Only then are files removed. Uploads of a
+compaction are fenced in the log of their table in the same way. So no clock decides whether data
+are lost; a clock only decides how soon a slow writer has to start again. Readers of an old version
+do depend on the grace period, for which files that a compaction replaced are kept.
 
 Readers without `Snapshot` join a table with `runs` on (run, batch). A run occurs once in its
 partition (target, label, day), which must be a function of the run.
@@ -72,7 +72,7 @@ LAKE: Final = "harness.lake"
 LAKE_FORM: Final = "1"
 SCHEMA: Final = "harness.schema"
 ROUNDS_MAX: Final = 20
-OPENING_S: Final = 60.0  # after that, the URI is more likely wrong than the store busy
+OPENING_S: Final = 60.0  # after a minute, the URI is more likely wrong than the store busy
 THREADS_REMOTE: Final = 8  # threads wait for the network during commits
 
 
@@ -94,7 +94,7 @@ class Lake:
         version: int,
         patience: Patience,
     ) -> None:
-        """Use `open`; `schemas` defaults to the tables of runs."""
+        """Initialise an unopened lake; callers use `open` instead."""
         schemas = schemas or lake_schemas()
         assert MAIN in schemas
         self.place = place
@@ -135,7 +135,7 @@ class Lake:
     # Opening -------------------------------------------------------------------------------------
 
     def _find(self) -> bool:
-        """Whether there is a lake; if so, open its tables."""
+        """Whether a lake exists at this place; if so, open its tables."""
         if not self.main.exists():
             return False
         self._accept(MAIN, self.main.settings())
@@ -156,8 +156,8 @@ class Lake:
 
     def _lacking(self, tables: Sequence[str]) -> InfrastructureError:
         return InfrastructureError(
-            f"the lake at {self.place.uri} lacks {listed(tables, limit=3)}; its "
-            "folder was removed: restore it"
+            f"the lake at {self.place.uri} lacks {listed(tables, limit=3)}: restore the removed "
+            "folders"
         )
 
     def _accept(self, table: str, settings: Mapping[str, str]) -> None:
@@ -165,23 +165,23 @@ class Lake:
         form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
         if form is None or not schema.isdigit():
             raise UsageError(
-                f"{self.place.uri!r} has a table {table!r} that is not a harness lake's; name "
-                "another place for the lake"
+                f"{self.place.uri!r} has a table {table!r} that does not belong to a harness lake; "
+                "name another place for the lake"
             )
         if form != LAKE_FORM or int(schema) != self.version:
             newer = form != LAKE_FORM or int(schema) > self.version
             raise UsageError(
                 f"the lake at {self.place.uri!r} has schema {schema} (form {form}), this harness "
-                f"knows {self.version} (form {LAKE_FORM}): "
-                + ("install a newer one" if newer else self.made_again_by)
+                f"supports {self.version} (form {LAKE_FORM}): "
+                + ("install a newer harness" if newer else self.made_again_by)
             )
 
     def _accept_columns(self, table: str, found: pa.Schema) -> None:
         wanted = self.schemas[table]
         if found.names != wanted.names or not all(map(_alike, wanted.types, found.types)):
             raise UsageError(
-                f"{self.place.uri_of(table)!r} has other columns than this harness gives it: it "
-                "is not a lake of a release"
+                f"the table {self.place.uri_of(table)!r} has other columns than this harness "
+                "creates: no release of the harness made this lake"
             )
 
     def _refuse_foreign(self) -> None:
@@ -205,7 +205,7 @@ class Lake:
         self._refuse_foreign()
         self._make()
         if not self._find():
-            raise AgainError("the table of runs is not there yet")
+            raise AgainError("the new table of runs is not visible yet")
 
     def _make(self) -> None:
         """Create the tables, `runs` last: a folder without `runs` is no lake yet."""
@@ -215,7 +215,7 @@ class Lake:
             self._accept(table, self.logs[table].settings())
         if any(self.logs[table].refresh().files for table in there):
             if self.main.exists():
-                raise AgainError("another process made it and appended to it in the meantime")
+                raise AgainError("another process created the lake and appended to it meanwhile")
             raise self._lacking([MAIN])
         for table in sorted(self.logs.keys() - there, key=lambda table: (table == MAIN, table)):
             self.logs[table].create(self.schemas[table], settings)
@@ -228,7 +228,7 @@ class Lake:
         `rows` has one row per run in `runs`, and the rows of the same runs in other tables. Runs
         that the lake already has are left out and returned. The runs of a partition are one batch,
         with one file per table: pass about 128 MB at most. After any error a batch is visible as a
-        whole or not at all. Repeating the append resolves which.
+        whole or not at all. Repeat the append to complete it.
         """
         some = [rows] if isinstance(rows, AppendBuffer) else buffers_of(rows, self.given)
         return [run for buffer in some for run in self._append(buffer)]
@@ -245,12 +245,13 @@ class Lake:
             if not len(buffer) or self._append_batch(buffer):
                 return skipped
         raise InfrastructureError(
-            f"{self.place.uri}: {ROUNDS_MAX} times others appended some of these runs meanwhile, "
-            "or a vacuum without a time of grace took the append for a dead one's; let them end"
+            f"{self.place.uri}: the append failed {ROUNDS_MAX} times, because other processes "
+            "appended some of its runs, or because a vacuum with too short a grace period fenced "
+            "it; try again when these processes have ended"
         )
 
     def _append_batch(self, buffer: AppendBuffer) -> bool:
-        """Whether the batch is visible now; if not, it never will be."""
+        """Append a batch; return whether it is visible now. If not, it never becomes visible."""
 
         def append(table: str) -> None:
             self._commit_child(table, self._upload(buffer, table))
@@ -302,7 +303,7 @@ class Lake:
         return True
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """The runs in the newest state of `runs`, with their batches."""
+        """Return the given runs that the newest state of `runs` has, each with its batch."""
         state = self.main.refresh()
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
@@ -334,10 +335,10 @@ class Lake:
         return Snapshot(main.version, tables, self.schemas, self.place)
 
     def _visible(self, main: State, state: State) -> tuple[FileRef, ...]:
-        """The files of a table whose rows are visible at this state of `runs`."""
+        """Return the files of a table with visible rows, given a state of `runs`."""
         files = [file for _, file in sorted(state.files.items())]
         if any(file.needs_version > main.version for file in files):
-            raise AgainError("runs were appended and merged meanwhile")
+            raise AgainError("other processes appended and merged runs meanwhile")
         visible = self.visible_batches(main, {file.batch for file in files if file.batch})
         return tuple(file for file in files if file.batch is None or file.batch in visible)
 
@@ -349,7 +350,7 @@ class Lake:
         return {batch for batch in wanted if batch in named}
 
     def known(self, partition: Mapping[str, Any] | None = None) -> set[str]:
-        """The ids of all visible runs, or of those in a partition (`{"label": "nightly"}`)."""
+        """Return the keys of all visible runs, or of the runs with these partition values."""
         return self.patience.call(
             f"read {self.main.uri}", lambda: self._snapshot_of_main(partition)
         )
@@ -360,16 +361,16 @@ class Lake:
         return Snapshot(main.version, files, self.schemas, self.place).known(partition)
 
     def dataset(self, table: str) -> ds.Dataset:
-        """The visible rows of a table now. To read several tables, use one `snapshot`."""
+        """Return the visible rows of one table; to read several tables, use one `snapshot`."""
         return self.snapshot().dataset(table)
 
     def files(self, table: str) -> list[FileRef]:
-        """The files of a table now, for readers such as DuckDB, or Spark without a jar."""
+        """Return the visible files of a table, for readers such as DuckDB."""
         return self.snapshot().files(table)
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether two columns are equal to Delta, which has only one type of text, list and time."""
+    """Whether Delta stores two Arrow types alike: it has one type each of text, list and time."""
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

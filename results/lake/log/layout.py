@@ -18,11 +18,12 @@ import pyarrow as pa
 LEVEL: Final = 6
 """zstd level for most columns. Level 1 makes dictionaries and repetitive data a tenth larger."""
 LEVEL_QUICK: Final = 1
-"""zstd level for columns where a higher level takes at least twice the time. It would not shrink
-times and ids, and waits and answers only by 3 to 7 %.
+"""zstd level for columns for which a higher level takes at least twice the time.
+
+A higher level would not shrink times and ids, and would shrink waits and answers by 3 to 7 %.
 """
 LEVEL_NOTES: Final = 9
-"""zstd level for `value_rest`, mostly snapshots of all nodes; it costs no time there."""
+"""zstd level for `value_rest`: most values are snapshots of all nodes, which compress quickly."""
 _RISING: Final = frozenset({"index"})
 _FEW: Final = frozenset(
     {
@@ -36,7 +37,7 @@ _FEW: Final = frozenset(
 _DISTINCT: Final = frozenset({"value_rest", "answer_rest"})
 """JSON columns whose values hardly ever repeat, but are similar."""
 _IDS: Final = frozenset({"asked_nonce", "answer_table_id"})
-"""Texts of similar length. Stored apart from the texts, their lengths take almost no space."""
+"""Columns of texts of similar length: their encoding stores lengths apart, in almost no space."""
 _QUICK: Final = frozenset(
     {
         *("invoke_ns", "latency_ns", "wait_ns", "left_ns"),
@@ -45,12 +46,12 @@ _QUICK: Final = frozenset(
 )
 _PAGE_BYTES: Final = 8 << 20
 _PAGE_ROWS: Final = 1 << 20
-"""Pages are compressed one by one. Our readers read whole row groups, so pages are as large."""
+"""A page is as large as a row group, because our readers read whole row groups."""
 _VALUES: Final = ("asked_", "answer_", "value_")
 _TEXTS: Final = frozenset(
     {"error", "outcome", "odd", "note", "case", "versions", "digest", "reason", "counterexample"}
 )
-"""Together with `_VALUES`: columns by which engines do not skip row groups."""
+"""Columns without statistics, like columns with a prefix in `_VALUES`: no query filters by them."""
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def _level(path: str) -> int:
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The Parquet columns of one table column."""
+    """Yield the path and type of each Parquet column that one table column becomes."""
     if pa.types.is_list(kind):
         yield from _leaves(f"{path}.list.element", kind.value_type)
     else:

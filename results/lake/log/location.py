@@ -9,9 +9,9 @@ name. On disks the file is written under a temporary name and renamed, so an inc
 has a name that a log contains. No name is written twice (`results.lake.log.row_files`), so no late
 upload changes a logged file.
 
-Acknowledged data outlive the process that wrote them. On local disks they are in the operating
-system's cache, so a power cut may take the last seconds. An aborted multi-part upload is no file,
-but some stores bill for it until a rule of the bucket removes it.
+Acknowledged data outlive the process that wrote them. On local disks, acknowledged data are in the
+operating system's cache, so a power cut may take the last seconds. An aborted multi-part upload is
+no file, but some stores bill for the upload until a rule of the bucket removes it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ S3_ALIASES: Final = ("s3a", "s3n")
 CONDITIONAL_PUT: Final = "aws_conditional_put"
 PART: Final = ".part"
 S3_ATTEMPTS_MAX: Final = 8
-"""Waits between attempts double from 25 ms on, 3 s in all."""
+"""Maximum attempts of a request to S3; the waits between them double from 25 ms on, 3 s in all."""
 CONNECT_S: Final = 10.0
 REQUEST_S: Final = 60.0
 _ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
@@ -61,10 +61,10 @@ class Stored(NamedTuple):
 
 
 class Place:
-    """A root with one folder per table."""
+    """The root of a lake: a folder or an object store prefix, with one folder per table."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
-        """Raises `UsageError` for a URI that does not name a place where a lake can be."""
+        """Parse a URI; raise `UsageError` for a URI at which no lake can be."""
         _refuse_unclear(uri)
         parts = urlsplit(uri)
         scheme = parts.scheme if "://" in uri else ""
@@ -85,8 +85,8 @@ class Place:
         self.options |= _options(storage_options or {})
         if self.options.get(CONDITIONAL_PUT, "").lower() == "disabled":
             raise UsageError(
-                f"{CONDITIONAL_PUT} is disabled: of two writers at once one would lose rows; "
-                "leave it out"
+                f"{CONDITIONAL_PUT} is disabled, so one of two concurrent writers would lose rows; "
+                "leave this option out"
             )
         with troubles(self.uri):
             self.files: FileSystem = self._filesystem()
@@ -114,8 +114,8 @@ class Place:
             region=region,
             connect_timeout=CONNECT_S,
             request_timeout=REQUEST_S,
-            # Not the standard strategy: that allows 100 retries per process. Arrow never reports
-            # successful requests to it, so after these 100 it stops retrying.
+            # The standard strategy allows 100 retries per process, and successful requests raise
+            # this number. Arrow never reports a success, so after 100 retries it would not retry.
             retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
             allow_delayed_open=True,  # one request per small file instead of three
             **more,
@@ -123,12 +123,12 @@ class Place:
         return fs.SubTreeFileSystem(self.uri.removeprefix("s3://"), store)
 
     def uri_of(self, table: str, name: str = "") -> str:
-        """The address of a table, or of one of its files."""
+        """Return the address of a table, or of the file `name` of the table."""
         return "/".join(part for part in (self.uri, table, name) if part)
 
     @contextlib.contextmanager
     def writing(self, table: str, name: str) -> Iterator[Any]:
-        """A stream for a file that appears under its name, complete, when the block ends."""
+        """Open a stream for a file, which appears complete under its name at the block's end."""
         path = f"{table}/{name}"
         under = f"{path}{PART}" if self.local else path
         with troubles(self.uri):
@@ -138,7 +138,7 @@ class Place:
                 if self.local:
                     self.files.move(under, path)
             except Exception:
-                if self.local:  # a full disk needs the space back
+                if self.local:  # give a full disk the space of the partial file back
                     with contextlib.suppress(OSError):
                         self.files.delete_file(under)
                 raise
@@ -207,7 +207,7 @@ def _refuse_unclear(uri: str) -> None:
     original, uri = uri, without_secrets(uri)
     if scheme.lower() not in schemes:
         raise UsageError(
-            f"{uri!r}: a lake lies in a folder, or at {', '.join(REMOTE)}, not at "
+            f"{uri!r}: a lake must be in a folder, or at {', '.join(REMOTE)}, not at "
             f"{scheme}://; {example}"
         )
     try:
@@ -215,7 +215,7 @@ def _refuse_unclear(uri: str) -> None:
     except ValueError as error:
         raise UsageError(f"{uri!r} is no URI ({error}); {example}") from error
     if parts.query or parts.fragment:
-        raise UsageError(f"{uri!r} has ? or # in it; name the prefix without")
+        raise UsageError(f"{uri!r} has ? or # in it; give the prefix without them")
     if parts.scheme == "file":
         if parts.netloc not in {"", "localhost"}:
             raise UsageError(f"{uri!r} names a machine; write file:///FOLDER")
@@ -226,8 +226,8 @@ def _refuse_unclear(uri: str) -> None:
         )
     elif parts.scheme in {"s3", *S3_ALIASES} and not re.fullmatch(r"[\w.-]+", parts.netloc):
         raise UsageError(
-            f"{uri!r} has {urlsplit(uri).netloc!r} as its bucket; a server goes into "
-            "AWS_ENDPOINT_URL, keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"{uri!r} has {urlsplit(uri).netloc!r} as its bucket; put a server into "
+            "AWS_ENDPOINT_URL, and keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
 
 
@@ -240,16 +240,16 @@ def _refuse_ambiguous(uri: str, *, local: bool) -> None:
     if match := _ESCAPE.search(uri):
         raise UsageError(
             f"{uri!r} has {match[0]!r} in it, which Delta takes for another character; name a "
-            "place without"
+            "place without it"
         )
     if local and "\\" in uri:
         raise UsageError(
-            f"{uri!r} has a backslash in it, which Delta takes for a slash; name a folder without"
+            f"{uri!r} has a backslash in it, which Delta takes for a slash; name another folder"
         )
     if not local and not {"", ".", ".."}.isdisjoint(uri.split("/")[3:]):
         raise UsageError(
-            f"{uri!r} has an empty part, . or .. in its prefix, which mean nothing in an object "
-            "store; name it without"
+            f"{uri!r} has an empty part, . or .. in its prefix, which an object store does not "
+            "resolve; give the resolved prefix"
         )
 
 

@@ -12,7 +12,7 @@ from results.lake.log.layout import parquet_options
 
 GROUP_ROWS: Final = 128 * 1024
 KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
-"""Row group size for runs over independent keys, of which readers read single ranges."""
+"""Row group size for runs over independent keys, because readers read single ranges of keys."""
 
 
 class Encoded(NamedTuple):
@@ -23,7 +23,7 @@ class Encoded(NamedTuple):
     statistics: str
 
     def table(self) -> pa.Table:
-        """The rows in their stored form, with their batch."""
+        """Decode the file to its rows in their stored form, with the batch column."""
         return pq.read_table(pa.BufferReader(self.content))
 
 
@@ -31,10 +31,10 @@ class Encoder:
     """Writes rows into a file, row group by row group."""
 
     def __init__(self, sink: Any, schema: pa.Schema, *, coded: bool = False) -> None:
-        """`schema` is the schema of the stored rows, with their batch.
+        """`schema` is the schema of the stored rows, with the batch column.
 
-        Rows that are `coded` have `results.lake.log.files.coded_schema` of it instead; readers see
-        no difference.
+        With `coded`, the rows passed to `write` have the schema `coded_schema(schema)` instead;
+        readers of the file see no difference.
         """
         self._schema = schema
         self._footers: list[Any] = []
@@ -47,7 +47,7 @@ class Encoder:
         )
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows; too many for one row group are split into equal groups."""
+        """Write rows as one row group, or as several equal groups if one would be too large."""
         keyed = KEY_RANGE in self._schema.names and rows[KEY_RANGE].null_count < rows.num_rows
         groups = max(1, -(-rows.num_rows // (KEYED_GROUP_ROWS if keyed else GROUP_ROWS)))
         self._writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
@@ -64,6 +64,6 @@ class Encoder:
             self._writer.is_open = False  # else a failed writer complains when it is collected
 
     def written(self) -> tuple[int, str]:
-        """The number of rows of the whole file, and their statistics for a log."""
+        """Return the number of rows of the complete file, and their statistics for a log."""
         (footer,) = self._footers
         return footer.num_rows, statistics(self._schema, footer)

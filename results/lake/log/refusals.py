@@ -17,11 +17,11 @@ REFUSED: Final = "refused"
 
 
 class RefusedError(UsageError):
-    """A permission is missing."""
+    """The harness lacks a permission in a folder or an object store."""
 
 
 def failure_of(error: OSError, text: str) -> HarnessError:
-    """The error for a failed system call: a missing permission, or a failed disk."""
+    """Return the error for a failed system call: `RefusedError` if a permission is missing."""
     return (RefusedError if error.errno in RIGHTS_CODES else InfrastructureError)(text)
 
 

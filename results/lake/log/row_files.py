@@ -34,7 +34,7 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 def accept(
     rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
 ) -> tuple[dict[str, pa.Table], dict[str, Partition]]:
-    """Check rows; returns them in their stored form without the batch, and each run's partition.
+    """Check rows; return the rows in stored form without the batch, and each run's partition.
 
     Raises `UsageError` for impossible partitions. Raises `InternalError` if rows break the rules of
     a lake: a run is once in `runs`, and its rows in other tables have the same partition.
@@ -42,7 +42,8 @@ def accept(
     unknown = sorted(rows.keys() - schemas.keys())
     if unknown or MAIN not in rows:
         raise InternalError(
-            f"rows of {unknown or 'no runs'}: a lake has {', '.join(schemas)}, and runs come first"
+            f"an append has rows of {unknown or 'no runs'}; a lake has the tables "
+            f"{', '.join(schemas)}, and every append needs rows of {MAIN}"
         )
     tables = {table: _conforming(table, rows[table], schemas[table]) for table in schemas
              if table in rows}  # fmt: skip
@@ -50,26 +51,26 @@ def accept(
     partitions: dict[str, Partition] = {}
     for run, *values in zip(*(main[name].to_pylist() for name in (KEY, *PARTITION)), strict=True):
         if run is None or run in partitions:
-            raise InternalError(f"the run {run!r} is there twice, or has no id")
+            raise InternalError(f"an append has the run {run!r} twice, or a run without a key")
         if "" in values:
             raise UsageError(
-                f"{PARTITION[values.index('')]} of the run {shown(run)} is empty; a lake is "
-                "partitioned by it: give a name, or none"
+                f"{PARTITION[values.index('')]} of the run {shown(run)} is empty, and an empty "
+                "text cannot name a partition of a lake; give a name, or null"
             )
         partitions[run] = (values[0], values[1], values[2])
     for table, columns in tables.items():
         for run, *values in _heads(columns, {*partitions.values()}):
             if partitions.get(run) != tuple(values):
                 raise InternalError(
-                    f"{table} has rows of the run {shown(run)} under {values}; runs has it under "
-                    f"{partitions.get(run)}"
+                    f"{table} has rows of the run {shown(run)} in the partition {values}, but "
+                    f"{MAIN} has the run in the partition {partitions.get(run)}"
                 )
     return tables, partitions
 
 
 def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
-    """The distinct runs of some rows, each with its partition."""
-    if len(partitions) == 1:  # usually; then each column can be checked by itself
+    """Return the distinct runs of some rows, each with its partition."""
+    if len(partitions) == 1:  # the usual case, in which each column is checked by itself
         (partition,) = partitions
         if all(
             rows[name].unique().to_pylist() in ([], [value])
@@ -86,20 +87,22 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         return rows
     missing = sorted({*schema.names} - {*rows.column_names})
     if missing or len(rows.column_names) > len(schema.names):
-        raise InternalError(f"{table} is given {rows.column_names}; it has {schema.names}")
+        raise InternalError(
+            f"rows of {table} have the columns {rows.column_names}; the table has {schema.names}"
+        )
     nullable = pa.schema([pa.field(field.name, field.type) for field in schema])
     return rows.select(nullable.names).cast(nullable)
 
 
 def stored(rows: pa.Table, batch: str) -> pa.Table:
-    """Coded rows in their stored form: with their batch, ordered by run."""
+    """Convert coded rows to their stored form: add the batch, and order the rows by run."""
     codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
     return in_order(rows.append_column(BATCH, batches))
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The rows ordered by run; rows of one run keep their order."""
+    """Order rows by run; rows of one run keep their order."""
     runs = table[KEY].combine_chunks().dictionary_encode()
     if isinstance(runs, pa.ChunkedArray):
         runs = runs.combine_chunks()
@@ -116,7 +119,7 @@ def write_parts(
     place: Place, table: str, name: str, schema: pa.Schema, parts: Iterator[pa.Table],
     partition: Partition,
 ) -> Addition:  # fmt: skip
-    """Write a file, one row group after another; returns the entry for the log."""
+    """Write a file, one row group after another; return the file's entry for the log."""
     with place.writing(table, name) as sink:
         with Encoder(sink, schema) as encoder:
             for part in parts:
@@ -126,7 +129,7 @@ def write_parts(
 
 
 def upload(place: Place, table: str, name: str, file: Encoded, partition: Partition) -> Addition:
-    """Write an encoded file; returns the entry for the log."""
+    """Write an encoded file; return the file's entry for the log."""
     with place.writing(table, name) as sink:
         sink.write(file.content)
     return Addition(name, file.content.size, file.rows, file.statistics, partition)

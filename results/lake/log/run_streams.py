@@ -61,7 +61,7 @@ def runs_in(
 
 
 class _Cursor:
-    """The runs of a table, in order, with a position."""
+    """Reads the runs of a table one after another, in order."""
 
     def __init__(self, parts: Iterator[Part], schema: pa.Schema) -> None:
         self._parts = parts
@@ -69,7 +69,7 @@ class _Cursor:
         self._schema = schema
 
     def take(self, run: str) -> pa.Table:
-        """The rows of a run, which comes after all runs taken before."""
+        """Return the rows of a run; callers take runs in ascending order."""
         while self._next is not None and self._next[0] < run:
             self._next = next(self._parts, None)
         if self._next is None or self._next[0] != run:
@@ -80,7 +80,7 @@ class _Cursor:
 
 
 def _runs_of(parts: Iterator[pa.Table], first: str, last: str) -> Iterator[Part]:
-    """The runs of a file from `first` to `last`, in order, each with all its rows."""
+    """Yield the runs of a file from `first` to `last`, in order, each with all its rows."""
     waiting: list[pa.Table] = []
     current: str | None = None
     for rows in parts:
@@ -107,11 +107,11 @@ def batches_of(
     *,
     key_range: int | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of a file in order, in non-empty parts.
+    """Yield the rows of a file in order, in non-empty parts.
 
-    They come from the row groups that may have runs from `first` to `last`, and may include other
-    runs. With a `key_range`, only rows of that range come. From an object store, a group is
-    requested as a whole: one request per column takes ten times as long.
+    All row groups that may have runs from `first` to `last` are read, so parts may include other
+    runs. With a `key_range`, parts have only rows of that range. An object store is asked for whole
+    row groups, because one request per column takes ten times as long.
     """
     path = f"{table}/{name}"
     with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:
@@ -119,7 +119,7 @@ def batches_of(
         groups = _groups(parquet, KEY, first, last)
         if key_range is not None:
             groups = sorted({*groups} & {*_groups(parquet, KEY_RANGE, key_range, key_range)})
-        for group in groups:  # one at a time: the reader keeps requested groups in memory
+        for group in groups:  # one at a time, since the reader keeps requested groups in memory
             for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
                 rows = pa.Table.from_batches([conforming(batch, schema)])
                 if key_range is not None:
@@ -129,7 +129,7 @@ def batches_of(
 
 
 def _groups(parquet: Any, name: str, first: Any, last: Any) -> list[int]:
-    """The row groups in which a column may have values from `first` to `last`."""
+    """Return the row groups in which the column `name` may have values from `first` to `last`."""
     metadata = parquet.metadata
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     column = paths.index(name)
@@ -142,7 +142,7 @@ def _groups(parquet: Any, name: str, first: Any, last: Any) -> list[int]:
 
 
 def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
-    """The runs of some rows, each with the begin and the end of its rows."""
+    """Yield each run in a column of runs, with the first and the end position of its rows."""
     begin = 0
     for chunk in column.chunks:
         coded = pc.run_end_encode(chunk)
@@ -153,7 +153,7 @@ def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
 
 
 def conforming(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of a file with the columns of their table; a column that the file lacks is null.
+    """Convert a file's rows to the columns of their table; a column that the file lacks is null.
 
     Files of Delta's own writers lack the partition columns.
     """

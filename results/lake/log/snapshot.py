@@ -65,12 +65,12 @@ class Snapshot:
     schemas: Mapping[str, pa.Schema]
     place: Place
     between: tuple[str, str | None] | None = None
-    """A range of runs: the first run, and the run before which it ends; `None`: all runs."""
+    """Limits of the runs: the first run, and the run before which the range ends; `None`: all."""
 
     def cut(self, first: str, end: str | None) -> Snapshot:
-        """Limit the snapshot to the files that may hold a range of runs.
+        """Limit the snapshot to the files that may hold runs from `first` up to `end`.
 
-        These files hold other runs as well; `within` filters them out.
+        The files may also hold other runs; use `within` to filter out rows of other runs.
         """
         tables = {
             name: tuple(
@@ -83,9 +83,7 @@ class Snapshot:
         return dataclasses.replace(self, tables=tables, between=(first, end))
 
     def of_label(self, label: str | None) -> Snapshot:
-        """Limit the snapshot to files of a label, which is part of the partition;
-        `None`: no limit.
-        """
+        """Limit the snapshot to the files of a label; `None` sets no limit."""
         if label is None:
             return self
         tables = {
@@ -95,14 +93,14 @@ class Snapshot:
         return dataclasses.replace(self, tables=tables)
 
     def within(self, column: str) -> str:
-        """A SQL condition for rows of the range."""
+        """Return an SQL condition that is true for runs in the range; `column` names the run."""
         if self.between is None:
             return "true"
         first, end = (None if run is None else run.replace("'", "''") for run in self.between)
         return f"{column} >= '{first}'" + ("" if end is None else f" AND {column} < '{end}'")
 
     def in_range(self) -> ds.Expression | None:
-        """An Arrow filter for rows of the range; Arrow skips row groups without such rows."""
+        """Return an Arrow filter for runs in the range; Arrow skips row groups of other runs."""
         if self.between is None:
             return None
         first, end = self.between
@@ -110,13 +108,13 @@ class Snapshot:
         return begun if end is None else begun & (ds.field(KEY) < end)
 
     def files(self, table: str) -> list[FileRef]:
-        """The files of a table with visible rows, in the order of their names."""
+        """Return the files of a table with visible rows, in the order of their names."""
         return list(self.tables[table])
 
     def dataset(self, table: str) -> ds.Dataset:
-        """The visible rows of a table, read on demand; partitions and runs prune files.
+        """Return the visible rows of a table, read on demand; partitions and runs prune files.
 
-        For a range, all rows of its files are included.
+        A snapshot that `cut` limited to a range includes all rows of its files.
         """
         form = ds.ParquetFileFormat()
         fragments = [
@@ -130,7 +128,7 @@ class Snapshot:
         return ds.FileSystemDataset(fragments, self.schemas[table], form, self.place.files)
 
     def known(self, partition: Mapping[str, Any] | None = None) -> set[str]:
-        """The ids of all runs, or of those in a partition (`{"label": "nightly"}`)."""
+        """Return the keys of all runs, or of the runs with these partition values."""
         files = [
             file for file in self.tables[MAIN] if partition is None or _within(file, partition)
         ]
@@ -143,7 +141,7 @@ def _within(file: FileRef, partition: Mapping[str, Any]) -> bool:
 
 
 def _bounds(file: FileRef) -> ds.Expression:
-    """A condition that every row of a file satisfies."""
+    """Return a condition that every row of a file satisfies, so that Arrow can skip the file."""
     partition: Partition = file.partition
     conditions = [
         ds.field(name).is_null() if value is None else ds.field(name) == value

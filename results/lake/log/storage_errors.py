@@ -52,7 +52,7 @@ class ConflictError(AgainError):
 
 
 def require(module: str) -> Any:
-    """A library of the extra `report`. Raises `UsageError` if it is not installed."""
+    """Import a library of the extra `report`; raise `UsageError` if it is not installed."""
     import importlib
 
     try:
@@ -76,23 +76,26 @@ def troubles(uri: str) -> Iterator[None]:
 
 
 def said_of(error: Exception, uri: str) -> Exception:
-    """The exception for an error of a store: `AgainError` for a retry, or a clear message."""
+    """Convert an error of a store to `AgainError` if a retry may cure it, else to a clear error."""
     text = _one_line(error)
     lower = text.lower()
     code = _code_of(error, lower)
     if code in FULL_CODES or any(word in lower for word in FULL):
         return NoSpaceError(
-            f"no space is left at {uri}; acknowledged runs are whole: free some and append again"
+            f"no space is left at {uri}; free some space and append again (acknowledged runs are "
+            "complete)"
         )
     if code in NO_FOLDER_CODES:
-        return UsageError(f"{uri} is no place for a lake ({clipped(text, 160)}); name another")
+        return UsageError(f"{uri} cannot hold a lake ({clipped(text, 160)}); name another place")
     if any(word in lower for word in NO_BUCKET):
-        return UsageError(f"there is no bucket for {uri!r}; create it, or name another")
+        return UsageError(f"the bucket of {uri!r} does not exist; create it, or name another")
     if code in RIGHTS_CODES or ("permission denied" in lower and "://" not in uri):
-        return RefusedError(f"{uri} refuses us ({clipped(text, 160)}); check the folder's rights")
+        return RefusedError(
+            f"{uri} refuses access ({clipped(text, 160)}); check the folder's rights"
+        )
     if any(word in lower for word in CREDENTIALS):
         return RefusedError(
-            f"{uri} refuses us ({clipped(text, 160)}); check the credentials "
+            f"{uri} refuses access ({clipped(text, 160)}); check the credentials "
             "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) and their rights"
         )
     if any(word in lower for word in PLAIN_HTTP):
@@ -113,7 +116,7 @@ def said_of(error: Exception, uri: str) -> Exception:
 
 
 def _code_of(error: Exception, text: str) -> int | None:
-    """The operating system's number of an error; Rust and Arrow give it only in the text."""
+    """Return the operating system's error number, which Rust and Arrow put only in the text."""
     code = getattr(error, "errno", None)
     if code is None and (match := _CODE.search(text)):
         code = int(match[1])
@@ -121,20 +124,20 @@ def _code_of(error: Exception, text: str) -> int | None:
 
 
 def _one_line(error: Exception) -> str:
-    """An error's text without colours, arrows and line breaks."""
+    """Return an error's text without secrets, colours, arrows and line breaks."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("\u21b3", " ")
     plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack trace of Rust's
     return without_secrets(" ".join(plain.split())) or type(error).__name__
 
 
 def without_secrets(text: str) -> str:
-    """A text whose URIs have no users, passwords and (signed) queries."""
+    """Remove users, passwords and (signed) queries from all URIs in a text."""
     return _SECRETS.sub("...", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Bounds for the retries of a call. Waits are random, so that writers diverge."""
+    """Bounds for the retries of a call; waits are random, so that concurrent writers diverge."""
 
     attempts_max: int = 200
     total_s: float = 300.0
@@ -142,9 +145,10 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
     def call(self, what: str, function: Callable[[], T]) -> T:
-        """The answer of `function`, which is retried whenever it raises `AgainError`.
+        """Call `function`, again after each `AgainError`, and return its result.
 
         Raises `InfrastructureError` at the bound; the effect of the last attempt is then unknown.
+        `what` names the action in the error message.
         """
         tenacity = require("tenacity")
         retrying = tenacity.Retrying(

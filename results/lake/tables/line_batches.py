@@ -1,6 +1,6 @@
 """The concatenated lines of many runs, and the tables made from them, column by column.
 
-The batch pairs invocations with their completions, and takes values apart
+`Batch` pairs invocations with their completions, and takes values apart
 (`results.lake.tables.values`).
 """
 
@@ -66,7 +66,7 @@ class Batch:
             (process[1:] == process[:-1]) & (run[1:] == run[:-1]),
         )
         place = np.argsort(order[begin])
-        self.invoked = order[begin][place]  # the lines of each invocation and of its completion
+        self.invoked = order[begin][place]  # line of each operation's invocation
         self.done = done[place]
         self.completed = np.where(self.done, order[ends][place], 0) if len(order) else self.invoked
         self.kind = np.where(self.done, kinds[self.completed], TYPES.index("info"))
@@ -88,7 +88,7 @@ class Batch:
         return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
 
     def operations(self) -> pa.Table:
-        """The table `operations`; also sets `answered`."""
+        """Make the table `operations`; also set `answered`, which `counts` uses."""
         answers = pa.array(self.completed, mask=~self.done)
         at = pa.array(self.invoked)
         value = self._column("value")
@@ -125,10 +125,11 @@ class Batch:
     def _keyed(
         self, asked: pa.Array, answers: pa.Array
     ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
-        """Keys, values without their keys, and the operations whose answers have another key.
+        """Split keys from values; return keys, asked values, answers, and unlike operations.
 
-        An operation that asks `[key, value]` has a key. A transaction may be a list of two as well,
-        so it has a key only if the run's keys are known to be independent.
+        An operation that asks `[key, value]` has a key. A transaction may also be a list of two, so
+        it has a key only in a run over independent keys. An unlike operation has an answer without
+        the key of its request.
         """
         text = pa.string()
         kinds = self._column("f").take(pa.array(self.invoked))
@@ -156,7 +157,7 @@ class Batch:
         return *(pa.array(column, pa.binary()).cast(text) for column in columns), unlike
 
     def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
-        """Flags of operations that the target answered: with `ok`, or with a definite refusal."""
+        """Return which operations the target answered, with `ok` or with a definite refusal."""
         failed = self.done & (self.kind == TYPES.index("fail"))
         answered: Flags = self.done & (self.kind == TYPES.index("ok"))
         answered |= failed & _present(result)
@@ -177,7 +178,7 @@ class Batch:
         return pa.array(flags)
 
     def _odd_operations(self, unlike: set[int]) -> pa.Array:
-        """Parts that no column holds, such as an invocation with fields of an answer, as JSON."""
+        """Encode the parts of operations that no column holds, such as an invocation's error."""
         has = _present(self._column("error")) | _present(self._column("node"))
         has |= self._n_attempts > 0
         codes = self._column("f").dictionary_encode().indices.to_numpy()
@@ -194,12 +195,12 @@ class Batch:
         return pa.array(odd, pa.string())
 
     def _parts(self, line: int) -> dict[str, Any]:
-        """Error, node and attempts of a line that usually has none of them."""
+        """Return the error, node and attempts of a line of a kind that usually lacks them."""
         parts = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
         return {name: part for name, part in parts.items() if part is not None and part != []}
 
     def attempts(self) -> pa.Table:
-        """The table `attempts`, from the attempts in completions."""
+        """Make the table `attempts` from the attempts that completions list."""
         ops = np.flatnonzero(self.done)
         lines = self.completed[ops]
         lengths = self._n_attempts[lines]
@@ -224,7 +225,7 @@ class Batch:
         return table.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
-        """Per run, the number of attempts at each node, and how many of them were ok."""
+        """Count, per run and node, all attempts and the attempts that were ok."""
         counts: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
         if not len(self._attempt_runs):
             return counts
@@ -238,7 +239,7 @@ class Batch:
         return counts
 
     def counts(self) -> list[dict[str, Any]]:
-        """Per run, the number of lines, of operations, of each outcome, and per range of keys."""
+        """Count, per run, lines and operations: all, by outcome, and by range of keys."""
 
         def each(flags: Flags | None = None) -> Ints:
             runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]
@@ -257,7 +258,7 @@ class Batch:
         ]
 
     def events(self) -> pa.Table:
-        """The table `events`: all notes, except those in `faults`."""
+        """Make the table `events` from all notes, except notes that `faults` holds."""
         kept = np.ones(len(self.noted_lines), np.bool_)
         first = 0
         for notes in self.noted:
@@ -294,7 +295,7 @@ class Batch:
 
 
 def _columns(source: Source) -> pa.Table:
-    """The sealed columns of a run, cast to our types."""
+    """Return the columns of a run's sealed history, cast to the types of `schema_of`."""
     table, wanted = source.table, _sealed()
     for name in ("index", "time", "process", "type", "f", "value"):
         if table.column(name).null_count:
@@ -309,7 +310,7 @@ def _sealed() -> pa.Schema:
 
 
 def _outcomes(said: pa.Array, errors: pa.Array) -> list[pa.Array]:
-    """Outcomes of attempts as code and text; `errors` are the errors of their operations."""
+    """Split outcomes of attempts into codes and texts; `errors` are their operations' errors."""
     coded, of = said.dictionary_encode(), errors.dictionary_encode()
     texts, whole = coded.dictionary.to_pylist(), [*of.dictionary.to_pylist(), None]
     pairs = coded.indices.to_numpy() * len(whole) + of.indices.fill_null(len(whole) - 1).to_numpy()
@@ -341,7 +342,7 @@ def with_head(
     run: Ints,
     arrays: Sequence[pa.Array],
 ) -> pa.Table:
-    """A table of `heads` and `arrays`; `run` holds the index of each row's run."""
+    """Make a table of `heads` and `arrays`; `run` has, for each row, the index of its run."""
     rows = pa.array(run)
     return pa.Table.from_arrays(
         [*(head.take(rows) for head in heads), *arrays], schema=schema(name)
@@ -349,12 +350,12 @@ def with_head(
 
 
 KEY_RANGE_OPS: Final = 1 << 15
-"""Approximate number of operations in a range of keys: one or two seconds of work."""
+"""Approximate number of operations in a range of keys: a checker needs one or two seconds."""
 _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 
 
 def pairs_of(texts: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
-    """The two parts of each JSON text that is a list of two; `None` for other texts."""
+    """Split each JSON text that is a list of two into its parts; return `None` for other texts."""
     try:
         pairs = _decode_pairs(b"[" + b",".join(texts) + b"]")
         return [(bytes(first), bytes(other)) for first, other in pairs]
@@ -368,10 +369,11 @@ def pairs_of(texts: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
 def cut_keys(
     keys: pa.Array, run: Ints, independent: Sequence[int]
 ) -> tuple[npt.NDArray[np.int32], Ints, dict[int, list[int]]]:
-    """The range of each operation, their order by run and key, and operations by run and range.
+    """Cut the operations of runs over `independent` keys into ranges of whole keys.
 
-    Only runs over `independent` keys are cut and sorted; other runs have the range -1. A range has
-    whole keys. Raises `HistoryError` for an operation without a key.
+    Return the range of each operation (-1 in other runs), the order of operations by run and key,
+    and the numbers of operations by run and range. Raises `HistoryError` for an operation without
+    a key.
     """
     rank = np.zeros(len(run), np.int64)
     key_range = np.full(len(run), -1, np.int32)

@@ -29,7 +29,7 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> History:
-    """The history of one run from its rows of `HISTORY_TABLES`, in any order.
+    """Rebuild the history of one run from its rows of `HISTORY_TABLES`, in any order.
 
     Raises `HistoryError` for rows that do not form a history, or form one with another digest than
     `digest` (`runs.digest`).
@@ -46,14 +46,14 @@ def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> Hi
         raise HistoryError(f"these rows of a lake make no history: {error!r}") from error
     if digest is not None and history.digest() != digest:
         raise HistoryError(
-            f"these rows of a lake make the history {history.digest()[:12]}..., but the run's "
-            f"digest is {digest[:12]}...: some are missing, or were changed"
+            f"the run's rows in the lake make the history {history.digest()[:12]}..., but the "
+            f"run's digest is {digest[:12]}...: some rows are missing, or were changed"
         )
     return history
 
 
 def histories_by_key(rows: Mapping[str, pa.Table]) -> Iterator[tuple[str, list[Op]]]:
-    """Key (JSON) and ops of each key of a run over independent keys, with values without keys.
+    """Yield each key (JSON) of a run over independent keys, with its ops; values lack the key.
 
     `rows` are `operations` sorted by key, as a lake stores them, and their `attempts`. Raises
     `HistoryError` for rows that do not form ops.
@@ -81,7 +81,7 @@ def _odd(text: str) -> dict[str, Any]:
 def _of_clients(
     rows: Mapping[str, pa.Table], *, with_keys: bool = True
 ) -> Iterator[tuple[Any, list[Op]]]:
-    """Key (JSON) and ops of each operation; values are [key, value], or lack the key."""
+    """Yield key (JSON) and ops of each operation; `with_keys` makes values `[key, value]`."""
     table = rows["operations"]
     attempts: dict[int, list[tuple[Any, ...]]] = {}
     for index, *attempt in _rows(
@@ -141,7 +141,7 @@ def _of_faults(table: pa.Table) -> Iterator[Op]:
 
 
 def case_of(run: Mapping[str, Any]) -> Case:
-    """The case in a row of `runs`. Raises `HistoryError`."""
+    """Decode the case in a row of `runs`; raise `HistoryError` for an invalid case."""
     try:
         return msgspec.json.decode(run["case"], type=Case)
     except (msgspec.DecodeError, UsageError, TypeError, RecursionError) as error:
@@ -149,7 +149,7 @@ def case_of(run: Mapping[str, Any]) -> Case:
 
 
 def record_of(run: Mapping[str, Any]) -> RunRecord | None:
-    """The record in a row of `runs`; `None` if the run has none."""
+    """Rebuild the record (`run.json`) from a row of `runs`; `None` for an unfinished run."""
     if not run["finished"]:
         return None
     failure = run["failure_checker"]

@@ -24,19 +24,19 @@ from results.lake.tables.sealed_run import About, Source, read_source, source_of
 
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
-    """The rows of one run, by table, from its folder or from a history and its `about`.
+    """Convert one run, a folder or a history with its `about`, to rows by table.
 
     Raises `HistoryError` or `UsageError` if the run is not whole.
     """
     if isinstance(run, Path):
         return tables_of([read_source(run, about)])
     if about is None:
-        raise HistoryError("a history does not say of which run it is; give `about`")
+        raise HistoryError("a history does not name its run; give `about`")
     return tables_of([source_of(run, about)])
 
 
 def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
-    """The rows of some runs, in order. Raises `HistoryError` if one of them is invalid."""
+    """Convert runs to rows by table, in order; raise `HistoryError` if a run is invalid."""
     batch = Batch(sources)
     noted, heads = batch.noted, batch.heads
     operations, attempts = batch.operations(), batch.attempts()
@@ -61,11 +61,13 @@ def _each(rows: Iterable[Iterable[tuple[Any, ...]]]) -> list[tuple[int, tuple[An
 def _table(
     name: str, heads: Sequence[pa.Array], rows: Sequence[tuple[int, tuple[Any, ...]]]
 ) -> pa.Table:
-    """A table from single rows, each with the index of its source."""
+    """Make a table from single rows, each with the index of its source."""
     fields = [*schema(name)][len(PARTITION) + 1 :]
     columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
     try:
         arrays = [pa.array(cells, field.type) for cells, field in zip(columns, fields, strict=True)]
     except (ValueError, OverflowError) as error:  # a value in the run's files fits no column
-        raise HistoryError(f"{name} cannot be made of what its files say: {error}") from error
+        raise HistoryError(
+            f"a value in the run's files fits no column of {name}: {error}"
+        ) from error
     return with_head(name, heads, np.array([number for number, _ in rows], np.int64), arrays)

@@ -24,12 +24,12 @@ _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}
 _WANTED: Final = frozenset({"phase", "leader", "interrupted", "node-exit", "memory", "usage"})
 _TYPES: Final = {kind.value: kind for kind in OpType}
 _SOME: Final = (Attempt("", 0, 0, ""),)
-"""A list that marks an op with attempts, whose contents do not matter: such a note is not plain."""
+"""Placeholder for the attempts of a note, of which only the existence matters."""
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class RunNotes:
-    """The notes of one run: the decoded `ops`, and their `places` among all notes of the run."""
+    """The decoded notes of one run; `places` are the positions of `ops` among all its notes."""
 
     def __init__(self, ops: Sequence[Op], places: Sequence[int], lines: int, end_ns: int) -> None:
         self.lines = lines
@@ -46,7 +46,7 @@ class RunNotes:
         ]
 
     def fault_rows(self) -> list[tuple[Any, ...]]:
-        """The rows of `faults`. If a fault is not plain, `events` has its ops as well."""
+        """Make the rows of the table `faults`; ops of a fault that is not plain are also events."""
         rows: list[tuple[Any, ...]] = []
         for fault in self.timeline.faults:
             bite = fault.bite
@@ -109,7 +109,7 @@ def _is_bare(op: Op) -> bool:
 
 
 def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[RunNotes]:
-    """The notes of each run. `at` are lines of nemesis and harness, `run` the run of each."""
+    """Decode the notes of each run; `at` are lines of nemesis and harness, `run` their runs."""
     kinds = lines.select(["process", "f"]).take(pa.array(at))
     wanted = pc.or_(
         pc.equal(kinds.column("process"), _NEMESIS),
@@ -139,7 +139,7 @@ def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
 
 
 def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
-    """Phase and active nemeses of runs at the moments `times`; `run` is sorted."""
+    """Return phase and active nemeses at each of `times`; `run` (sorted) has each time's run."""
     names: dict[str, int] = {}
     phases = np.zeros(len(run), np.int32)
     active = np.zeros(len(run), np.int32)

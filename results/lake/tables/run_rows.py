@@ -27,7 +27,7 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """Counts of a history, for its row of `runs`."""
+    """Counts of a history that the run's row in the table `runs` has."""
 
     length_ns: int
     lines: int
@@ -43,7 +43,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 def counted(noted: RunNotes, counts: Mapping[str, Any]) -> Counted:
-    """Count a history for its row of `runs`."""
+    """Complete the counts of a history from its notes."""
     return Counted(
         length_ns=noted.end_ns,
         elections=max(0, len(noted.history.leaders()) - 1),
@@ -54,10 +54,10 @@ def counted(noted: RunNotes, counts: Mapping[str, Any]) -> Counted:
 
 
 def run_row(source: Source, counts: Counted) -> Row:
-    """The one row of `runs`."""
+    """Make the row of a run in the table `runs`."""
     about, case, record = source.about, source.about.case, source.about.record
     environment = None if record is None else record.environment
-    kept = record if about.state == FINISHED else None  # else not the record of this history
+    kept = record if about.state == FINISHED else None  # a foreign record is of another history
     failure = None if kept is None else kept.failure
     return (
         about.name,
@@ -101,7 +101,7 @@ def run_row(source: Source, counts: Counted) -> Row:
 
 @functools.lru_cache(maxsize=1_000)
 def _checkers(workload: str, others: tuple[str, ...]) -> tuple[str, ...]:
-    """The options of a case; empty if its workload is not installed."""
+    """Return the names of a case's checkers; empty if the case's workload is not installed."""
     try:
         return checker_names(Case(seed=0, workload=workload, checkers=others))
     except UsageError:
@@ -109,7 +109,7 @@ def _checkers(workload: str, others: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def node_rows(noted: RunNotes, tried: Mapping[str, tuple[int, int]]) -> list[Row]:
-    """One row per node that the run mentions, by name."""
+    """Make the rows of the table `nodes`: one row per node that the run mentions, by name."""
     history = noted.history
     led: dict[str, set[Any]] = {}
     for op in history.facts("leader"):
@@ -153,7 +153,7 @@ def _name(op: Op) -> str:
 
 
 def _last(facts: Any, field: str) -> dict[str, int | None]:
-    """The value of each node in the last of these facts."""
+    """Return each node's value in the last of these facts; `field` maps nodes to values."""
     values: Any = None
     for op in facts:
         noted = field_of(op, field)
@@ -162,7 +162,7 @@ def _last(facts: Any, field: str) -> dict[str, int | None]:
 
 
 def verdict_rows(source: Source) -> list[Row]:
-    """The stored results of the run's own checkers."""
+    """Make the rows of the table `verdicts` from the stored results of the run's own checkers."""
     rows: list[Row] = []
     for result in source.results:
         holds = result.verdict.holds
@@ -194,7 +194,10 @@ def _signature(result: CheckResult) -> str | None:
 
 
 def finding_rows(source: Source) -> list[Row]:
-    """The operations that checkers blame for violations; a checker that blames none has one row."""
+    """Make the rows of the table `findings`: one row per operation that a checker blames.
+
+    A checker with a bad verdict that blames no operation has one row.
+    """
     return [
         (
             result.checker,

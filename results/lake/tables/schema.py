@@ -27,7 +27,7 @@ REST: Final = "rest"
 
 
 class Column(NamedTuple):
-    """One column; `unit` is empty for values without a unit."""
+    """One column of a table; `unit` is empty for values without a unit."""
 
     name: str
     type: str
@@ -82,9 +82,9 @@ ANSWER: Final[Mapping[str, tuple[str, str]]] = {
 EVENT: Final[Mapping[str, tuple[str, str]]] = {
     "phase": ("string", "phase that begins"),
     "node": ("string", "leader, node-exit, infrastructure: the node"),
-    "term": ("int64", "leader: its term"),
+    "term": ("int64", "leader: term of the leader"),
     "code": ("int64", "node-exit: exit code of the process"),
-    "expected": ("bool", "node-exit: whether the harness ended it"),
+    "expected": ("bool", "node-exit: whether the harness ended the process"),
     "by": ("string", "node-exit: cause of the exit"),
     "ok": ("bool", "live, converged: whether the bound was met"),
     "took_s": ("double", "live, converged: time taken"),
@@ -114,7 +114,7 @@ _HEAD: Final = (
 _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
     "runs": (
         Column("name", "string", "", "first folder below the store"),
-        Column("id", "string", "", "run folder below it"),
+        Column("id", "string", "", "name of the run folder below name"),
         Column("seed", "int64", "", "seed of the case"),
         Column("environment", "string", "", "sim, process or docker; null if cut short"),
         Column("profile", "string", "", "consistency profile of the target"),
@@ -149,12 +149,17 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("versions", "string", "", "JSON: versions of harness, Python and target"),
         Column("warnings", TEXTS, "", "warnings of the run"),
         Column("case", "string", "", "JSON: the case, with its fault schedule"),
-        Column("folder", "string", "", "lake folder with its page and logs; null: none"),
+        Column("folder", "string", "", "lake folder with the run's page and logs; null: none"),
         Column("state", "string", "", "finished, torn, damaged or foreign, see lake.md"),
     ),
     "operations": (
         Column("index", "int64", "", "line of the invocation in the history"),
-        Column("lines", "int64", "", "lines from there to the completion; null: never completed"),
+        Column(
+            "lines",
+            "int64",
+            "",
+            "lines from the invocation to the completion; null: never completed",
+        ),
         Column("process", "int64", "", "client process"),
         Column("f", "string", "", "kind of operation"),
         Column("type", "string", "", "ok, fail or info"),
@@ -163,7 +168,9 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("invoke_ns", "int64", "ns", "invocation time"),
         Column("latency_ns", "int64", "ns", "time to completion; null: never completed"),
         Column("phase", "string", "", "phase of the run at the invocation"),
-        Column("active", "string", "", "nemeses with an active fault then, joined by +"),
+        Column(
+            "active", "string", "", "nemeses with an active fault at the invocation, joined by +"
+        ),
         Column("node", "string", "", "node that answered last; null: none"),
         Column("error", "string", "", "CODE: text, as the target returned it"),
         Column("key", "string", "", "JSON: key of a value [key, ...]; null: not keyed"),
@@ -175,7 +182,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("odd", "string", "", "JSON: rare fields of the line; null: none"),
     ),
     "attempts": (
-        Column("index", "int64", "", "line of its operation's invocation"),
+        Column("index", "int64", "", "history line of the operation's invocation"),
         Column("number", "int32", "", "number of the attempt within the operation, from 0"),
         Column("node", "string", "", "node that the RPC was sent to"),
         Column("wait_ns", "int64", "ns", "from the operation's invocation to the start of the RPC"),
@@ -186,7 +193,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
     ),
     "faults": (
         Column("fault", "string", "", "id of the fault in the case"),
-        Column("nemesis", "string", "", "nemesis that injected it"),
+        Column("nemesis", "string", "", "nemesis that injected the fault"),
         Column("kind", "string", "", "cut, kill, pause, ..."),
         Column("targets", TEXTS, "", "nodes hit; empty: none"),
         Column("start_ns", "int64", "ns", "injection time"),
@@ -211,11 +218,11 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
     ),
     "nodes": (
         Column("node", "string", "", ""),
-        Column("terms_led", "int64", "", "terms in which it was seen leading"),
+        Column("terms_led", "int64", "", "terms in which the node was seen as leader"),
         Column("faults", "int64", "", "faults that hit the node"),
-        Column("exits", "int64", "", "exits of its process"),
+        Column("exits", "int64", "", "exits of the node's process"),
         Column("crashes", "int64", "", "exits by itself or of unknown cause"),
-        Column("attempts", "int64", "", "RPCs sent to it by clients"),
+        Column("attempts", "int64", "", "RPCs that clients sent to the node"),
         Column("attempts_ok", "int64", "", "RPCs answered ok"),
         Column("memory_bytes", "int64", "bytes", "memory at the end; null: not measured"),
         Column("disk_bytes", "int64", "bytes", "disk space used at the end; null: not measured"),
@@ -256,7 +263,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 
 @functools.cache
 def schema(table: str) -> pa.Schema:
-    """The columns of one of `TABLES`."""
+    """Return the Arrow schema of one of `TABLES`."""
     return pa.schema([(column.name, arrow_type(column.type)) for column in TABLES[table]])
 
 

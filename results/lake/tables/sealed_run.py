@@ -1,7 +1,7 @@
 """A stored run on its way into a lake: its identity, its case, and the columns of its history.
 
-The columns are those of `harness.store.parquet`. They come from a sealed file, or from the log of a
-run that was cut short.
+The columns (`harness.store.parquet`) come from a sealed file, or from the log of a run that was cut
+short.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _UNREADABLE: Final = (
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """A run without its history; `trouble` says why its `state` is not `FINISHED`."""
+    """A stored run without its history; `trouble` says why its `state` is not `FINISHED`."""
 
     name: str
     id: str
@@ -82,7 +82,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        """Approximate size in memory."""
+        """Approximate size of the run's columns in memory."""
         return int(self.table.get_total_buffer_size())
 
     @property
@@ -91,7 +91,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_key(about: About, digest: str) -> str:
-    """`NAME/ID@` and digits: equal for the same history under the same target, label and day.
+    """Return `NAME/ID@DIGITS`, equal for the same history with the same target, label and day.
 
     Ids of soaks repeat if the same seeds run again, in another store or with another version. The
     partition follows from the key, so a lake searches only one partition for a run.
@@ -131,7 +131,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
     state, trouble = FINISHED, ""
     try:
         record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
-        _ = day_of(record.started)  # a lake is partitioned by the day
+        _ = day_of(record.started)  # raises if invalid: a lake is partitioned by the day
     except FileNotFoundError:
         state, trouble = TORN, TROUBLES[TORN][1]
     except _UNREADABLE as error:
@@ -150,8 +150,8 @@ def read_about(folder: Path, name: str | None = None) -> About:
     for what, value in (("the label", about.label), ("the target", case.target)):
         if value == "":
             raise HistoryError(
-                f"{str(folder)!r}: {what} is '', by which a lake is partitioned; name one in its "
-                "case.json and run.json"
+                f"{str(folder)!r}: {what} is '', and an empty text cannot name a partition of a "
+                "lake; give a name in case.json and run.json"
             )
     return about
 
@@ -200,7 +200,7 @@ def read_source(folder: Path, about: About | None = None) -> Source:
 
 
 def source_of(history: History, about: About, *, results: tuple[CheckResult, ...] = ()) -> Source:
-    """A run from a history in memory."""
+    """Make the source of a run from its history in memory."""
     return Source(about=about, table=table_of(history)[0], digest=history.digest(), results=results)
 
 
@@ -211,7 +211,7 @@ def _digest(folder: Path, table: pa.Table) -> str:
 
 
 def _results(path: Path) -> tuple[CheckResult, ...]:
-    """The stored results of the run's checkers; a soak stores none for a valid run."""
+    """Read the stored results of the run's checkers; a soak stores none for a valid run."""
     if not path.is_file():
         return ()
     if path.stat().st_size > FILE_BYTES_MAX:

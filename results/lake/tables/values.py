@@ -6,12 +6,12 @@ that is no object is its own rest. So
 
 * rest null: the value is the object of the columns that are not null;
 * rest an object: the same, and the fields of the rest;
-* any other rest: the value itself, and no column has anything.
+* any other rest: the rest is the value itself, and all columns are null.
 
 Each distinct text is taken apart once. If all texts have known fields of the right types, one call
 suffices: `msgspec` decodes them into structs, and encoding the structs again has to give the very
-same bytes. If it does not (a number 1.0, a null, an unknown field), each half is tried by itself,
-down to single values.
+same bytes. If the bytes differ (a number 1.0, a null, an unknown field), each half of the texts is
+tried by itself, down to single texts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BETWEEN: Final = ": "
 
 
 class Shredder:
-    """Takes values apart into the columns `PREFIX_FIELD`, and puts them together again."""
+    """Takes values apart into the columns `PREFIX_FIELD`, and rebuilds values from columns."""
 
     def __init__(
         self, prefix: str, fields: Mapping[str, tuple[str, str]], untyped: Iterable[str] = ()
@@ -66,7 +66,7 @@ class Shredder:
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(structs).decode
 
     def shred(self, texts: pa.Array) -> list[pa.Array]:
-        """The columns `names` from JSON texts (null: no value at all), with the rest last."""
+        """Convert JSON texts (null: no value) to the columns `names`, with the rest last."""
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()
         at = [number for number, text in enumerate(distinct) if text[:1] == b"{"]
@@ -101,16 +101,16 @@ class Shredder:
         return made
 
     def _rests(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
-        """The rests of structs that have some of the untyped fields, by position."""
+        """Return, by position, the rest (JSON) of each struct that has untyped fields."""
         rests: dict[int, list[bytes]] = {}
-        for name in self._untyped:  # sorted, so rests are, too
+        for name in self._untyped:  # sorted, so the fields of a rest are sorted
             for place, raw in enumerate(columns.get(name, ())):
                 if raw is not None:
                     rests.setdefault(place, []).append(b'"%s":%s' % (name.encode(), bytes(raw)))
         return {place: b"{" + b",".join(parts) + b"}" for place, parts in rests.items()}
 
     def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
-        """The struct of each object, and by position the rests of objects with more fields."""
+        """Return the struct of each object, and by position the rests of objects that have one."""
         if not texts:
             return [], {}
         joined = b"[" + b",".join(texts) + b"]"
@@ -129,7 +129,7 @@ class Shredder:
         return structs + more, rests | {place + middle: rest for place, rest in others.items()}
 
     def _one(self, text: bytes) -> tuple[Any, bytes | None]:
-        """Take any object apart, field by field. Raises `msgspec.DecodeError` if it is not JSON."""
+        """Take any object apart, field by field; raise `msgspec.DecodeError` for invalid JSON."""
         value = _decode(text)
         typed = {
             name: value.pop(name)
@@ -139,7 +139,7 @@ class Shredder:
         return self._struct(**typed), _encode(value) if value else None
 
     def join(self, table: pa.Table) -> list[Any]:
-        """The values of all rows. A row without any is an empty object."""
+        """Rebuild the values of all rows; a row with only nulls becomes an empty object."""
         *columns, rests = (table.column(name).to_pylist() for name in self.names)
         objects: list[Any] = []
         for row, rest in zip(zip(*columns, strict=True), rests, strict=True):
@@ -184,7 +184,7 @@ EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exi
 
 
 def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
-    """Code and text of an attempt's outcome, which is `ok` or an error, usually `CODE: text`.
+    """Split an attempt's outcome, `ok` or an error (usually `CODE: text`), into code and text.
 
     The last attempt usually has the operation's own `error`, with ids that no other run has. Its
     text is then null, since storing it again would fill a third of the table of attempts. An empty
@@ -197,7 +197,7 @@ def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
 
 
 def joined_outcome(code: str, text: str | None, error: str | None) -> str:
-    """The inverse of `outcome_of`."""
+    """Rebuild an attempt's outcome from its code and text: the inverse of `outcome_of`."""
     if text:
         return f"{code}{_BETWEEN}{text}"
     if text is None and error is not None:

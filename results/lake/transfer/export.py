@@ -25,7 +25,10 @@ RUNS_AT_ONCE: Final = 100
 def chosen_runs(
     lake: Lake | Snapshot, *, runs: Sequence[str] = (), labels: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """The rows of `runs` with these keys or labels, or all. Raises `UsageError` for absent ones."""
+    """Return the rows of `runs` with these keys or labels, or all rows.
+
+    Raises `UsageError` if the lake lacks a key or a label.
+    """
     wanted = None
     for name, values in (("run", runs), ("label", labels)):
         if values:
@@ -50,7 +53,7 @@ def export(
     *,
     progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[int, Problems]:
-    """Write these runs below `store`; returns the number of new runs, and the problems.
+    """Write the runs of `rows` below `store`; return the number of new runs, and the problems.
 
     A run that exists with the same key and verdict is left as it is. Another run with the same id
     is a problem, and so is a run whose rows do not form the history of its digest.
@@ -70,7 +73,7 @@ def export(
 def rows_of_runs(
     dataset: Callable[[str], Dataset], runs: Sequence[str]
 ) -> Iterator[dict[str, pa.Table]]:
-    """The rows of each of these runs in the tables of histories, read for some runs at once."""
+    """Yield the rows of each run in the tables of histories, read for many runs at once."""
     for begin in range(0, len(runs), RUNS_AT_ONCE):
         some = list(runs[begin : begin + RUNS_AT_ONCE])
         tables = {
@@ -86,7 +89,7 @@ def rows_of_runs(
 def _write(
     row: Mapping[str, Any], rows: Mapping[str, pa.Table], files: FileSystem, store: Path
 ) -> bool:
-    """Write one run; returns whether it was absent."""
+    """Write one run to its folder; return `False` if the folder holds this run already."""
     case, record = case_of(row), record_of(row)
     final = store / row["name"] / row["id"]
     if final.exists():
@@ -110,7 +113,7 @@ def _write(
 
 
 def _is_at(folder: Path, row: Mapping[str, Any]) -> bool:
-    """Whether a folder holds this very run: the history, and also the day, label and verdict."""
+    """Whether a folder holds the run of a row: the same history, day, label and verdict."""
     from results.lake.tables.sealed_run import read_source
 
     try:

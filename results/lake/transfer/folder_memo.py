@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Memo(msgspec.Struct, kw_only=True):
-    """The entries by `NAME/ID`, and the runs whose removal has begun."""
+    """The entries of run folders by `NAME/ID`, and the runs under removal."""
 
     form: int = FORM
     runs: dict[str, Entry] = {}
@@ -45,7 +45,7 @@ class Memo(msgspec.Struct, kw_only=True):
 
 
 def read_memo(lake: Path) -> Memo:
-    """The memo of a lake; an empty one if none can be read."""
+    """Read the memo of a lake; return an empty memo if it cannot be read."""
     try:
         memo = msgspec.json.decode((lake / MEMO).read_bytes(), type=Memo)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -65,7 +65,7 @@ def write_memo(lake: Path, memo: Memo) -> None:
 
 
 def stamp_of(folder: Path) -> str:
-    """A stamp that changes when a file of the run is rewritten, judged by times and sizes."""
+    """Return a stamp of a run's folder that changes if the time or size of a file changes."""
     place = str(folder)
     stamps = [_stamp(f"{place}/{name}") for name in FILES]
     if stamps[-1] is None:
@@ -82,7 +82,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 
 def content_of(folder: Path) -> str:
-    """A hash of the contents of a folder's files. Raises `OSError`."""
+    """Hash the contents of the files in a run's folder; raise `OSError`."""
     parts = []
     for path in (folder / name for name in (*FILES, LOG)):
         if path.is_file():

@@ -46,7 +46,7 @@ def folder_of(key: str) -> str:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The files of a run's folder that a lake keeps, by name: plain files without the history.
+    """Read the files of a run's folder that a lake keeps: all plain files except the history.
 
     Raises `HistoryError` for a folder with too many or too large files, and `OSError`.
     """
@@ -65,12 +65,12 @@ def _refuse_beyond_measure(folder: str, sizes: Sequence[int]) -> None:
     if len(sizes) > FILES_MAX or sum(sizes) > BYTES_MAX:
         raise HistoryError(
             f"{folder!r} has {len(sizes)} files of {sum(sizes)} bytes; a lake keeps at most "
-            f"{FILES_MAX} and {BYTES_MAX} per run: move foreign files out of it"
+            f"{FILES_MAX} files and {BYTES_MAX} bytes per run: move foreign files elsewhere"
         )
 
 
 def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
-    """A function that writes a folder's files into a lake's storage, with the lake's retries."""
+    """Return a function that writes a folder's files into a lake's storage, with retries."""
     place = lake.place
     made = ""
 
@@ -94,7 +94,7 @@ def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
 
 
 def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files, with all but the `LOOSE` ones in one archive; equal files give equal bytes."""
+    """Pack all files except `LOOSE` into one archive; equal files give equal bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, content in files.items():
@@ -124,7 +124,7 @@ def unpack(folder: Path) -> None:
                 with archive.open(info) as source, to.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
     except _TORN as error:
-        raise HistoryError(f"{str(path)!r} is not what a lake keeps of a run: {error}") from error
+        raise HistoryError(f"{str(path)!r} is not an archive of a lake: {error}") from error
     path.unlink()
 
 

@@ -75,7 +75,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        self.lines = self.bytes = 0  # of the sources
+        self.lines = self.bytes = 0  # sums over `sources`
         self.gathered = AppendBuffer(schemas())
         self.gathered_bytes = 0
 
@@ -125,7 +125,7 @@ def ingest_folders(
 
     `taken` is called with the `NAME/ID` and the key of each run that the lake has or will get.
     """
-    # Files of a lake are in the order of keys, so in this order nothing has to be sorted again.
+    # Read runs in the order of keys, because a lake's files have them in this order.
     ordered = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
     ingested = Ingested(total=len(ordered))
     stored = lake.known()
@@ -157,7 +157,7 @@ def ingest_folders(
                 kept = folder_of(key)
                 source = msgspec.structs.replace(source, folder=kept)
                 write(kept, files)
-            stored.add(key)  # a store may have the same run twice
+            stored.add(key)  # a store may have the same run in two folders
             work.add(source)
         work.finish()
     progress(ingested)
@@ -165,7 +165,7 @@ def ingest_folders(
 
 
 class _NotTakenError(HarnessError):
-    """The run of a folder is left out; `kind` is the kind of its problem."""
+    """The ingest leaves out the run of a folder; `kind` is the kind of the problem."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -175,12 +175,12 @@ class _NotTakenError(HarnessError):
 def _read(
     folder: Path, name: str, known: set[str], *, unfinished: bool
 ) -> tuple[str, Source | None]:
-    """The key of a run, and the run itself unless the lake has it.
+    """Return the key of the run in a folder, and the run itself unless the lake has the run.
 
-    For most runs the record is enough to compute the key.
+    For most runs that the lake has, reading the record is enough.
     """
     if not (folder / "case.json").is_file():
-        raise _NotTakenError("case", "holds no case.json, so it is not a run; move it elsewhere")
+        raise _NotTakenError("case", "holds no case.json, so this folder is not a run; move it")
     if not (folder / "run.json").exists() and is_being_written(folder):
         raise _NotTakenError(RUNNING, "is still running, and is read when it has ended")
     try:
@@ -220,7 +220,7 @@ def _partition(about: About) -> Partition:
 
 
 class _Work:
-    """Waiting rows, by partition."""
+    """Runs that wait for appends, by partition."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class _Work:
             return
         for tables in self._tables(sources):
             first = min(tables["runs"]["run"].to_pylist())
-            if first < (group.gathered.last or ""):  # an @ in an id breaks the order: new file
+            if first < (group.gathered.last or ""):  # an @ in an id breaks the order
                 self._write(group)
             group.gathered.add(tables)
         group.gathered_bytes = group.gathered.held_bytes

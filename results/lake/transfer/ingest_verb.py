@@ -27,21 +27,24 @@ exit codes: 0 all finished runs are in the lake, 2 some could not be read; 254 u
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ingest, list the problems, and print a summary."""
+    """Ingest a store's runs into a lake, print the problems, and print a summary."""
     parser = Parser(
         prog="harness ingest",
         description="Append the finished runs of a store to a lake, unless it already has them.\n"
         "The command may be stopped at any moment, and continues when started again.",
         epilog=EPILOG,
     )
-    parser.add_argument("store", type=Path, metavar="STORE", help="--store of run or soak")
+    parser.add_argument(
+        "store", type=Path, metavar="STORE", help="--store of `harness run` or `soak`"
+    )
     parser.add_argument(
         "--lake", required=True, metavar="URI", help="a folder, or s3://BUCKET/PREFIX"
     )
     parser.add_argument(
         "--unfinished",
         action="store_true",
-        help="take runs as well that were cut short, or whose run.json is not that of the history",
+        help="also append runs that were cut short, and runs whose run.json describes another "
+        "history",
     )
     parsed = parser.parse_args(list(arguments))
     place = Place(parsed.lake)

@@ -18,11 +18,11 @@ from results.lake.log.refusals import failure_of, is_seen
 def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]:
     """Yield every folder that may be a run, as (name, run, folder)."""
     names = _children(store, store, problems)
-    if is_seen(store / ".soak"):  # the store is itself the folder of one name
+    if is_seen(store / ".soak"):  # `store` is the folder NAME of another store
         _seeds_without_runs(store, store.resolve().name, {*names}, problems)
     for name in names:
         above = store / name
-        if is_seen(above / "case.json"):  # the store is itself the folder of one name
+        if is_seen(above / "case.json"):  # `store` is the folder NAME of another store
             yield store.resolve().name, name, above
             continue
         runs = _children(store, above, problems)

@@ -56,7 +56,7 @@ LAST_CHARACTER: Final = "\U0010ffff"
 
 
 class LakeSink(SoakSink):
-    """Runs of soaks in Delta tables."""
+    """The soak sink `lake`: appends the runs of soaks to a lake."""
 
     api_version = 1
     name = "lake"
@@ -110,7 +110,7 @@ class SoakedRuns:
         return self._lake.patience.call(f"read {self.uri}", read)
 
     def results(self, code: str) -> Iterator[bytes]:
-        """Results from the lake for seeds that this code ran before.
+        """Yield the lake's results (JSON) for seeds that this version of the code ran before.
 
         Runs with permitted findings are left out, since no table has the rules of these findings.
         """
@@ -174,7 +174,7 @@ class SoakedRuns:
             ) from error
 
     def _append(self) -> None:
-        """Append the waiting runs that the lake lacks, then remove all that the lake has."""
+        """Append the waiting runs that the lake lacks, then remove the folders of stored runs."""
         records: dict[Path, RunRecord] = {}
         days: set[dt.date | None] = set()
         for folder in self._waiting:
@@ -230,18 +230,18 @@ class SoakedRuns:
             compact(self._lake, partitions=[partition])
 
     def place_of(self, run: str) -> str | None:
-        """The lake's folder of a run that is not valid."""
+        """Return the address of the lake's folder for a run with a bad verdict, if any."""
         key = self._keys.get(run)
         return None if key is None else f"{self.uri}/{folder_of(key)}"
 
     def fetch_words(self, run: str, store: str) -> list[str]:
-        """The command `harness lake export` for a run that is not valid."""
+        """Return the command `harness lake export` that fetches a run with a bad verdict."""
         key = self._keys.get(run, f"{self._name}/{run}")
         return ["harness", "lake", "export", self.uri, "--store", store, "--run", key]
 
 
 class _Watch:
-    """A lake for one ingest, which records the outcome for each run."""
+    """Wraps a lake during one ingest, and records the outcome for each run."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -251,11 +251,11 @@ class _Watch:
 
     @property
     def taken(self) -> dict[str, str]:
-        """The keys of the runs that the ingest accepted, by NAME/ID."""
+        """Keys, by NAME/ID, of the runs that the ingest accepted."""
         return {key.rpartition("@")[0]: key for key in self._known}
 
     def known(self) -> set[str]:
-        """The accepted runs: none at first, since the caller leaves out runs that the lake has."""
+        """Return the accepted runs; the caller has left out runs that the lake has."""
         return self._known
 
     def append(self, rows: AppendBuffer) -> list[str]:

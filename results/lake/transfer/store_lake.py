@@ -1,6 +1,6 @@
 """The lake of a plain store: `STORE/.lake`, updated whenever the store is read.
 
-It has the runs of the store: new runs are appended, changed ones replaced, and runs without a
+The lake has the runs of the store: new runs are appended, changed runs replaced, and runs without a
 folder removed. Unchanged folders are not read again (`results.lake.transfer.folder_memo`). One
 process at a time updates a store's lake; others wait for it.
 
@@ -48,12 +48,12 @@ LAKE_FOLDER: Final = ".lake"
 CACHED: Final = "lakes"
 """The subfolder of the user's cache for lakes of read-only stores."""
 SMALL_FILES_MAX: Final = 16
-"""The maximum number of small files of `runs` in a partition; more are merged."""
+"""Maximum number of small files of `runs` in a partition; an update merges more files."""
 PATIENCE_S: Final = 20.0  # the disk is local, and other writers are rare
 
 
 class StoreLake(NamedTuple):
-    """A store's lake, and the runs that it lacks."""
+    """A store's lake, and the runs of the store that the lake lacks."""
 
     uri: str
     """`STORE/.lake`, or a folder in the user's cache if the store is read-only."""
@@ -85,14 +85,14 @@ def lake_of_store(
             raise
         except (UsageError, InfrastructureError) as error:
             raise type(error)(
-                f"{error} (or remove {folder}: it is made again from the store)"
+                f"{error} (or remove {folder}, which is rebuilt from the store)"
             ) from error
     return StoreLake(str(folder), store, problems)
 
 
 def _require_store(store: Path, *, may_be_empty: bool) -> None:
     """Refuse a folder that is not a store, before a lake is created in it."""
-    if is_seen(store / LAKE_FOLDER):  # accepted before; the update lists its runs anyway
+    if is_seen(store / LAKE_FOLDER):  # an earlier update accepted this store
         return
     problems = Problems()
     if next(run_folders(store, problems), None) is not None or problems.total:
@@ -130,13 +130,13 @@ def _alone(store: Path) -> Iterator[None]:
 
 
 def _folder_for(store: Path) -> Path:
-    """The folder of a store's lake, created if needed."""
+    """Return the folder of a store's lake, created if needed."""
     folder = store.resolve() / LAKE_FOLDER
     repair = "free some space, or choose another folder for the store"
     try:
         require_writable(folder, repair)
         Place(str(folder))  # refuses paths that the libraries read differently
-    except UsageError:  # also rights
+    except UsageError:  # includes missing permissions
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         try:
             folder = cache_folder() / CACHED / key
@@ -166,7 +166,7 @@ def _opened(folder: Path) -> Lake:
         version = log.settings().get(SCHEMA, "") if log.exists() else ""
         if not version.isdigit() or int(version) >= SCHEMA_VERSION:
             raise
-        note(f"{folder} is of an older release, and is made again from the store")
+        note(f"{folder} is from an older release, and is rebuilt from the store")
         shutil.rmtree(folder)
         return lake()
 
@@ -193,7 +193,7 @@ class _Update:
     def run(self) -> None:
         """Replace changed runs, append new ones, remove runs without a folder."""
         before = self._memo.runs
-        if self._memo.removing:  # left by a process that was killed
+        if self._memo.removing:  # a killed process left a removal unfinished
             self._remove()
         stored = self._lake.known()
         changed, new = self._compare(stored)
@@ -217,7 +217,7 @@ class _Update:
             self._tidy(removed=bool(gone or changed))
 
     def _compare(self, known: set[str]) -> tuple[set[str], list[tuple[str, str, Path]]]:
-        """The keys of runs whose folders changed, and the folders to read."""
+        """Compare folders with the memo; return keys of changed runs, and the folders to read."""
         changed = set()
         new = []
         for name, run, folder in self._found:
@@ -236,12 +236,12 @@ class _Update:
         return changed, new
 
     def _same(self, folder: Path, entry: Entry, stamp: str) -> Entry | None:
-        """The new entry of a rewritten folder, if its contents are unchanged."""
+        """Return the new entry of a rewritten folder with unchanged contents, else `None`."""
         again = self._entry(folder, entry.key, stamp)
         return again if again.content and again.content == entry.content else None
 
     def _entry(self, folder: Path, key: str, stamp: str) -> Entry:
-        """The entry of a folder that had this stamp before it was read."""
+        """Make the entry of a folder that had this stamp before it was read."""
         try:
             content = content_of(folder)
         except OSError:

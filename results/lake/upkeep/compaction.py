@@ -28,11 +28,11 @@ SMALL_BYTES: Final = 32 * MIB
 """Files below this size are merged."""
 TARGET_BYTES: Final = 96 * MIB
 """The maximum size of the input of one merge; its output stays below 128 MB."""
-PART_BYTES: Final = 64 * MIB  # of memory
+PART_BYTES: Final = 64 * MIB  # memory for the rows of one part of a merge
 
 
 class Compacted(NamedTuple):
-    """The result for one table; `abandoned` counts merges that another process made impossible."""
+    """The outcome of compacting one table; `abandoned` counts merges lost to other processes."""
 
     table: str
     files_before: int
@@ -52,7 +52,7 @@ def compact(
 ) -> list[Compacted]:
     """Merge the small files of every table, `runs` last. Raises `InfrastructureError`.
 
-    With `partitions`, only files of these partitions.
+    With `partitions`, merge only files of these partitions.
     """
     done = []
     for table in lake.tables:
@@ -81,7 +81,7 @@ def compact(
 def planned(
     files: Sequence[FileRef], small_bytes: int, target_bytes: int
 ) -> Iterator[list[FileRef]]:
-    """Groups of files to merge: each has two or more small files of a partition, ordered by run.
+    """Yield groups of files to merge: two or more small files of one partition, ordered by run.
 
     The files of a group have at most `target_bytes` together.
     """
@@ -167,7 +167,7 @@ def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
 
 
 def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> Iterator[pa.Table]:
-    """The rows of these files in parts, in the order of their runs, with the current columns.
+    """Yield the rows of these files in parts, in the order of runs, with the current columns.
 
     Readers depend on that order (`results.lake.log.run_streams`), also across parts.
     """
@@ -188,7 +188,7 @@ def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> It
 
 
 def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
-    """The merged rows in pieces; rows of a run stay grouped by file.
+    """Yield the rows of these files in the order of runs; rows of a run stay grouped by file.
 
     A file is opened at its first run, so few files are usually open at once.
     """
@@ -208,7 +208,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
 
 
 class _Rows:
-    """The unread rest of a file: its next rows, of which the last run may continue."""
+    """A partly read file, with its next rows in memory; the last run may have more rows."""
 
     def __init__(self, lake: Lake, file: FileRef) -> None:
         self._batches = batches_of(
@@ -216,7 +216,7 @@ class _Rows:
         )
         self._parts: list[pa.Table] = []
         self.last: str | None = ""
-        """The run that may continue; `None`: all remaining rows are in memory."""
+        """Run with possibly more rows in the file; `None`: all remaining rows are in memory."""
         self._read()
 
     @property
@@ -224,9 +224,9 @@ class _Rows:
         return self.last is None and not self._parts
 
     def take(self, bound: str | None) -> list[pa.Table]:
-        """Take the rows of runs below a bound, or all.
+        """Take the rows in memory of the runs below `bound`, or all rows without a bound.
 
-        If the bound is this file's last run, read its next rows.
+        If `bound` is the last run in memory, read the next rows of the file.
         """
         taken, left = [], []
         for rows in self._parts:

@@ -24,7 +24,7 @@ Pair = tuple[str, str]
 
 
 def pairs_of(lake: Lake, runs: Collection[str]) -> list[Pair]:
-    """The subset of these runs that the lake has, each with its batch."""
+    """Return the given runs that the lake has, each with its batch."""
 
     def read() -> list[Pair]:
         batches = lake.index.of([*lake.main.refresh().files.values()])
@@ -70,7 +70,7 @@ def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
 
 
 def _emptied(lake: Lake, gone: Collection[Pair]) -> list[str]:
-    """The batches of these runs that have no other run."""
+    """Return the batches that have no runs except the removed runs."""
     batches = lake.index.of([*lake.main.refresh().files.values()])
     left = {batch for run, batch in batches.items() if (run, batch) not in gone}
     return sorted({batch for _, batch in gone} - left)

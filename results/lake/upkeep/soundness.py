@@ -27,11 +27,11 @@ OUT_OF_ORDER: Final = (
     "files): `harness lake export`, and ingest it into a new lake"
 )
 Run = tuple[Partition, str, str | None]
-"""The partition and the key of a run; in a lake of results also the batch."""
+"""The partition and the key of a run; in a result lake also the batch, else `None`."""
 
 
 class Finding(NamedTuple):
-    """One finding; `damaged` is false for a leftover."""
+    """One finding about a table of a lake: damage, or a leftover if `damaged` is false."""
 
     table: str
     damaged: bool
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
 
 class _GoneError(HarnessError):
-    """A listed file no longer exists."""
+    """A file in the log of a table no longer exists in the store."""
 
 
 def check(lake: Lake) -> list[Finding]:
@@ -62,7 +62,7 @@ def _check(lake: Lake) -> list[Finding]:
 
 
 def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], list[Finding]]:
-    """The existing files of a table, and the differences between its log and the store."""
+    """Return the existing files of a table, and findings if its log and the store differ."""
     call, uri = lake.patience.call, lake.place.uri_of(table)
     listing = call(f"list {uri}", functools.partial(lake.place.listed, table))
     stored = {file.name: file.size_bytes for file in listing}
@@ -120,7 +120,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
             yield Finding(file.table, True, f"{file.name} has {OUT_OF_ORDER}")
         outside = [run for run, _ in read.runs if not file.first_run <= run <= file.last_run]
         if outside:
-            text = f"{file.name} has {counted(len(outside), 'run')} that its log does not count on"
+            text = f"{file.name} has {counted(len(outside), 'run')} outside its range in the log"
             yield Finding(file.table, True, f"{text}: {named(outside)}")
         for run, batch in read.runs:
             at = (file.partition, run, None if lake.runs_once else batch)
@@ -167,5 +167,5 @@ def _is_commit(name: str) -> bool:
 
 
 def named(names: Sequence[str]) -> str:
-    """The first few names, and the number of the others."""
+    """Write the first few names, and the number of further names."""
     return listed(sorted(names), limit=SHOWN_MAX)

@@ -22,7 +22,7 @@ FENCES_MAX: Final = 10_000  # per commit; the next vacuum finds the rest
 
 
 class Vacuumed(NamedTuple):
-    """Counts of a vacuum: batches fenced, files taken out of a log, files deleted."""
+    """The outcome of a vacuum: batches fenced, files removed from a log, files deleted."""
 
     fenced: tuple[str, ...]
     removed: tuple[str, ...]
@@ -32,12 +32,12 @@ class Vacuumed(NamedTuple):
 def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
     """Fence, remove and delete files older than `grace_hours`; with `dry_run` only count them."""
     if grace_hours < 0:
-        raise UsageError(f"the time of grace is {grace_hours} hours; it must be 0 or more")
+        raise UsageError(f"the grace period is {grace_hours} hours; it must be 0 or more")
     return _Vacuum(lake, grace_hours, dry_run).run()
 
 
 class _Stale(NamedTuple):
-    """Files of a table to remove, if their batch is invisible or their merge is fenced."""
+    """Names of a table's files to remove, once their batch or their merge is fenced."""
 
     removable: tuple[str, ...]  # in the log, of an invisible batch
     obsolete: frozenset[str]  # removed from the log long enough ago
@@ -116,7 +116,7 @@ class _Vacuum:
         return [f"{log.table}/{file.name}" for file in files]
 
     def _fence(self, log: Log, found: _Stale) -> list[str]:
-        """The files that no reader needs any more; fences uploads of compactions first."""
+        """Fence unfinished compactions, then return the files that no reader needs any more."""
         main = self.lake.main.refresh()
         state = main if log is self.lake.main else log.refresh()
         stored = {file.name for file in self.lake.place.listed(log.table)}

@@ -1,4 +1,4 @@
--- How much of the chaos phase was unavailable while a nemesis had a fault, and while it had none?
+-- How long was the target unavailable in the chaos phase, with and without a fault of each nemesis?
 WITH both_ways AS (
     SELECT population, nemesis, TRUE AS active, outcome, runs_with AS runs, n AS ns, a AS down_ns FROM downtime_cells
     UNION ALL

@@ -1,5 +1,5 @@
--- For how long was each run unavailable, as histograms over runs that merge like latencies?
--- `ns` is the middle of a bucket as of latencies (harness.store.buckets); 0: never unavailable.
+-- How long was the target unavailable in each run? Histograms over runs, which add up like latencies.
+-- `ns` is the middle of a latency bucket (harness.store.buckets); 0: the target was always available.
 WITH kinds AS (
     SELECT 'mutation' AS kind
     UNION ALL SELECT 'read' AS kind

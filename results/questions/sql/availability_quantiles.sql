@@ -1,4 +1,4 @@
--- For how long is a run unavailable, and how many never are? (nearest ranks over runs)
+-- How long is the target unavailable in a run, and in how many runs never? (nearest ranks over runs)
 WITH counted AS (
     SELECT population, kind, ns, CAST(SUM(n) AS BIGINT) AS n
     FROM availability_cells

@@ -1,4 +1,4 @@
--- One row per run: the numbers, other than latencies, that are compared between labels.
+-- One row per run: all numbers that a comparison of two labels uses, except latencies.
 WITH down AS (
     SELECT run,
            CAST(SUM(CASE WHEN kind = 'mutation' THEN end_ns - start_ns ELSE 0 END) AS BIGINT)

@@ -1,4 +1,4 @@
--- Whose verdict differs from the one that the run itself had recorded?
+-- Which runs have a verdict that differs from the verdict in their run.json?
 SELECT run, recorded, verdict
 FROM judged
 WHERE recorded IS NOT NULL AND recorded <> verdict

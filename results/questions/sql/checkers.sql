@@ -1,4 +1,4 @@
--- What did each checker say, and how often did it crash?
+-- Which verdicts did each checker give, and how often did the checker crash?
 SELECT population, checker,
        CAST(SUM(results) AS BIGINT) AS results,
        CAST(SUM(CASE WHEN verdict = 'valid' THEN results ELSE 0 END) AS BIGINT) AS valid,

@@ -1,4 +1,4 @@
--- Runs without any bug switched on: is any of them blamed?
+-- How many runs without any bug switched on are invalid or unknown?
 SELECT population,
        CAST(SUM(runs) AS BIGINT) AS runs,
        CAST(SUM(CASE WHEN verdict = 'invalid' THEN runs ELSE 0 END) AS BIGINT) AS invalid,

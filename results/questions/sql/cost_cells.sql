@@ -1,5 +1,5 @@
 -- What did runs cost? Real time of the runs, CPU time of their checks, lines of their histories.
--- Sums only, over runs that may be of many populations: nothing here says anything of the target.
+-- Sums only, over runs of perhaps many populations, so costs say nothing about the target.
 SELECT target, label, day, profile, nemeses,
        COUNT(*) AS runs,
        COUNT(wall_ns) AS timed,

@@ -1,5 +1,5 @@
--- How many runs with a bug switched on are invalid, and how soon, in the order of their seeds?
--- A population with several bugs counts for each of them.
+-- How many runs with a bug switched on are invalid, and which run, by seed, is the first?
+-- A population with several bugs counts for each of its bugs.
 WITH ordered AS (
     SELECT t.value AS bug, j.population, j.run, j.verdict,
            ROW_NUMBER() OVER (PARTITION BY t.value, j.population ORDER BY j.seed, j.run) AS place,

@@ -1,4 +1,4 @@
--- Which nemeses find which bug? Seeds of one population may have drawn different ones.
+-- Which nemeses find which bug? Seeds of one population may have drawn different nemeses.
 SELECT d.bug, c.population, c.nemeses,
        CAST(SUM(c.runs) AS BIGINT) AS runs,
        CAST(SUM(CASE WHEN c.verdict = 'invalid' THEN c.runs ELSE 0 END) AS BIGINT) AS detected

@@ -1,5 +1,5 @@
--- The same of time, in ns: how much of the chaos phase was unavailable with a fault, and without?
--- `runs_with` and `runs_without` had such time at all.
+-- How long, in ns, was the target unavailable in the chaos phase, with and without a fault? Sums over
+-- runs, as in exposure_cells. `runs_with` and `runs_without` count runs with any such time.
 WITH alike AS (
     SELECT j.population, e.nemesis, e.run,
            MAX(CASE WHEN e.active THEN 1 ELSE 0 END) AS has_with,

@@ -1,4 +1,4 @@
--- Under which nemeses were new leaders seen? Empty: no fault was active at that moment.
+-- Under which active nemeses were new leaders seen? Empty: no fault was active when it was seen.
 SELECT j.population, e.active, COUNT(*) AS elections, COUNT(DISTINCT e.run) AS runs,
        MAX(e.term) AS highest_term
 FROM elections e

@@ -1,4 +1,4 @@
--- How many changes of leader did runs see? The first leader of a run is none.
+-- How many changes of leader did runs see? The first leader of a run is no change.
 SELECT population,
        CAST(SUM(runs) AS BIGINT) AS runs,
        CAST(SUM(elections) AS BIGINT) AS elections,

@@ -1,6 +1,6 @@
--- What happened in the chaos phase with a fault of the nemesis active, and without? Sums over runs of
--- what each of them has, and of its products: all that the variance of a ratio of totals needs.
--- `a` of `n` trials with the fault, `b` of `m` without.
+-- How many operations of the chaos phase failed or were lost, with and without an active fault of the
+-- nemesis? `a` of `n` operations with the fault, `b` of `m` without. The rows have sums over runs of
+-- these numbers and of their products, which the variance of a ratio of totals needs.
 WITH alike AS (
     SELECT j.population, e.nemesis, e.f, e.run,
            SUM(CASE WHEN e.active THEN e.n ELSE 0 END) AS n_with,

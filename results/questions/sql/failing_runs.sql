@@ -1,7 +1,7 @@
 -- Runs that are not valid, with the first reason of their worst checker.
--- Of several that are as bad the first of the case names the failure, as in soaks and `run.json`;
--- checkers that only this report was asked for come last.
--- Invalid runs without a bug switch come first: their bugs are real.
+-- Of several equally bad checkers, the first in the case names the failure, as in soaks and `run.json`;
+-- checkers that only the report names come last.
+-- Invalid runs without a bug switch come first, because their bugs are real.
 -- A base table: later files read it under the name `failing_runs`.
 WITH ranked AS (
     SELECT v.run, v.checker, v.rule, v.signature, v.reason,

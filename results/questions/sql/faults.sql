@@ -1,5 +1,5 @@
--- How often did each nemesis strike and hit, for how long, and what was unavailable meanwhile?
--- Faults that overlap count the same time each.
+-- How many faults did each nemesis inject, how many had a target, for how long, and how long was the
+-- target unavailable under them? Overlapping faults each count their common time.
 SELECT j.population, t.nemesis,
        COUNT(DISTINCT t.run) AS runs,
        COUNT(*) AS faults,

@@ -1,5 +1,5 @@
--- The same case and code, and not the same outcome: another verdict, or in the simulation another
--- history, which there means that something other than the seed decides.
+-- Which cases had different outcomes with the same code? An outcome is the verdict. In the simulation
+-- the history counts, too, since a different history means that more than the seed decides.
 WITH cases AS (
     SELECT setting, code, seed, environment,
            COUNT(*) AS runs,

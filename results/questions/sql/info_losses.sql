@@ -1,4 +1,4 @@
--- Which operations were lost to info, and under which nemesis? One under two faults counts twice.
+-- Which operations were lost to info under which nemesis? An operation under two nemeses counts twice.
 SELECT j.population, i.nemesis, i.f, CAST(SUM(i.n) AS BIGINT) AS n, COUNT(DISTINCT i.run) AS runs
 FROM infos i
 JOIN judged j ON j.run = i.run

@@ -1,6 +1,6 @@
--- The verdict of each run: the worst that a checker gave; unknown where none did.
--- Runs of one label whose cases differ in nothing but the seed are one population, counted from 1:
--- no other query adds up runs of different ones.
+-- The verdict of each run: the worst verdict of its checkers; unknown if no checker gave one.
+-- Runs of one label whose cases differ only in the seed are a population, numbered from 1. No other
+-- query adds up runs of different populations.
 -- A base table: later files read it under the name `judged`.
 WITH worst AS (
     SELECT run,

@@ -1,5 +1,5 @@
--- Latencies of acknowledged operations as histograms that add up: by kind and one more dimension,
--- how many fell into each bucket (harness.store.buckets)?
+-- How many acknowledged operations fell into each latency bucket (harness.store.buckets), by kind and
+-- by one more dimension? The histograms of several runs add up.
 WITH fine AS (
     SELECT j.population, o.f, o.active, o.phase, COALESCE(o.node, '') AS node,
            COALESCE(j.day, '') AS day, COALESCE(j.code, '') AS code, o.lat_bucket,

@@ -1,4 +1,4 @@
--- How did operations end, by kind? `refused` is part of `fail`: the target's own no.
+-- How did operations end, by kind? `refused` counts the part of `fail` that the target itself refused.
 SELECT population, f,
        CAST(SUM(n) AS BIGINT) AS ops,
        CAST(SUM(CASE WHEN type = 'ok' THEN n ELSE 0 END) AS BIGINT) AS ok,

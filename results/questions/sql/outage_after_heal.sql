@@ -1,5 +1,5 @@
--- Where a fault was healed during an outage, how long did the outage still go on? (nearest ranks)
--- In ns: the middle of a bucket (harness.store.buckets), but for the longest.
+-- If a fault was healed during an outage, how long did the outage continue? (nearest ranks)
+-- In ns: the middle of a bucket (harness.store.buckets), except for the longest.
 WITH ranked AS (
     SELECT population, nemesis, kind, ns, n, most_ns,
            CAST(SUM(CASE WHEN ns > 0 THEN n ELSE 0 END) OVER (

@@ -1,6 +1,6 @@
--- For how long did outages go on after a heal, as histograms that merge like latencies?
--- `ns` is the middle of a bucket as of latencies (harness.store.buckets); 0: there was no outage at
--- the heal; null: it never ended.
+-- How long did outages continue after a heal? Histograms, which add up like latencies.
+-- `ns` is the middle of a latency bucket (harness.store.buckets); 0: there was no outage at the heal;
+-- null: the outage never ended.
 WITH healed AS (
     SELECT run, nemesis, 'mutation' AS kind, mutation_outage_ns AS left_ns FROM faults WHERE healed
     UNION ALL

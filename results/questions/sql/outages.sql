@@ -1,4 +1,4 @@
--- How many outages began under which nemeses, and how long were they? Empty: no fault was active.
+-- How many outages began under which nemeses, and how long did they last? Empty: no active fault.
 SELECT j.population, u.active, u.kind,
        COUNT(*) AS outages,
        COUNT(DISTINCT u.run) AS runs,

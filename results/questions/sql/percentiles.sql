@@ -1,7 +1,7 @@
 -- How long do acknowledged operations take, by kind and one more dimension? In ns: the middle of a
 -- bucket (harness.store.buckets).
--- Percentiles are nearest ranks: the least value that at least so many of all do not exceed.
--- An empty `f` is of all kinds of operations together, by day and code.
+-- Percentiles are nearest ranks: p90 is the least value that at least 90 % of all do not exceed.
+-- A row with an empty `f` covers all kinds of operations together, by day and code.
 -- A base table: later files read it under the name `percentiles`, one dimension each.
 WITH stacked AS (
     SELECT population, dimension, value, f, lat_bucket, n FROM latency_cells

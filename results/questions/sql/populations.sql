@@ -1,4 +1,5 @@
--- Which runs are alike (one label, cases that differ in the seed only), and what came of them?
+-- Which populations (runs of one label, whose cases differ only in the seed) are there, with which
+-- outcomes?
 SELECT population, label, workload, asked, bugs, environment, target, profile, setting,
        CAST(SUM(runs) AS BIGINT) AS runs,
        CAST(SUM(CASE WHEN verdict = 'valid' THEN runs ELSE 0 END) AS BIGINT) AS valid,

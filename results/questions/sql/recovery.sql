@@ -1,7 +1,7 @@
 -- How long after a heal does an operation of each kind succeed again? (nearest ranks)
--- `waited` counts from the first one that was under way after the heal: clients may not have tried
--- before. `untried`: heals after which no client tried; `never`: tried, but none succeeded any more.
--- In ns: the middle of a bucket (harness.store.buckets), but for the longest.
+-- `waited` counts from the first operation in progress after the heal, since clients may try later.
+-- `untried`: heals after which no client tried; `never`: heals after which clients tried in vain.
+-- In ns: the middle of a bucket (harness.store.buckets), except for the longest.
 WITH ranked AS (
     SELECT population, nemesis, f, counted, ns, n, untried, never, most_ns,
            CAST(SUM(CASE WHEN ns IS NOT NULL THEN n ELSE 0 END) OVER (

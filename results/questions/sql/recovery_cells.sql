@@ -1,6 +1,6 @@
--- How long after heals did operations succeed again, as histograms that merge like latencies?
--- `counted` is the time from the first one that was under way (`waited`), or from the heal (`ok`).
--- `ns` is the middle of a bucket as of latencies (harness.store.buckets); null: none succeeded.
+-- How long after heals did operations succeed again? Histograms, which add up like latencies.
+-- `counted` tells the start of the time: the first operation in progress (`waited`), or the heal (`ok`).
+-- `ns` is the middle of a latency bucket (harness.store.buckets); null: no operation succeeded.
 WITH each AS (
     SELECT j.population, r.nemesis, r.f, r.first_ok_ns AS ok_ns, r.first_try_ns AS try_ns
     FROM recoveries r

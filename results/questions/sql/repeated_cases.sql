@@ -1,6 +1,6 @@
--- Cases that ran several times with the same code: did they come out otherwise?
--- One row per setting and code; a case is its setting and seed, under any label.
--- Other histories are expected where time is real; in the simulation there must be none.
+-- How many cases that ran several times with the same code had different verdicts or histories?
+-- One row per setting and code; a case is a setting and a seed, under any label.
+-- Different histories are normal in real time; in the simulation there must be none.
 WITH cases AS (
     SELECT setting, code, seed, environment,
            COUNT(*) AS runs,

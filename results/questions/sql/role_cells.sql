@@ -1,8 +1,8 @@
--- Operations that were not answered or were lost, by nemesis, phase and role of what it hit: `a` of
--- `n`, against `b` of `m`. `against` says which these are: those of the same runs and phase without
--- the fault; or for the leader, those while another node was hit; or for the phase after chaos,
--- those in chaos. Sums over runs, of products too: the run is the unit of every interval.
--- One pass over the facts, a row a run and nemesis, which the pairs to compare are taken from.
+-- How many operations got no answer or were lost, by nemesis, phase and role of the node that was hit:
+-- `a` of `n` operations, compared with `b` of `m` operations. `against` names the latter: operations of
+-- the same runs and phase without the fault (`without`), while another node was hit (`other`), or in
+-- the phase chaos (`chaos`). The rows have sums over runs, and sums of products for intervals.
+-- `wide` reads the facts in one pass, and has one row per run and nemesis for all these comparisons.
 WITH wide AS (
     SELECT j.population, e.run, e.nemesis,
            SUM(CASE WHEN e.phase = 'chaos' AND e.role = 'leader' THEN e.bad ELSE 0 END) AS c_leader_bad,

@@ -1,5 +1,4 @@
--- Runs counted and added up by population, nemeses and verdict: everything else about equal runs
--- is a sum of these.
+-- Numbers and sums of runs by population, nemeses and verdict, from which other queries add up.
 SELECT population, label, workload, asked, bugs, environment, target, profile, setting, nemeses, verdict,
        COUNT(*) AS runs,
        CAST(SUM(ops) AS BIGINT) AS ops,

@@ -1,6 +1,6 @@
--- Where was each failure seen, in which runs first and last, and how many were there since?
--- Runs of one setting are counted in the order of their start: `since` are those after its last one.
--- Wide columns are read last, of the few runs that are told of.
+-- In which populations was each failure seen, and in which runs first and last?
+-- `last_place` is the place of the last such run among the `setting_runs` runs of its setting, by start.
+-- `told` reads wide columns last, and only of the first and last runs.
 WITH placed AS (
     SELECT run, setting, started,
            ROW_NUMBER() OVER (PARTITION BY setting ORDER BY COALESCE(started, ''), run) AS place,

@@ -1,4 +1,4 @@
--- All runs together: the head of the report. `repeats` have the history of another run.
+-- Totals of all runs, for the head of the report. `repeats` counts runs with another run's history.
 SELECT CAST(COALESCE(SUM(runs), 0) AS BIGINT) AS runs,
        CAST(COALESCE(SUM(CASE WHEN verdict = 'valid' THEN runs ELSE 0 END), 0) AS BIGINT) AS valid,
        CAST(COALESCE(SUM(CASE WHEN verdict = 'permitted' THEN runs ELSE 0 END), 0) AS BIGINT) AS permitted,

@@ -1,5 +1,5 @@
--- What came of the runs of each population, by the day and the code that ran?
--- Sums only, which add up over days and codes.
+-- Which outcomes did the runs of each population have, by day and by version of the code?
+-- The rows have only sums, which add up over days and versions.
 WITH down AS (
     SELECT run,
            CAST(SUM(CASE WHEN kind = 'mutation' THEN end_ns - start_ns ELSE 0 END) AS BIGINT)

@@ -1,4 +1,4 @@
--- What checkers said, counted by population: permitted things apart by their names.
+-- How many verdicts of each kind did checkers give, by population and by permitted anomaly?
 SELECT j.population, j.profile, v.checker, v.verdict,
        CASE WHEN v.verdict = 'permitted' THEN v.rule END AS permit,
        COUNT(*) AS results,

@@ -21,7 +21,7 @@ __all__ = ["PageReporter", "build", "read_results", "render"]
 
 
 class PageReporter(Reporter):
-    """Writes `report.html`."""
+    """The reporter `page`: writes `report.html` into the folder of a run."""
 
     api_version = API_VERSION
     name = "page"

@@ -1,4 +1,4 @@
-"""From a run's folder to the data of its page: plain JSON, complete within limits."""
+"""Makes the data of a run's page from the run's folder: plain JSON, complete within limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LINKS: Final = (
 
 
 def _wall_at_begin(history: History) -> int | None:
-    """The wall clock time at the begin of the history, if a fact of the history has it."""
+    """Return the wall clock time at the start of the history, if a fact `clock` has it."""
     for op in history.facts("clock"):
         wall_ns = op.value.get("wall_ns") if isinstance(op.value, dict) else None
         if isinstance(wall_ns, int):
@@ -49,7 +49,7 @@ def _wall_at_begin(history: History) -> int | None:
 
 
 def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:
-    """All data of the page."""
+    """Make all data of a run's page."""
     if stored.foreign:  # the stored verdicts are about another history
         results = Results()
     history = stored.history
@@ -111,15 +111,15 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
 
 
 def _moment(history: History, focus: Sequence[int]) -> int | None:
-    """The time of the earliest operation of the anomaly."""
+    """Return the earliest time of the operations in `focus`, which the checkers blame."""
     wanted = set(focus)
     return min((op.time for op in history if op.index in wanted), default=None)
 
 
 def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str, int]]:
-    """Notes that the anomaly names, other than client operations: index, time, name, begin.
+    """Return the notes whose lines are in `focus`: index, time, name and start of each.
 
-    A note about a stretch of time, such as the wait for a healed target, begins before its time.
+    A note about a stretch of time, such as the wait for a healed target, starts before its time.
     """
     wanted, rows = set(focus), []
     for op in history:
@@ -134,7 +134,7 @@ def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int,
 
 
 def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
-    """Warnings that a reader must see first."""
+    """Return the warnings at the top of the page."""
     record = stored.record
     notes = [note for note in (stored.note, results.note) if note]
     if record is not None and record.interrupted:
@@ -152,17 +152,17 @@ def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
 
 
 def _replay(stored: StoredRun) -> str:
-    """The replay command for a run whose results have none, such as a seed of a soak."""
+    """Return the replay command of a run whose results have none, such as a seed of a soak."""
     if stored.record is None or stored.foreign:
         return f"harness check {stored.folder}"
     return replay_command(stored.folder / "case.json", stored.record.environment)
 
 
 def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:
-    """A lane for each process.
+    """Assign a lane to each process.
 
-    After an operation that ended in info, another process takes over; its number is larger by the
-    concurrency, as in the interpreter. It shares the lane of its predecessor if the times allow it.
+    After an operation that ended in info, a client continues as another process, whose number is
+    larger by `concurrency`. The two processes share a lane if their times do not overlap.
     """
     spans: dict[int, tuple[int, int]] = {}
     for pair in chosen.pairs:
@@ -174,7 +174,7 @@ def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:
         begin, before = spans.get(process, (pair.invoke.time, end))
         spans[process] = (begin, max(before, end))
         if pair.type is OpType.INFO and done is None:
-            spans[process] = (begin, 2**63)  # open until the end: its lane stays busy
+            spans[process] = (begin, 2**63)  # an open operation keeps its lane busy
     free_at: list[int] = []
     lanes: dict[int, int] = {}
     for process in sorted(spans, key=lambda p: (spans[p][0] if p >= concurrency else -1, p)):

@@ -20,12 +20,12 @@ from harness.ops import History, Op, OpType, Pair
 
 OPS_MAX: Final = 300_000
 TEXT_CHARS_MAX: Final = 48_000_000
-"""The maximum of characters of all values; each value gets its share between the bounds below."""
+"""Maximum characters of all values together; the next two constants bound a value's share."""
 VALUE_CHARS_MIN: Final = 120
 VALUE_CHARS_MAX: Final = 4_000
 ERROR_CHARS_MAX: Final = 1_000
 ATTEMPTS_MAX: Final = 64
-"""The maximum of RPC attempts kept per operation; the page says if an operation had more."""
+"""Maximum number of RPC attempts kept per operation; the page says if an operation had more."""
 
 TYPES: Final = {OpType.OK: 0, OpType.FAIL: 1, OpType.INFO: 2}
 OPEN: Final = -1
@@ -39,13 +39,13 @@ class Strings:
         self._numbers: dict[str, int] = {"": 0}
 
     def number(self, text: str | None) -> int:
-        """The number of `text`; a new text gets the next number."""
+        """Return the number of `text`; a new text gets the next number."""
         if not text:
             return 0
         return self._numbers.setdefault(text, len(self._numbers))
 
     def get(self, text: str) -> int | None:
-        """The number of `text`; `None` for a new text."""
+        """Return the number of `text`, or `None` for a text without a number."""
         return self._numbers.get(text)
 
     def items(self) -> list[str]:
@@ -74,7 +74,7 @@ class Selection(msgspec.Struct, frozen=True):
 def select(
     history: History, always: Collection[int], focus: int, *, most: int = OPS_MAX
 ) -> Selection:
-    """Up to `most` operations: those with an index in `always`, then those nearest to `focus`."""
+    """Select up to `most` operations: with an index in `always`, then by distance to `focus`."""
     pairs = history.pairs
     total = len(pairs)
     kept: Iterable[Pair] = pairs
@@ -92,7 +92,7 @@ def select(
 
 
 def mentioned(value: Any) -> list[str]:
-    """Names and ids of tables in an operation's value (vocabulary `ddl`); else empty."""
+    """Return the names and ids of tables in an operation's value (vocabulary `ddl`)."""
     if not isinstance(value, dict):
         return []
     names = [value.get("name"), value.get("new_name"), value.get("table_id")]
@@ -107,7 +107,7 @@ def mentioned(value: Any) -> list[str]:
 def columns(
     pairs: Sequence[Pair], lanes: dict[int, int], strings: Strings, tables: Strings
 ) -> dict[str, Any]:
-    """The columns of `pairs`, which are sorted by time; `lanes` has the lane of each process."""
+    """Make the columns of `pairs`, sorted by time; `lanes` has the lane of each process."""
     writer = _Writer(strings, tables, share_chars(len(pairs)))
     for pair in pairs:
         writer.take(pair, lanes)
@@ -115,7 +115,7 @@ def columns(
 
 
 def share_chars(count: int) -> int:
-    """The maximum length of a value, in characters, on a page of `count` operations."""
+    """Return the maximum length of a value, in characters, on a page of `count` operations."""
     return max(VALUE_CHARS_MIN, min(VALUE_CHARS_MAX, TEXT_CHARS_MAX // max(1, 2 * count)))
 
 
@@ -127,7 +127,7 @@ _ATTEMPT_FIELDS: Final = ("node", "start", "took", "outcome")
 
 
 class _Writer:
-    """Builds the columns, one operation after another."""
+    """Builds the columns of a page's operations, one operation after another."""
 
     def __init__(self, strings: Strings, tables: Strings, chars_max: int) -> None:
         self._strings = strings

@@ -69,7 +69,7 @@ _ID: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
 
 class Head:
-    """The texts of the head. They come from the run, so the page escapes them."""
+    """Makes the texts of a page's head from texts of the run, so the page must escape them."""
 
     def __init__(self, stored: StoredRun, results: Results, timeline: Timeline) -> None:
         self._stored = stored
@@ -84,7 +84,7 @@ class Head:
         self._op = self._blamed()
 
     def data(self, replay: str, logs: Sequence[Log]) -> dict[str, Any]:
-        """The head as plain data."""
+        """Return the head as plain data for the page."""
         return {
             "headline": self.headline(),
             "tab": self._tab(),
@@ -96,7 +96,7 @@ class Head:
         }
 
     def headline(self) -> str:
-        """The broken rule in words, and the first sentence of the worst finding."""
+        """Write the broken rule in words, and the first sentence of the worst finding."""
         worst = self._worst
         if worst is None:
             checked = self._verdict is Verdict.VALID
@@ -119,7 +119,7 @@ class Head:
         return text if len(text) <= HEADLINE_CHARS_MAX else f"{cut} ..."
 
     def _finding(self, worst: CheckResult) -> str:
-        """The sentence that says most: the circumstances only if another node led then."""
+        """Return a finding's first sentence, without its circumstances unless another node led."""
         lines = [*worst.explanation, worst.reason]
         first = lines[0]
         if not _OTHER_LED.search(first) and first == self._timeline.sentence(worst):
@@ -131,7 +131,7 @@ class Head:
         return _ID.sub(r"\1…", _OP_DETAILS.sub(r"(\1)", text))
 
     def _blamed(self) -> Op | None:
-        """The operation or the note to look at first: one that the first sentence names."""
+        """Return the blamed operation or note; one in the first sentence is preferred."""
         worst = self._worst
         if worst is None or not worst.operations:
             return None
@@ -150,14 +150,14 @@ class Head:
         return node if isinstance(node, str) else None
 
     def _tab(self) -> str:
-        """The title of the browser's tab."""
+        """Write the title of the browser's tab."""
         rule = f" {rule_of(self._worst)}" if self._worst is not None else ""
         case = self._stored.case
         parts = [f"{self._verdict.value.upper()}{rule}", self._node(), f"seed {case.seed}"]
         return clipped(" · ".join(part for part in parts if part), HEADLINE_CHARS_MAX)
 
     def numbers(self) -> str:
-        """The amount of evidence in one line: operations, faults, failovers, checks."""
+        """Write the amount of evidence in one line: operations, faults, failovers, checks."""
         timeline, faults = self._timeline, self._timeline.faults
         parts = [_many(len(timeline.history.pairs), "operation")]
         bit = sum(fault.bitten is True for fault in faults)
@@ -182,7 +182,7 @@ class Head:
     # --- next ------------------------------------------------------------------------------------
 
     def _clean(self, replay: str) -> dict[str, str] | None:
-        """The command for the same case without its bugs."""
+        """Return the command that runs the case without its bugs; `None` if it has no bugs."""
         bugs = self._stored.case.bugs
         if not bugs or not replay.startswith("harness run "):
             return None
@@ -190,7 +190,7 @@ class Head:
         return {"words": f"Without {', '.join(bugs)}", "command": command}
 
     def _log(self, logs: Sequence[Log]) -> dict[str, str] | None:
-        """The log of the node that answered the first operation of the finding."""
+        """Return a link to the log of the node that answered the blamed operation."""
         node = self._node()
         log = next((each for each in logs if each.node == node), None)
         if log is None or self._op is None:
@@ -199,7 +199,7 @@ class Head:
         return {"words": words, "node": log.node, "path": log.path}
 
     def _meanings(self) -> list[tuple[str, str, str]]:
-        """The broken rule and the bugs of the case: name, meaning, place in the documentation."""
+        """Explain the broken rule and the case's bugs: name, meaning, page of the documentation."""
         rows = []
         worst = self._worst
         if worst is not None:
@@ -225,7 +225,7 @@ class Head:
         return f"docs/{DOCS.get(checker) or next(by_prefix, 'checkers.md')}"
 
     def _issue(self) -> str:
-        """The finding in Markdown, for an issue. Texts of the run are in code blocks."""
+        """Write the finding as Markdown for an issue, with texts of the run in code blocks."""
         if self._worst is None:
             return ""
         folder, worst = self._stored.folder.resolve(), self._worst
@@ -252,7 +252,7 @@ class Head:
 
 
 def _plugin(group: str, name: str) -> Any:
-    """The plug-in; `None` if it is not installed here."""
+    """Load a plug-in; return `None` if it is not installed on this machine."""
     try:
         return load_plugin(group, name)
     except UsageError:

@@ -1,4 +1,4 @@
-"""The lanes above the operations: spans of `harness.timeline`, limited in number and placed."""
+"""Rows of the page's lanes above the operations: phases, faults, leaders, nodes and notes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MARKS: Final = (
 
 
 def phase_rows(history: History) -> list[tuple[int, str]]:
-    """The begin and the name of each phase."""
+    """Return the start time and the name of each phase."""
     return [(time, short(name)) for time, name in phases_of(history)]
 
 
 def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str, Any]]:
-    """Faults, each in a lane of its nemesis."""
+    """Return a row per fault, with the number of its lane among the lanes of its nemesis."""
     rows = []
     for nemesis in nemeses:
         injected = [fault for fault in faults if fault.nemesis == nemesis]
@@ -56,7 +56,7 @@ def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str
 
 
 def _told(bite: Mapping[str, Any] | None) -> str:
-    """The effect of a fault, in words."""
+    """Describe the measured effect of a fault; "" if the history has no measurement."""
     if bite is None:
         return ""
     count = bite.get("count")
@@ -64,7 +64,7 @@ def _told(bite: Mapping[str, Any] | None) -> str:
 
 
 def span_rows(spans: Iterable[Reign | NodeState]) -> list[dict[str, Any]]:
-    """Spans of leadership, or of nodes that are down or paused, as rows."""
+    """Convert spans, of leadership or of nodes that are down or paused, to rows of the page."""
     every = [msgspec.to_builtins(span).items() for span in spans]
     return [
         {name: short(value) if isinstance(value, str) else value for name, value in row}
@@ -73,7 +73,7 @@ def span_rows(spans: Iterable[Reign | NodeState]) -> list[dict[str, Any]]:
 
 
 def marks_of(history: History) -> list[tuple[int, str, str]]:
-    """Notes of the harness that have no lane: time, kind, text."""
+    """Return the notes of the harness that have no lane, each as time, kind and text."""
     marks = []
     for op in history:
         if op.is_client or op.f not in _MARKS or op.process == NEMESIS:
@@ -85,7 +85,7 @@ def marks_of(history: History) -> list[tuple[int, str, str]]:
 
 
 def lanes_of(spans: Iterable[tuple[int, int | None]]) -> list[int]:
-    """A lane for each span (by begin), without overlaps in a lane; an end `None` is open."""
+    """Assign lanes to spans (sorted by start) without overlaps; an end `None` is open."""
     busy_until: list[float] = []
     lanes = []
     for start, end in spans:
@@ -102,5 +102,5 @@ def lanes_of(spans: Iterable[tuple[int, int | None]]) -> list[int]:
 
 
 def short(text: str) -> str:
-    """The text, cut if it is too long for a page."""
+    """Cut a text to `TEXT_CHARS_MAX` characters."""
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[: TEXT_CHARS_MAX - 1]}…"

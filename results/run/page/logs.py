@@ -3,10 +3,10 @@
 A log line begins with its time. The time is seconds of the simulated world, or a JSON object with
 `ts_ns` of the wall clock, or, for a foreign program, `@` and the wall clock at the line's arrival.
 The history counts from the start of the run, so every log needs an offset. For foreign programs,
-the history has the offset in a fact `clock`. For the others, each leader that occurs in the history
+the history has the offset in a fact `clock`. For other logs, each leader that occurs in the history
 and in a log (same node, same term) yields an offset, and the median is used. The page says how many
-such leaders there were, and how far their offsets differ. A line without a time (such as a line of
-a traceback) gets the time of the line above.
+leaders gave offsets, and how far the offsets differ. A line without a time (such as a line of a
+traceback) gets the time of the line above.
 
 Small logs are embedded whole, large logs as the lines around `focus`. The page says how many lines
 are left out.
@@ -27,10 +27,10 @@ from harness.errors import counted
 from harness.ops import NS_PER_S
 
 LOG_CHARS_MAX: Final = 1_500_000
-"""The maximum of characters of all logs together on one page."""
+"""Maximum number of characters of all logs together on one page."""
 LINE_CHARS_MAX: Final = 500
 FILE_BYTES_MAX: Final = 32_000_000
-"""The number of bytes read at the end of a larger file: the end of a run explains most."""
+"""Number of bytes read at the end of a larger file, because the end of a run explains most."""
 FILES_MAX: Final = 200
 NO_LOGS: Final = (
     "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation keep logs of "
@@ -58,7 +58,7 @@ class Log(msgspec.Struct, kw_only=True):
 
 
 def find_logs(folder: Path) -> list[Path]:
-    """The log files of a run by name: plain files `*.log` in its folder and in `logs/`."""
+    """List the log files of a run by name: plain files `*.log` in its folder and in `logs/`."""
     paths = [
         path
         for place in (folder, folder / "logs")
@@ -77,10 +77,10 @@ def read_logs(
     *,
     begin_ns: int | None = None,
 ) -> tuple[list[Log], str]:
-    """Excerpts of all logs, and a sentence about their clock; `leaders` are time, node, term.
+    """Read excerpts of all logs; also return a sentence about the logs' clocks.
 
-    `focus` is the time in the history around which lines are kept first. `begin_ns` is the wall
-    clock at the begin of the history.
+    `leaders` has time, node and term of each leader in the history. `focus` is the time in the
+    history around which lines are kept first. `begin_ns` is the wall clock at the history's start.
     """
     logs = [_read(folder, path) for path in find_logs(folder)[:FILES_MAX]]
     offset, sentence = _align(logs, leaders)
@@ -153,7 +153,7 @@ def _inherited(times: Sequence[int | None]) -> list[int | None]:
 def _align(
     logs: Sequence[Log], leaders: Sequence[tuple[int, str, int]]
 ) -> tuple[dict[str, int], str]:
-    """The offset of each clock, and its precision in words."""
+    """Return the offset of each log clock from the history's clock, and the precision in words."""
     announced = {(node, term): time for time, node, term in leaders}
     offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
     for log in logs:

@@ -1,8 +1,8 @@
 """From data to one self-contained HTML file, in which no text of a run can execute.
 
 Three measures protect the browser from texts of a run. The texts are escaped HTML, or JSON in which
-no character can end the script element. The page's code inserts them as text only. And a content
-security policy allows only the page's own script and style, which it identifies by their hashes.
+no character can end the script element. The page's code inserts the texts as text, never as HTML.
+And a content security policy allows only the page's own script and style, identified by hashes.
 
 Large data is compressed (deflate), and the browser decompresses it with `DecompressionStream`; a
 browser without this interface shows a message. The head must be readable without scripts, so the
@@ -44,7 +44,7 @@ SCRIPTS: Final = (
 
 
 def render(data: dict[str, Any], *, deflate_from: int = DEFLATE_FROM_BYTES) -> str:
-    """The HTML text of the page."""
+    """Render the page of a run as HTML."""
     script = "\n".join(_asset(name) for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{script}}})();\n'
     style = _asset("page.css")
@@ -83,7 +83,7 @@ def _sentence(text: str) -> str:
 
 
 def _next(data: dict[str, Any]) -> str:
-    """The items of the box *Next*."""
+    """Render the items of the page's box *Next* as HTML."""
     judged = not data["replay"].startswith("harness check ")
     items = [("replay", "Replay" if judged else "Judge it", data["replay"])]
     if data["clean"] is not None:
@@ -115,7 +115,7 @@ def _next(data: dict[str, Any]) -> str:
 
 
 def _text(data: dict[str, Any]) -> str:
-    """The explanation for browsers that run no scripts."""
+    """Write the explanations of all checkers as text, for browsers that run no scripts."""
     lines = []
     for row in data["checkers"]:
         lines.append(f"{row['name']}: {row['verdict']}: {row['reason']}")

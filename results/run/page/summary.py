@@ -27,7 +27,7 @@ CORE_DRAWN_MAX: Final = 12
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `results.json`; `note` says why it is missing, if it is."""
+    """The content of `results.json`; `note` tells why the content is missing."""
 
     checkers: tuple[CheckResult, ...] = ()
     verdict: Verdict = Verdict.UNKNOWN
@@ -36,7 +36,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_results(folder: Path) -> Results:
-    """The results in a run's folder; a missing or broken file yields a note instead of an error."""
+    """Read the results in a run's folder; a missing or broken file gives a note, not an error."""
     path = folder / "results.json"
     if not path.is_file():
         return Results(note="this run was never checked: there is no results.json in its folder")
@@ -47,7 +47,7 @@ def read_results(folder: Path) -> Results:
 
 
 def focus_of(results: Results) -> tuple[int, ...]:
-    """The operations to look at first: those that the checker with the worst verdict names."""
+    """Return the operations that the checker with the worst verdict names."""
     for verdict in (Verdict.INVALID, Verdict.UNKNOWN, Verdict.PERMITTED):
         for result in results.checkers:
             if result.verdict is verdict and result.operations:
@@ -56,7 +56,7 @@ def focus_of(results: Results) -> tuple[int, ...]:
 
 
 def checker_rows(results: Results) -> list[dict[str, Any]]:
-    """A row per checker: verdict, reason, sentences, operations; limited, with notes on cuts."""
+    """Return a row per checker: verdict, reason, sentences and operations, within limits."""
     return [
         {
             "name": result.checker,
@@ -73,7 +73,7 @@ def checker_rows(results: Results) -> list[dict[str, Any]]:
 
 
 def _drawings(result: CheckResult) -> list[str]:
-    """The checker's drawings, as SVG in base64: a browser executes no script in an image."""
+    """Encode a checker's SVG drawings in base64: a browser executes no script in an image."""
     drawings = result.details.get("drawings")
     texts = (
         [text for text in drawings if isinstance(text, str)] if isinstance(drawings, list) else []
@@ -83,7 +83,7 @@ def _drawings(result: CheckResult) -> list[str]:
 
 
 def _orders(result: CheckResult) -> list[dict[str, Any]]:
-    """Partial linearizations to draw; if there are none, a few contradicting operations."""
+    """Return partial linearizations to draw; without any, a few contradicting operations."""
     if result.verdict is not Verdict.INVALID or result.details.get("drawings"):
         return []
     picture = counterexample_of([result])
@@ -112,7 +112,7 @@ def _sentences(lines: Sequence[str]) -> list[str]:
 
 
 def certificate_of(results: Results) -> list[tuple[str, list[str]]]:
-    """The coverage of the run: names, each with lines of text."""
+    """Return the certificates of checkers on the run's coverage: names with lines of text."""
     rows: list[tuple[str, list[str]]] = []
     for result in results.checkers:
         certificate = result.details.get("certificate")
@@ -143,7 +143,7 @@ def _plain(value: Any) -> str:
 
 
 def about(stored: StoredRun) -> str:
-    """One line that distinguishes the run from its neighbours."""
+    """Write one line that distinguishes the run from similar runs."""
     case, record = stored.case, stored.record
     parts = [f"{case.target}/{case.profile}"]
     if case.bugs:
@@ -158,7 +158,7 @@ def about(stored: StoredRun) -> str:
 
 
 def facts_of_case(stored: StoredRun) -> list[tuple[str, str]]:
-    """Properties of the case and of the run, as names and texts."""
+    """Return properties of the case and of the run, as names and texts."""
     case, record = stored.case, stored.record
     rows = [
         ("target", f"{case.target}, profile {case.profile}"),
@@ -203,7 +203,7 @@ def _with_options(name: str, options: Mapping[str, Any]) -> str:
 
 
 def by_kind(history: History) -> list[dict[str, Any]]:
-    """A row per kind of operation: counts by outcome, and latency quantiles of the ok operations.
+    """Return a row per kind of operation: counts by outcome, and latency quantiles of `ok`.
 
     Quantiles are by nearest rank, in ms. Operations that never completed count as info.
     """

@@ -1,7 +1,7 @@
 """Histories of tables, one per table id, from answers to clients and the masters' snapshot.
 
 Acknowledged operations show when a table was created, altered (to which schema version), renamed
-and deleted. Reads show when clients first and last saw its id. An operation with an unknown outcome
+and deleted. Reads show when clients first and last saw an id. An operation with an unknown outcome
 names a table but has no id, so it appears in no lane. Each history also has the table's state in
 the masters' own snapshot at the end of the run. The page draws one lane per name, in which an id is
 a segment. Only the vocabulary `ddl` has tables.
@@ -19,13 +19,14 @@ from harness.vocabularies.ddl import MUTATIONS
 
 TABLES_MAX: Final = 3_000
 EVENTS_MAX: Final = 60_000
-"""Limits of lanes, and of events in all lanes. The page says how many it left out."""
+"""Maximum number of events in all lanes; the page says how many lanes it left out."""
 NAME_CHARS_MAX: Final = 200
 
 
 class TableEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An acknowledged change between `start` and `end`; `index` is that of its invocation, and
-    `name` is the table's name after it.
+    """An acknowledged change of a table between `start` and `end`.
+
+    `index` is the line of the invocation, and `name` is the table's name after the change.
     """
 
     kind: str
@@ -47,7 +48,7 @@ class TableLane(msgspec.Struct, kw_only=True):
     final: list[str] = []
 
     def first(self) -> int:
-        """The time of the first event."""
+        """Return the time at which an operation first changed or saw the table."""
         times = [event.start for event in self.events[:1]]
         times += [] if self.seen_first is None else [self.seen_first]
         return min(times, default=0)
@@ -56,9 +57,9 @@ class TableLane(msgspec.Struct, kw_only=True):
 def tables_of(
     history: History, important: Iterable[int], *, most: int = TABLES_MAX
 ) -> tuple[list[TableLane], int]:
-    """Up to `most` lanes, ordered by their begin, and the number of lanes left out.
+    """Return up to `most` lanes, ordered by first event, and the number of lanes left out.
 
-    Lanes with an operation whose index is in `important` always stay; then the newest stay.
+    Lanes with an operation whose index is in `important` always stay, then the newest lanes.
     """
     lanes: dict[str, TableLane] = {}
     wanted: set[str] = set()
@@ -141,7 +142,7 @@ def _event(call: Op, done: Op, asked: Mapping[str, Any], value: Mapping[str, Any
 
 
 def _take_snapshot(lanes: dict[str, TableLane], op: Op) -> None:
-    """Read each table's state from every master's snapshot, one line per different state."""
+    """Read each table's final state from the masters' snapshots, one line per distinct state."""
     masters = op.value.get("masters") if isinstance(op.value, dict) else None
     answers: dict[str, dict[str, list[str]]] = {}
     for master, state in masters.items() if isinstance(masters, dict) else ():
@@ -169,7 +170,7 @@ def _kept(row: Mapping[str, Any]) -> str:
 
 
 def as_rows(lanes: Sequence[TableLane]) -> list[dict[str, Any]]:
-    """The lanes as plain data for the page."""
+    """Convert lanes to plain data for the page."""
     return [
         {
             "id": lane.id[:NAME_CHARS_MAX],

@@ -1,4 +1,4 @@
-// Keys and ticks. Every page works without this file.
+// Keyboard control of lists, and ticks of runs to compare. Every page works without this file.
 "use strict";
 (() => {
   const rows = [...document.querySelectorAll("tr[data-row]")];
@@ -18,7 +18,7 @@
     button.textContent = count === 2 ? "Compare the ticked two" : `Compare (tick two; ${count} ticked)`;
   }
 
-  // The third tick takes the first one away: a comparison is of two.
+  // A comparison is of two runs, so a third tick removes the first tick.
   const order = [];
   for (const tick of ticks) {
     tick.addEventListener("change", () => {
@@ -29,7 +29,7 @@
       told();
     });
   }
-  for (const tick of ticked()) order.push(tick); // what the browser kept from before
+  for (const tick of ticked()) order.push(tick); // ticks that the browser restored
   told();
 
   function go(to) {

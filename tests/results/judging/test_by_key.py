@@ -190,7 +190,7 @@ def test_an_operation_that_is_gone_is_noticed():
     tables = rows(History(registers(1)))
     run = run_of({**tables["runs"].to_pylist()[0], "batch": "b"})
     less = {**tables, "operations": tables["operations"].slice(1)}
-    with pytest.raises(HistoryError, match="came in"):
+    with pytest.raises(HistoryError, match="were appended"):
         judge_range("cas-register", run, 0, less, Budget())
 
 

@@ -128,7 +128,7 @@ def test_a_foreign_table_beside_the_tables_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize(
     ("more", "advice"),
-    [(1, "install a newer one"), (-1, "harness ingest STORE --lake URI")],
+    [(1, "install a newer harness"), (-1, "harness ingest STORE --lake URI")],
 )
 def test_a_lake_of_another_version_is_refused(tmp_path, capsys, more, advice):
     uri, store = str(tmp_path / "lake"), str(tmp_path / "store")
@@ -307,7 +307,7 @@ def test_a_folder_that_is_read_only(small_disk):
         lambda: lake_at(small_disk / "other"),
         lambda: compact(lake),
     ):
-        with pytest.raises(UsageError, match="refuses us") as said:
+        with pytest.raises(UsageError, match="refuses access") as said:
             refused()
         assert "\n" not in str(said.value)
     assert contents(lake_at(small_disk / "lake")) == {"r0", "r1"}
@@ -322,7 +322,7 @@ def test_a_file_where_a_folder_should_be(tmp_path):
     for uri in (tmp_path / "file", tmp_path / "file" / "lake", tmp_path / "file" / "a" / "lake"):
         with pytest.raises(UsageError, match="is a file"):
             lake_at(uri)
-    with pytest.raises(UsageError, match="no place for a lake"):
+    with pytest.raises(UsageError, match="cannot hold a lake"):
         lake_at(tmp_path / ("x" * 300))
 
 

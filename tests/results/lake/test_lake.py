@@ -198,7 +198,7 @@ def test_a_foreign_place_is_refused_and_untouched(tmp_path):
     before = sorted(tmp_path.rglob("*"))
     for place, words in {
         "delta": "single Delta table",
-        "many": "not a harness lake's",
+        "many": "does not belong to a harness lake",
         "folder": "thesis.tex",
         "file": "not a folder",
     }.items():

@@ -130,7 +130,7 @@ def opened(uri, options, **patience):
 
 def test_trouble_is_one_clear_line(endpoint):
     options = options_for(endpoint)
-    with pytest.raises(UsageError, match="no bucket") as refused:
+    with pytest.raises(UsageError, match="the bucket of") as refused:
         opened("s3://nowhere/lake", options)
     assert "\n" not in str(refused.value)
     with pytest.raises(UsageError, match="AWS_ALLOW_HTTP=true"):

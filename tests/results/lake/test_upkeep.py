@@ -343,4 +343,4 @@ def test_check_finds_runs_that_the_log_has_out_of_bounds(tmp_path, monkeypatch):
     lake.append(rows(["r1", "r2", "r3"]))
     found = damage(lake)
     assert {finding.table for finding in found} == set(SCHEMAS)
-    assert all("log does not count on: r3" in finding.text for finding in found)
+    assert all("outside its range in the log: r3" in finding.text for finding in found)

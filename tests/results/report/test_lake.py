@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(lake, tmp_path, capsys, ta
     assert main(["report", str(there), "--executor", "inline"]) == 255
 
     *_, line = capsys.readouterr().err.splitlines()
-    assert line.startswith("harness: InfrastructureError: what the lake")
+    assert line.startswith("harness: InfrastructureError: a file of the lake")
     assert file.name in line
 
 

@@ -200,7 +200,7 @@ def test_rows_that_make_no_history_are_said_and_the_rest_is_shown(tmp_path, open
     found = [served.api(f"run/{quote(row['key'])}") for row in served.api("runs")["runs"]]
     spoiled = [one for one in found if one["numbers"] is None]
     assert 0 < len(spoiled) < len(found)
-    assert "some are missing, or were changed" in " ".join(spoiled[0]["notes"])
+    assert "some rows are missing, or were changed" in " ".join(spoiled[0]["notes"])
     key = spoiled[0]["run"]["key"]
     assert "some are missing" in served.page(f"/run/{quote(key)}/")
     for address in (f"/run/{quote(key)}/report.html", f"/zip/{quote(key)}.zip"):
@@ -286,7 +286,7 @@ def test_places_that_are_neither_store_nor_lake(tmp_path, capsys, monkeypatch):
     for place, words in (
         ("table", "neither runs nor the tables of a lake"),
         ("files", "holds notes.txt and neither"),
-        ("foreign", "not a harness lake's"),
+        ("foreign", "does not belong to a harness lake"),
         ("s3:///x", "names no place"),
         ("file:///nowhere/at/all", "there is no lake"),
         ("none", "is not a folder"),

@@ -1,4 +1,4 @@
-// Data: out of the document, into typed arrays. Nothing here draws.
+// Data: reads the page's data from the document into typed arrays. Nothing in this file draws.
 
 const OK = 0, FAIL = 1, INFO = 2;
 const OUTCOMES = ["ok", "fail", "info"];
@@ -21,7 +21,7 @@ async function loadData() {
   const element = byId("data");
   const packed = element.dataset.kind === "deflate-raw";
   const text = packed ? await inflate(element.textContent) : element.textContent;
-  element.textContent = ""; // it is in memory once, that is enough
+  element.textContent = ""; // free the text: the data is in `text` already
   return JSON.parse(text);
 }
 
@@ -38,7 +38,7 @@ function offsets(counts) {
   return found;
 }
 
-// Operations by position (0 .. count-1), in the order of their invocations.
+// Unpack the operations; a position (0 .. count-1) is the rank of an operation by invocation.
 function unpackOps(data) {
   const raw = data.ops, count = raw.count;
   const start = sums(raw.start);
@@ -81,7 +81,7 @@ function positionsByLane(lane, lanes) {
   return found;
 }
 
-// The position of the operation that was invoked or completed at this index of the history, or -1.
+// Return the position of the operation invoked or completed at this index of the history, or -1.
 function positionOf(ops, index) {
   if (!ops.positions) {
     ops.positions = new Map();
@@ -94,7 +94,7 @@ function positionOf(ops, index) {
   return position === undefined ? -1 : position;
 }
 
-// How many of the sorted `values` are below `limit`.
+// Count the sorted `values` that are below `limit`.
 function countBelow(values, limit, length = values.length) {
   let low = 0, high = length;
   while (low < high) {
@@ -104,7 +104,7 @@ function countBelow(values, limit, length = values.length) {
   return low;
 }
 
-// As countBelow, for positions sorted by `values[position]`.
+// Count the `positions`, sorted by `values[position]`, whose value is below `limit`.
 function countBelowAt(positions, values, limit) {
   let low = 0, high = positions.length;
   while (low < high) {

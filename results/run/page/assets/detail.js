@@ -1,9 +1,9 @@
-// Detail: everything about the selection, next to the panels. Text only, never markup.
+// Detail: shows everything about the selection, next to the panels, as text and never as markup.
 
 const LIST_MAX = 200;
-const LOG_LINES = 6; // before and after the moment
+const LOG_LINES = 6; // log lines shown before and after the selected moment
 
-// An element with properties and children; strings become text.
+// Make an element with properties and children; strings become text.
 function el(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -22,7 +22,7 @@ function fill(id, ...children) {
   return place;
 }
 
-// The path of a file of the run, relative to the page; any name is quoted as a file's name.
+// Return the address of a file of the run, relative to the page, with each part of its path quoted.
 const fileAddress = (path) => `./${path.split("/").map(encodeURIComponent).join("/")}`;
 
 const row = (name, ...value) => el("div", { class: "row" }, el("dt", {}, name), el("dd", {}, ...value));
@@ -85,14 +85,14 @@ function attemptTable(page, i) {
     el("thead", {}, el("tr", {}, ...["to", "sent", "took", "outcome"].map((name) => el("th", { scope: "col" }, name)))), body));
 }
 
-// The last leader seen: until it ended, nothing is known of another.
+// Describe the leader at a moment: the last leader seen, unless its reign has ended.
 function leading(reign, time) {
   if (!reign) return "no leader seen yet";
   if (reign.end === null || reign.end > time) return `${reign.node} ${reign.asked ? "was the last seen to lead" : "leads"}${inTerm(reign)}`;
   return `no leader: ${reign.node} led${inTerm(reign)} until ${seconds(reign.end)}, when ${reign.until}`;
 }
 
-// What else was the case at a moment: phase, faults, leader, nodes that did not run.
+// Describe the state of the run at a moment: phase, faults, leader, nodes that did not run.
 function meanwhile(page, time) {
   const { data } = page;
   const phase = data.phases.filter(([start]) => start <= time).pop();
@@ -109,7 +109,7 @@ function meanwhile(page, time) {
   return el("section", {}, el("h3", {}, `At ${seconds(time)}`), el("ul", {}, ...items.filter((item) => item).map((item) => el("li", {}, item))));
 }
 
-// The lines of every node's log around a moment of the history.
+// Show the lines of every node's log around a moment of the history.
 function logsAt(page, time) {
   const { data } = page;
   if (!data.logs.length) return el("section", { class: "logs" }, el("h3", {}, "Logs"), el("p", { class: "soft" }, data.log_clock));
@@ -137,7 +137,7 @@ function logExcerpt(log, time) {
     el("p", { class: "soft" }, link, `, ${plural(log.total, "line")}. ${note}`), el("pre", { class: "log" }, ...lines));
 }
 
-// A JSON line without the fields that the page shows next to it.
+// Return a log line without the time, which the page shows next to the line.
 function logText(line) {
   if (!line.startsWith('{"ts_ns"')) return line.replace(/^@?\d+\.\d+ /, "");
   try {
@@ -159,7 +159,7 @@ function showTable(page, lane) {
     el("h3", {}, "Acknowledged changes"), events.length ? el("ul", {}, ...events) : el("p", {}, "none: it is known from reads or masters only"));
 }
 
-// The list of matches: the way to operations for those who use no pointer.
+// Show the list of matching operations, which readers without a pointer use to select operations.
 function showMatches(page) {
   const { ops } = page, found = filter.found;
   const items = [];

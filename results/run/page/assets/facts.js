@@ -1,4 +1,4 @@
-// Facts: lanes of phases, faults, notes, and one lane a node (who led in which term, down, paused).
+// Facts: lanes of phases, faults and notes, and one lane per node (terms as leader, down, paused).
 
 const ROW = 20;
 const ROWS_MAX = 150;
@@ -12,7 +12,7 @@ function axisPanel(canvas, page) {
       pen.textAlign = "center";
       for (const time of found) {
         const x = view.x(time), text = seconds(time, step), half = pen.measureText(text).width / 2;
-        if (x - half >= LEFT - 4 && x <= view.width - 24) pen.fillText(text, x, 11); // clear of "time"
+        if (x - half >= LEFT - 4 && x <= view.width - 24) pen.fillText(text, x, 11); // leave room for the label "time"
       }
       pen.textAlign = "left";
       label(pen, "time", 11);
@@ -30,7 +30,7 @@ function axisPanel(canvas, page) {
   });
 }
 
-// The lanes from top to bottom: name, content and height.
+// Return the lanes from top to bottom: name, content and height of each.
 function factRows(page) {
   const { data } = page;
   const rows = [{ name: "phase", height: ROW, draw: drawPhases }];
@@ -72,7 +72,7 @@ function factsPanel(canvas, page) {
   });
 }
 
-// A bar from start to end with a text in it; returns where it is.
+// Draw a bar from start to end with a text in it; return the box of the bar.
 function bar(pen, start, end, top, height, fill, text, textColour) {
   const x0 = Math.max(LEFT - 4, view.x(start)), x1 = Math.min(view.width, Math.max(view.x(end), view.x(start) + 2));
   pen.fillStyle = fill;
@@ -104,7 +104,7 @@ function drawFaults(pen, page, top, row, boxes) {
     if (end < view.from || fault.start > view.to) continue;
     const y = top + 2 + 16 * Math.min(fault.lane, 7), colour = nemesisColour(page, fault.nemesis);
     let box;
-    if (!fault.targets.length) { // it missed: a hollow mark, no duration
+    if (!fault.targets.length) { // a fault without targets: a hollow mark without duration
       const x = view.x(fault.start);
       pen.strokeStyle = colour;
       pen.lineWidth = 1.5;
@@ -189,7 +189,7 @@ function drawNode(pen, page, top, row, boxes) {
   }
 }
 
-// Nodes that neither led nor were down or paused, as far as is known: one lane for all of them.
+// Draw one lane for all nodes that, as far as recorded, never led and were never down or paused.
 function drawQuiet(pen, page, top, row, boxes) {
   const middle = Math.round(top + row.height / 2) + 0.5;
   pen.fillStyle = ink.line;
@@ -198,7 +198,7 @@ function drawQuiet(pen, page, top, row, boxes) {
   boxes.add(LEFT, top, view.width, top + row.height, { lines, click: () => page.selectFact(plural(row.quiet.length, "node"), lines, view.from) });
 }
 
-// A text that can be read on hatching: on a ground of its own, where there is room for all of it.
+// Draw a text over hatching, on a plain background, if the whole text fits.
 function hatchedText(pen, text, [x0, top, x1, bottom]) {
   const from = Math.max(x0, LEFT) + 4, wide = pen.measureText(text).width + 6;
   if (x1 - from < wide + 4) return;

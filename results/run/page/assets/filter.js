@@ -1,4 +1,4 @@
-// Filter: which operations match what the reader asked for. All conditions hold at once.
+// Filter: finds the operations that match all conditions that the reader has set.
 
 const filter = {
   kind: "", outcome: "", process: "", node: "", table: "", text: "",
@@ -23,14 +23,14 @@ function runFilter(page) {
   for (let i = 0, next = 0; i < ops.count; i++) if (match[i]) filter.found[next++] = i;
 }
 
-// Answered by this node last, or some RPC attempt went to it.
+// Whether an operation was answered last by this node, or sent an RPC attempt to this node.
 function touchesNode(ops, position, node) {
   if (ops.node[position] === node) return true;
   for (let a = ops.attemptAt[position]; a < ops.attemptAt[position + 1]; a++) if (ops.attemptNode[a] === node) return true;
   return false;
 }
 
-// The table with exactly this name or id; where there is none, all whose name or id contains it.
+// Match the table with exactly this name or id, or else all tables whose name or id contains it.
 function tableTest({ ops, data }, wanted) {
   const hit = new Uint8Array(data.names.length);
   const exact = data.names.indexOf(wanted);
@@ -42,7 +42,8 @@ function tableTest({ ops, data }, wanted) {
   };
 }
 
-// Kind, values, error or node contain the text, in any case; `#12` is the op at index 12.
+// Match operations whose kind, values, error or node contain the text, ignoring case. The text
+// `#12` matches the operation at index 12.
 function textTest({ ops, data }, wanted) {
   const number = /^#(\d+)$/.exec(wanted);
   if (number) { const position = positionOf(ops, Number(number[1])); return (i) => i === position; }

@@ -2,7 +2,7 @@
 
 const TEXT_FIELDS = ["process", "table", "text"];
 const CHOICES = ["kind", "outcome", "node"];
-const TOGETHER_MAX = 8; // operations that are shown at once, however far apart they are
+const TOGETHER_MAX = 8; // up to this many blamed operations are shown together, however far apart
 
 function makePage(data) {
   const ops = unpackOps(data);
@@ -50,23 +50,23 @@ function makePage(data) {
   };
 }
 
-// The operation to begin with: the one of the first sentence, which says what was the case then.
+// Return the operation to select first: the first blamed operation in the checker's first sentence.
 function blamedOf(data, ops, named) {
   const story = data.checkers.find((one) => one.operations.length && one.verdict === data.verdict);
   const told = story && story.sentences.length ? opsNamed({ ops }, story.sentences[0]).filter((i) => named.includes(i)) : [];
   return told.length ? told[0] : named.length ? named[0] : -1;
 }
 
-// Near enough to see it and its neighbours, wide enough to see its place in the run.
+// Show an interval near enough to see its neighbours, and wide enough to see its place in the run.
 function bringOp(start, end) {
   const span = view.to - view.from, length = Math.max(end - start, 1e5);
   if (span > length * 400 || span < length * 1.2) view.show(start, end, length * 20);
   else view.reveal(start, end);
 }
 
-// The operations of the anomaly to look at together. A checker may have found several far from each
-// other, and explains one of them: all that its sentences name, if these are few; else those about
-// the first that it names.
+// Return the blamed operations to show together. A checker may blame operations of several anomalies
+// far from each other, and explains one anomaly: take all operations that its sentences name, if they
+// are few, else the operations around the first blamed operation.
 function together(page) {
   const { ops, focus, blamed, data } = page;
   const blaming = data.checkers.find((one) => one.operations.length && one.verdict === data.verdict);
@@ -93,17 +93,17 @@ function showAnomaly(page) {
   } else view.fit();
 }
 
-// Selects the operation that the checker names first; without one, the first note that it names.
+// Select the operation that the checker blames first, or else the first note that it blames.
 function openAtFinding(page) {
   if (page.blamed >= 0) page.select(page.blamed);
   else if (page.focusFacts.length) selectMark(page, page.focusFacts[0][1], page.focusFacts[0][2], "named by a checker");
 }
 
-// The next (or the one before) of some positions, in the order of time, from the selection.
+// Select the next (or previous) of some positions, in the order of time, from the selection on.
 function step(page, positions, by) {
   if (!positions.length) return;
   const ordered = Array.from(positions).sort((a, b) => a - b);
-  const { selected, ops } = page; // without a selection, from the edge of the view
+  const { selected, ops } = page; // without a selection, start at the edge of the view
   let at;
   if (by > 0) at = ordered.findIndex((i) => (selected >= 0 ? i > selected : ops.start[i] >= view.from));
   else at = ordered.findLastIndex((i) => (selected >= 0 ? i < selected : ops.start[i] <= view.to));
@@ -111,8 +111,8 @@ function step(page, positions, by) {
   page.select(ordered[at], true);
 }
 
-// The next fault or leader (or the one before), from the moment of the selection: these lanes
-// have no other way in for a keyboard.
+// Select the next (or previous) fault or leader from the selected moment on. Without this function
+// the keyboard could not reach these lanes.
 function stepFact(page, facts, select, by) {
   if (!facts.length) return;
   const ordered = [...facts].sort((a, b) => a.start - b.start);
@@ -124,7 +124,7 @@ function stepFact(page, facts, select, by) {
   }
   const fact = ordered[at < 0 || at >= ordered.length ? (by > 0 ? 0 : ordered.length - 1) : at];
   select(page, fact);
-  page.fact = fact; // several may begin at one moment, so the moment alone would not lead past them
+  page.fact = fact; // remember the fact, not only its time, since several facts may begin at one time
   const end = fact.end === null ? page.data.end : Math.min(fact.end, page.data.end);
   bringOp(fact.start, end);
   redraw();
@@ -232,7 +232,7 @@ function onKeys(page) {
       if (key === "Escape") target.blur();
       return;
     }
-    // What a focused control does by itself stays its own.
+    // Leave keys alone that a focused control handles by itself.
     if (key === "Enter" && target.tagName !== "CANVAS" && target !== document.body) return;
     const scrolls = key.startsWith("Page") || key === "Home" || key === "End" || key === "ArrowUp" || key === "ArrowDown";
     if (scrolls && target.tagName !== "CANVAS") return;
@@ -285,7 +285,7 @@ async function copyText(button) {
   try {
     await navigator.clipboard.writeText(source.textContent);
     button.textContent = "Copied";
-  } catch { // no clipboard for this page: select it, so that the usual key copies it
+  } catch { // without a clipboard, select the text, so that the usual key copies it
     const fold = source.closest("details");
     if (fold) fold.open = true;
     getSelection().selectAllChildren(source);
@@ -293,7 +293,7 @@ async function copyText(button) {
   }
 }
 
-// The log of the node that answered the blamed operation, in the details of that operation.
+// Show the log of the node that answered the blamed operation, in the details of this operation.
 function showLog(page) {
   openAtFinding(page);
   const log = byId(`log-${page.data.log.node}`);
@@ -323,7 +323,8 @@ function status(page) {
     + ` · ${plural(page.visibleOps, "operation")} in view${page.exact ? "" : ", drawn coarse: zoom in for each"}`;
 }
 
-// The address of what is shown: report.html#op=623&at=8.1..9.2&kind=get. The first view has none.
+// The address of the page names the selection, the view and the filter, unless they are the first:
+// report.html#op=623&at=8.1..9.2&kind=get
 const ADDRESS_MS = 250; // browsers refuse frequent changes of the address
 let addressTimer = 0;
 
@@ -340,7 +341,7 @@ function noteAddress(page) {
   addressTimer = setTimeout(() => {
     const address = addressOf(page), plain = location.href.split("#")[0];
     const wanted = address === page.opening ? plain : `${plain}#${address}`;
-    // A document without an address of its own, as in a frame, may refuse.
+    // A document without an address of its own, as in a frame, may refuse a new address.
     try { if (wanted !== location.href) history.replaceState(null, "", wanted); } catch { clearTimeout(addressTimer); }
   }, ADDRESS_MS);
 }
@@ -362,7 +363,7 @@ function start(data) {
   const stage = byId("stage");
   const measure = () => {
     view.width = Math.max(320, stage.clientWidth);
-    document.documentElement.style.setProperty("--bar", `${byId("bar").offsetHeight}px`); // it may wrap
+    document.documentElement.style.setProperty("--bar", `${byId("bar").offsetHeight}px`); // the bar's height changes if it wraps
     redraw();
   };
   const canvas = (id) => byId(id);
@@ -390,9 +391,9 @@ function start(data) {
   page.opening = addressOf(page);
   showAddress(page);
   window.addEventListener("hashchange", () => showAddress(page));
-  // Panels out of sight are not kept up to date; on paper all of them can be seen.
+  // Panels out of sight are outdated, so draw all panels before printing.
   window.addEventListener("beforeprint", () => { for (const panel of panels) panel.paint(true); });
-  // For tests and for the curious: the shown data, and the functions that counted it.
+  // Tests, and readers in the browser's console, use the shown data and the functions below.
   window.harnessPage = { page, view, filter, panels, quantiles, rates, redraw };
   document.documentElement.dataset.ready = "yes";
 }

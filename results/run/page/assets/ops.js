@@ -1,10 +1,10 @@
-// Ops: the timeline of operations by process. Exact when few are in view; columns of pixels when
-// many are (level of detail), with anomalies and the selected operation always exact and on top.
+// Ops: the timeline of operations by process. Few operations in view are drawn exactly, many as
+// columns of pixels. Blamed operations and the selected operation are always exact and on top.
 
 const EXACT_MAX = 3000;
 const COLUMN = 2; // pixels
 const LABELLED_MAX = 12;
-const LANES_PIXELS = 6000; // browsers' canvases end not far above
+const LANES_PIXELS = 6000; // browsers do not support much higher canvases
 const RANK = 1e8;
 
 function opsPanel(canvas, page) {
@@ -41,7 +41,7 @@ function opsPanel(canvas, page) {
   });
 }
 
-// Which part of a lane's operations can be seen; in a lane they neither overlap nor go back.
+// Return the range of a lane's operations in view; operations of a lane are sorted and disjoint.
 function visibleRange(ops, positions) {
   let low = countBelowAt(positions, ops.start, view.from);
   while (low > 0 && ops.end[positions[low - 1]] >= view.from) low--;
@@ -76,7 +76,7 @@ function exactLane(pen, page, positions, [low, high], y, { bar: height }) {
   }
 }
 
-// Outcome by form: ok is solid, fail is an outline, info is hatched with an open end.
+// Draw the bar of one operation: `ok` solid, `fail` as an outline, `info` hatched with an open end.
 function oneBar(pen, page, i, x0, x1, y, height, dim) {
   const type = page.ops.type[i], colour = colourOf(page, i), width = x1 - x0;
   pen.globalAlpha = dim ? 0.13 : 1;
@@ -122,9 +122,9 @@ function oneBar(pen, page, i, x0, x1, y, height, dim) {
   pen.globalAlpha = 1;
 }
 
-// A column of pixels has the colour of what happened in it: of several, info comes before ok, ok
-// before fail, since unknown outcomes must not be painted over. Neighbours of one colour become one
-// rectangle, so that the work for the pen is bounded by the width, not by the operations.
+// A column of pixels has the colour of the operations in it. Of several outcomes, info comes before
+// ok, and ok before fail, since unknown outcomes must not be painted over. Neighbouring columns of one
+// colour become one rectangle, so the width bounds the work of drawing, not the number of operations.
 const columnKeys = new Uint32Array(8192);
 
 function coarseLane(pen, page, positions, [low, high], y, { bar: height }) {
@@ -159,10 +159,10 @@ function coarseLane(pen, page, positions, [low, high], y, { bar: height }) {
   pen.globalAlpha = 1;
 }
 
-// The offending operations, the selected one with its attempts, and the hovered one.
+// Draw the blamed operations, the selected operation with its attempts, and the hovered operation.
 function onTop(pen, page, { step, top, bar: height }) {
   const { ops } = page;
-  const labelled = new Map(); // where the last label of a lane ends
+  const labelled = new Map(); // by lane: the x position at which the last label ends
   for (const i of page.focus) {
     const x0 = view.x(ops.start[i]), x1 = Math.max(x0 + 3, view.x(Math.min(ops.end[i], view.end)));
     if (x1 < LEFT || x0 > view.width) continue;
@@ -186,7 +186,7 @@ function onTop(pen, page, { step, top, bar: height }) {
   }
 }
 
-// The label of an offending operation, next to its bar if that has no room; returns its end.
+// Draw the label of a blamed operation, next to its bar if the bar has no room; return the label's end.
 function blameLabel(pen, page, i, x, y, height) {
   const text = `op ${page.ops.index[i]} ${opLabel(page, i)}`.slice(0, 60);
   pen.font = "600 11px system-ui, sans-serif";
@@ -201,7 +201,7 @@ function blameLabel(pen, page, i, x, y, height) {
   return x + width;
 }
 
-// An operation of unknown outcome may take effect at any later time: a line to the end says so.
+// Draw a line to the end of the run, since an operation of unknown outcome may take effect any time.
 function openEnd(pen, page, i, x, y, colour) {
   if (page.ops.type[i] !== INFO) return;
   pen.strokeStyle = colour;
@@ -214,7 +214,7 @@ function openEnd(pen, page, i, x, y, colour) {
   pen.setLineDash([]);
 }
 
-// RPC attempts under their operation: green if answered ok, red if not, the node if there is room.
+// Draw RPC attempts under their operation: green if answered ok, else red, with the node if it fits.
 function attemptMarks(pen, page, i, y) {
   const { ops, data } = page;
   for (let a = ops.attemptAt[i]; a < ops.attemptAt[i + 1]; a++) {

@@ -1,15 +1,15 @@
-// Paint: panels (a canvas each, drawn only while it can be seen), colours and small drawing helpers.
+// Paint: panels, colours and small drawing helpers. A panel is a canvas, drawn only while visible.
 
 const ink = {};
 
-// One colour per kind of operation, in every workload. Kinds of other programs get free colours.
+// Each kind of operation has the same colour in every workload. Unknown kinds get free colours.
 const KIND_COLOURS = 17;
 const KIND_COLOUR = new Map(Object.entries({
   create: 0, alter: 1, rename: 2, delete: 3, drop: 3, get: 4, list: 5, locate: 6, "is-create-done": 7, poll: 7, "is-alter-done": 8,
   read: 9, write: 10, scan: 11, txn: 12, cas: 13, "add-master": 14, "remove-master": 15, "list-masters": 16,
   "hive-get": 9, "hive-rename": 10, "hive-list": 11, "hive-drop": 15, issue: 0, renew: 1, cancel: 3, verify: 4,
 }));
-let kindColours = []; // the number of each kind's colour
+let kindColours = []; // by kind: the number of its colour
 
 function chooseColours(kinds) {
   const taken = new Set(kinds.map((f) => KIND_COLOUR.get(f)));
@@ -36,7 +36,7 @@ function readColours() {
 const panels = [];
 let frameAsked = false;
 
-// One redraw of everything visible in the next frame, however often it is asked for.
+// Redraw all visible panels once in the next frame, even after several calls.
 function redraw() {
   if (frameAsked) return;
   frameAsked = true;
@@ -47,7 +47,8 @@ function redraw() {
 }
 
 class Panel {
-  // `draw(pen, width, height)` paints; `hit(x, y)` returns what lies there: {lines, click} or null.
+  // `draw(pen, width, height)` paints the panel; `hit(x, y)` returns {lines, click} of the thing at a
+  // point, or null.
   constructor(canvas, { height, draw, hit }) {
     this.canvas = canvas;
     this.pen = canvas.getContext("2d");
@@ -62,7 +63,7 @@ class Panel {
     panels.push(this);
   }
 
-  // The size on screen, and the size in pixels of the device.
+  // Set the size of the canvas on screen, and its size in pixels of the device.
   fitSize() {
     const ratio = Math.min(2, window.devicePixelRatio || 1);
     const width = Math.round(view.width), height = Math.max(1, Math.round(this.height()));
@@ -86,7 +87,7 @@ class Panel {
   }
 }
 
-// What was drawn where, for the pointer: the last box that holds a point is on top.
+// The boxes of drawn things, for the pointer; of several boxes at a point, the last is on top.
 class Boxes {
   clear() { this.list = []; }
   add(x0, y0, x1, y1, thing) { this.list.push([x0, y0, x1, y1, thing]); }
@@ -107,7 +108,7 @@ function label(pen, text, y, colour = ink.soft) {
   pen.textAlign = "left";
 }
 
-// As much of the text as fits, with an ellipsis.
+// Return as much of the text as fits into the width, with an ellipsis if it is cut.
 function fitted(pen, text, width) {
   if (pen.measureText(text).width <= width) return text;
   let length = Math.min(text.length, Math.ceil(width / 3));
@@ -137,10 +138,10 @@ function gridLines(pen, height) {
   pen.stroke();
 }
 
-// The faults as bands behind everything, so that one picture has cause and effect.
+// Draw the faults as bands behind everything else, so that cause and effect are in one picture.
 function faultBands(pen, page, height) {
   pen.globalAlpha = 0.1;
-  let last = -1; // of many faults in one pixel one is drawn
+  let last = -1; // draw only one of many faults in the same pixel
   for (const fault of page.data.faults) {
     const end = fault.end === null ? page.data.end : fault.end;
     if (!fault.targets.length || end < view.from || fault.start > view.to) continue;
@@ -153,7 +154,7 @@ function faultBands(pen, page, height) {
   pen.globalAlpha = 1;
 }
 
-// Where the page has no operations because they were cut.
+// Hatch the times whose operations the page lacks, because they were cut.
 function cutBands(pen, page, height) {
   const { shown } = page.data;
   if (!shown) return;

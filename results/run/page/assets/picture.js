@@ -1,6 +1,6 @@
-// Picture: what a checker drew, or the operations that contradict each other, in the order of time.
-// A row an operation: its words, its bar from call to answer, and its step in a partial
-// linearization. Places are those of events, not of the clock: what matters is which came first.
+// Picture: a checker's own drawings, or the operations that contradict each other, in time order.
+// A row shows an operation: its words, its bar from call to answer, and its step in a partial
+// linearization. Positions show the order of events, not their times, since only the order matters.
 
 const SVG = "http://www.w3.org/2000/svg";
 const PICTURE_WIDTH = Math.max(280, Math.min(440, innerWidth - 75)), PICTURE_ROW = 30, PICTURE_EDGE = 6;
@@ -38,7 +38,7 @@ function drawOrder(page, order) {
   const picture = svgEl("svg", { viewBox: `0 0 ${PICTURE_WIDTH} ${height}`, role: "img", class: "order", "aria-label": `The operations that contradict each other, by time: ${rows.map((i) => `op ${ops.index[i]}`).join(", ")}` });
   const marks = [], most = Math.floor(PICTURE_WIDTH / 7);
   let at = -1;
-  for (const [number, i] of steps.entries()) { // as early as its call and the step before allow
+  for (const [number, i] of steps.entries()) { // each step is as early as its call and the previous step allow
     at = Math.max(at + 0.04, moments.indexOf(ops.start[i]) + 0.2);
     marks.push([x(at), rows.indexOf(i) * PICTURE_ROW + 21, number + 1]);
   }

@@ -1,12 +1,12 @@
 // Plots: latency (log scale, quantiles by kind over time) and rate (ok, fail, info), over the bands
-// of the faults. Quantiles are by nearest rank over the ok operations invoked in a bucket; rates
-// count operations by the moment they ended; unfinished ones count at the end of the run.
+// of the faults. Quantiles are by nearest rank over the ok operations invoked in a bucket. Rates
+// count operations by their completion; operations without a completion count at the end of the run.
 
 const DOTS_MAX = 4000;
 const BUCKETS_MAX = 160;
-const RATE_BUCKET_MIN = 1e9; // of less than a second a rate says nothing: one operation in 2 ms is no 500/s
+const RATE_BUCKET_MIN = 1e9; // shorter buckets give misleading rates: one operation in 2 ms is not 500/s
 
-// Quantile q of each kind in buckets of `width` ns from `from`: {time, count, value} by kind.
+// Return quantile q of each kind in buckets of `width` ns from `from` on: {time, count, value}.
 function quantiles(page, from, to, width, q) {
   const { ops } = page;
   const buckets = Math.max(1, Math.ceil((to - from) / width));
@@ -26,7 +26,7 @@ function quantiles(page, from, to, width, q) {
   }));
 }
 
-// How many ended ok, fail, info in each bucket of `width` ns from `from`.
+// Count the operations that ended ok, fail and info in each bucket of `width` ns from `from` on.
 function rates(page, from, to, width) {
   const { ops, data } = page;
   const buckets = Math.max(1, Math.ceil((to - from) / width));
@@ -42,7 +42,7 @@ function rates(page, from, to, width) {
   return counts;
 }
 
-// Aligned buckets that cover the view; a wider range than the view is kept while the scale is like.
+// Return aligned buckets that cover more than the view, so that they stay valid while it moves.
 function bucketsOfView(width) {
   const room = (view.to - view.from) * 0.5;
   const from = Math.floor((view.from - room) / width) * width;
@@ -50,7 +50,7 @@ function bucketsOfView(width) {
   return { width, from, to };
 }
 
-// Keeps what `compute` made until the view leaves it, the scale changes or the filter does.
+// Cache the result of `compute` until the view leaves its range, or the scale or the filter changes.
 function cachedSeries(page, pixels, compute, least = 0) {
   let kept = null;
   return () => {
@@ -126,7 +126,7 @@ function quantileLine(pen, page, points, kind, kept, y, boxes) {
   pen.lineWidth = 1.6;
   pen.beginPath();
   let before = -2;
-  for (const point of points) { // a gap in the data is a gap in the line
+  for (const point of points) { // empty buckets interrupt the line
     const px = view.x(point.time), py = y(point.value);
     if (point.bucket === before + 1) pen.lineTo(px, py); else pen.moveTo(px, py);
     before = point.bucket;

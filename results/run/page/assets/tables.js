@@ -1,4 +1,4 @@
-// Tables: a lane per name, in which a table's id is a segment while it had the name.
+// Tables: a lane per name, with a segment for each table id while the table had this name.
 
 const TABLE_ROWS_MAX = 40;
 const TABLE_ROW = 18;
@@ -42,10 +42,10 @@ function labelHit(page, rows, x, y) {
   return lane ? { lines: [`${plural(lane.segments.length, "table")} of the name ${lane.name}`, "click: show only their operations"], click: () => page.setFilter({ table: lane.name }) } : null;
 }
 
-// The lanes in the order of time; those of blamed tables come first.
+// Return the lanes in the order of time, with the lanes of blamed tables first.
 function namedLanes(page, blamed) {
   const lanes = new Map(), { tables, end } = page.data;
-  const stored = tables.some((table) => table.final.length); // by masters, at the end
+  const stored = tables.some((table) => table.final.length); // whether masters reported final states
   for (const table of tables) {
     const alive = !stored || table.final.some((text) => !text.includes("REMOVED"));
     for (const segment of segmentsOf(table, alive ? end : 0)) {
@@ -58,9 +58,9 @@ function namedLanes(page, blamed) {
   return [...lanes.values()].sort((a, b) => Number(b.blamed) - Number(a.blamed) || a.segments[0].first - b.segments[0].first);
 }
 
-// One segment per name that the table had, from one acknowledged change of its name to the next.
-// `first` and `last` include reads that saw the id before or after. A table that is gone at the end,
-// but has no acknowledged deletion, was there as long as anything shows it.
+// Return one segment per name that a table had, from one acknowledged change of its name to the next.
+// Reads that saw the id before or after these changes extend the segments. A table that is gone at
+// the end, but has no acknowledged deletion, existed at least until the last operation that saw it.
 function segmentsOf(table, alive) {
   const events = [...table.events].sort((a, b) => a[2] - b[2]);
   const [seenFirst, seenLast] = table.seen, start = events.length ? events[0] : null;
@@ -96,8 +96,8 @@ function tableMatches(lane) {
   return lane.id.includes(filter.table) || lane.names.some((name) => name.includes(filter.table));
 }
 
-// A thin line while reads saw the id, a thick one from the first acknowledged change to its
-// deletion; a triangle, a disc, a diamond and a cross for created, altered, renamed and deleted.
+// Draw a thin line while reads saw the id, and a thick line from the first acknowledged change to the
+// deletion. Marks are a triangle (created), a disc (altered), a diamond (renamed), a cross (deleted).
 function drawSegment(pen, page, segment, top, boxes, blamed) {
   const { table, from, to, line } = segment, y = top + TABLE_ROW / 2, colour = blamed ? ink.blame : ink.lead;
   const x0 = view.x(from), x1 = Math.max(x0 + 1, view.x(to));

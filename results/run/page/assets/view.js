@@ -1,8 +1,8 @@
-// View: which part of time is shown, and how time is written. All panels share it.
+// View: the interval of time that all panels show, and the format of times.
 
-const LEFT = 112; // width of the labels
+const LEFT = 112; // width of the lanes' labels, in pixels
 const RIGHT = 14;
-const SPAN_MIN = 2e3; // ns: nothing in a history is shorter than this matters
+const SPAN_MIN = 2e3; // ns; shorter intervals of a history do not matter
 
 const view = {
   from: 0, to: 1, begin: 0, end: 1, width: 800, listeners: [],
@@ -38,7 +38,7 @@ const view = {
     this.set(start - room, end + room);
   },
 
-  // Bring a moment into view without changing the scale, if it is not there.
+  // Bring an interval into view without changing the scale, unless it is in view already.
   reveal(start, end) {
     const span = this.to - this.from;
     if (end - start > span) { this.show(start, end); return; }

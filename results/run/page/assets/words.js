@@ -1,12 +1,12 @@
-// Words: why the verdict is what it is, and what the run did. The rest of the head is in the HTML.
+// Words: the reasons of the verdict, and the coverage of the run. The rest of the head is in the HTML.
 
-const BLAME = { // the button to the named operations, and the words about one of them
+const BLAME = { // by verdict: the button to the blamed operations, and words about one operation
   invalid: ["Anomaly", "A checker names this operation in its counterexample."],
   permitted: ["Deviation", "A checker names this operation; the profile permits what it did."],
   unknown: ["Doubt", "A checker names this operation as a reason for its doubt."],
 };
 const blameWords = (page) => BLAME[page.data.verdict] || BLAME.invalid;
-const KINDS_MAX = 200; // rows of the table, choices of the filter
+const KINDS_MAX = 200; // maximum rows of the table of kinds, and choices of the filter
 
 function showWords(page) {
   const { data } = page;
@@ -26,7 +26,7 @@ function listed(lines) {
   return [el("ul", {}, ...lines.map((line) => el("li", {}, line)))];
 }
 
-// A checker that is not content: its sentences, in which every `op N` can be followed.
+// Show the sentences of a checker with a bad verdict, with a link for every `op N`.
 function checkerStory(page, checker, open) {
   const story = el("details", { open, class: `story is-${checker.verdict}` },
     el("summary", {}, el("b", {}, checker.name), ` says ${checker.verdict}`, open ? null : `: ${checker.reason}`));
@@ -44,7 +44,7 @@ function checkerStory(page, checker, open) {
   return story;
 }
 
-// An item per sentence. The lines that a crashed node wrote are folded below the sentence about it.
+// Make an item per sentence. Lines that a crashed node wrote are folded below the node's sentence.
 function sentenceItems(page, checker, sentences) {
   const items = [], output = new Map();
   for (const sentence of sentences) {
@@ -57,8 +57,7 @@ function sentenceItems(page, checker, sentences) {
   return items;
 }
 
-// Where the head is long or the window small, the timeline is out of sight: what a sentence names is
-// brought into it.
+// Make a button that selects an operation and scrolls to the timeline, which may be out of sight.
 function storyButton(page, position, text) {
   const button = opButton(page, position, text);
   button.addEventListener("click", showTimeline);
@@ -79,7 +78,7 @@ function withOps(page, sentence) {
   for (const match of sentence.matchAll(OP)) {
     const position = positionOf(page.ops, Number(match[1]));
     if (position < 0) continue;
-    // Results of old versions name an operation by its completion: shown is the one number it has here.
+    // Results of old versions name an operation by its completion; show the index of its invocation.
     parts.push(sentence.slice(done, match.index), storyButton(page, position, `op ${page.ops.index[position]}`));
     done = match.index + match[0].length;
   }
