@@ -348,10 +348,7 @@ def _planned(case: Case) -> list[str]:
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """Return the ids of faults that ended early from outside the harness.
-
-    The effect of such a fault proves nothing.
-    """
+    """Return the ids of faults that ended early from outside; their effects prove nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id

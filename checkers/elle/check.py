@@ -53,10 +53,8 @@ CASES_MAX: Final = 16
 
 SEARCH_STEPS_MAX: Final = 4_000_000
 MEMBERS_SEARCHED_MAX: Final = 1_000_000
-"""The maximum number of transactions in a component that is searched for cycles.
-
-In larger components, the check finds only cycles of two transactions, which takes no search. The
-models that a component refutes are known without a search, too."""
+"""The largest component (in transactions) that is searched for cycles of more than two of them.
+The models that a component refutes are known without a search."""
 
 COMPONENTS_COUNTED_MAX: Final = 1000
 """The number of components in which all kinds of cycles are searched for.
@@ -112,10 +110,7 @@ def request(
     time_limit_s: float,
     search_steps: int = SEARCH_STEPS_MAX,
 ) -> Request:
-    """Make a request whose time limit starts now.
-
-    Raises `UsageError` for an unknown model or anomaly.
-    """
+    """Make a request whose time limit starts now; raises `UsageError` for unknown names."""
     check_names(models, anomalies)
     deadline = time.monotonic() + time_limit_s
     return Request(

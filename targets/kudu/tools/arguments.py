@@ -52,9 +52,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     ksck.add_argument("--format", "--ksck_format", choices=KSCK_FORMATS, default=KSCK_FORMATS[0])
     ksck.add_argument("--checksum", action="store_true", help="compare the rows of all replicas")
 
-    master = modes.add_parser("master", help="list, add or remove masters").add_subparsers(
-        required=True
-    )
+    master = modes.add_parser("master", help="manage masters").add_subparsers(required=True)
     _lists(master.add_parser("list", help="list all masters and their roles"), "master list")
     for name, text in (("add", "add a running master"), ("remove", "remove a master")):
         changed = master.add_parser(name, help=text)
@@ -62,17 +60,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         changed.add_argument("address", metavar="NODE:PORT")
         if name == "remove":
             changed.add_argument(
-                "--uuid",
-                "--master_uuid",
-                metavar="UUID",
-                help="the master to remove, if several have NODE:PORT",
+                "--uuid", "--master_uuid", metavar="UUID", help="if several have NODE:PORT"
             )
-    tserver = modes.add_parser("tserver", help="list tablet servers").add_subparsers(required=True)
-    _lists(tserver.add_parser("list", help="list all tablet servers"), "tserver list")
-
-    table = modes.add_parser("table", help="list, read or change tables").add_subparsers(
+    tserver = modes.add_parser("tserver", help="manage tablet servers").add_subparsers(
         required=True
     )
+    _lists(tserver.add_parser("list", help="list all tablet servers"), "tserver list")
+
+    table = modes.add_parser("table", help="manage tables").add_subparsers(required=True)
     listing = table.add_parser("list", help="list all tables")
     _lists(listing, "table list")
     listing.add_argument(
@@ -87,9 +82,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             described.add_argument("--limit", type=rows, default=10_000, metavar="ROWS")
     _table_changes(table)
 
-    tablet = modes.add_parser("tablet", help="change a tablet's leader or replicas").add_subparsers(
-        required=True
-    )
+    tablet = modes.add_parser("tablet", help="manage tablets").add_subparsers(required=True)
     step_down = tablet.add_parser("leader_step_down", help="make the tablet's leader step down")
     step_down.set_defaults(action="tablet leader_step_down")
     step_down.add_argument("tablet", metavar="TABLET_ID")
