@@ -32,8 +32,8 @@ class Ignored(msgspec.Struct, frozen=True):
             setting = self.settings.get(row["setting"])
             yield row if setting is None else {**row, "setting": setting}
 
-    def of_failures(self, cells: Iterable[Row]) -> list[Row]:
-        """The cells without these parts: failures under any bugs count together if bugs are one."""
+    def of_failures(self, cells: Iterable[Row]) -> list[dict[str, Any]]:
+        """Return cells of failures without the ignored parts: without bugs, all become "any"."""
         without = {"bugs": "any"} if "bugs" in self.parts else {}
         return [{**row, **without} for row in self.of(cells)]
 

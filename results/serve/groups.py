@@ -279,7 +279,7 @@ def compare_labels(
     )
     answer = changes(
         ignored.of_failures(_cells(reading, both, "signature_cells")),
-        [*ignored.of(populations)],
+        [{**row} for row in ignored.of(populations)],
         baseline=labels[0],
         label=labels[1],
     )

@@ -232,7 +232,7 @@ async def test_mending_a_machine_that_is_well_says_nothing():
 
 async def test_the_clock_and_the_disk_of_a_foreign_program_are_out_of_reach():
     control = World(foreign=True).control
-    with pytest.raises(UsageError, match="a clock fault cannot reach a: a foreign program"):
+    with pytest.raises(UsageError, match="a clock fault cannot reach a: this foreign program"):
         await control.skew(offset_ns=1, drift_ppm=0)
     with pytest.raises(UsageError, match="a disk fault cannot reach a: a foreign program"):
         await control.worsen_disk(FULL)

@@ -144,7 +144,7 @@ def test_two_files_cannot_be_one(tmp_path, monkeypatch):
     words = ("{package:say_a}", "{package:say_b}")
     assert len(containers_have(*words)) == 3
     (tmp_path / "b" / "data.txt").write_text("y")
-    with pytest.raises(UsageError, match=r"one file data\.txt"):
+    with pytest.raises(UsageError, match=r"both files would be data\.txt"):
         containers_have(*words)
 
 

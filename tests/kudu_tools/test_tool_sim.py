@@ -148,7 +148,7 @@ async def test_what_a_scan_may_print_is_bounded(cluster, monkeypatch):
             await _kudu(cluster, f"table scan metrics --limit {limit}")
     monkeypatch.setattr("targets.kudu.tools.tool.TEXT_BYTES_MAX", 10)
     cut = await _kudu(cluster, "table scan metrics")
-    assert (len(cut.text), cut.exit_code, "limit" in cut.error) == (10, 1, True)
+    assert (len(cut.text), cut.exit_code, "bytes" in cut.error) == (10, 1, True)
 
 
 @on(deploy)

@@ -485,7 +485,7 @@ def test_bad_plans_are_usage_errors():
         (spec(entry="tests.sim.toy:PORT"), {}, "function"),
         (spec(entry="tests.sim.toy:echo", name="client"), {}, "node names"),
         (specs("a", "a"), {}, "node names"),
-        ((), {"latencies": 1}, r"no knob 'latencies'; it has latency, "),
+        ((), {"latencies": 1}, r"no knob 'latencies'; its knobs are latency, "),
         ((), {"latency": "slow"}, "latency"),
         ((), {"latency_ms_min": 2.0, "latency_ms_max": 1.0}, "min <= max"),
         ((), {"retransmit": 2.0}, "must be from 0 to 1"),

@@ -105,7 +105,7 @@ def rewritten(path, **changed):
     [
         ({"schema": "3"}, "is of schema 3"),
         ({"schema": "two"}, "footer"),
-        ({"n_ops": "3"}, "names 3 ops"),
+        ({"n_ops": "3"}, "counts 3 ops"),
         ({"order": "key,index"}, "in the order 'key,index'"),
     ],
 )
