@@ -298,8 +298,8 @@ def test_places_that_are_neither_store_nor_lake(tmp_path, capsys, monkeypatch):
 
 def test_a_comparison_of_labels_needs_two_that_there_are(both):
     for query, text in (
-        ("label=v1", "of two labels"),
-        ("label=v1&label=v1", "of two labels"),
+        ("label=v1", "two labels"),
+        ("label=v1&label=v1", "two labels"),
         ("label=v1&label=none-such", "no finished run here has the label"),
         ("label=v1&label=v2&day=2001-01-01", "no finished run here has the label"),
     ):
