@@ -66,6 +66,7 @@ MIB: Final = 1024 * 1024
 MINUTE_NS: Final = 60 * NS_PER_S
 HELD: Final = {"memory": ("memory_bytes", "of memory"), "disk": ("disk_bytes", "on its disk")}
 """For each measure, the field of a `usage` fact that holds the bytes, and words for the bytes."""
+UNITS: Final = {"memory": " MiB", "disk": " MiB", "written": " MiB", "outage": " s"}
 CALM: Final = "none"
 """The kind of fault that a limit names (`of`) for outages that overlap no fault."""
 UNFINISHED: Final = "the run ended before its final snapshot, which holds the limits"
@@ -152,7 +153,8 @@ class _Run:
         self.findings.look(name)
         if value <= bound:
             return
-        above = f"{what}, above the limit of {bound:g}"
+        most = f"{bound:,.1f}".removesuffix(".0")
+        above = f"{what}, above the limit of {most}{UNITS.get(limit['measure'], '')}"
         unknown = [unit for unit in limit.get("per") or {} if unit not in self.amounts]
         if unknown:
             grows = f"it grows by each {unknown[0]}, and the target did not say how many there were"

@@ -155,7 +155,10 @@ def _check_unique(
 ) -> None:
     for event in events:
         seen_before, first = seen.setdefault(event.ident, (event, where))
-        text = f"Op {first} shows {seen_before}, and op {where} shows {event} with the same id."
+        if first == where:
+            text = f"Op {where} shows {seen_before} and {event} with the same id."
+        else:
+            text = f"Op {first} shows {seen_before}, and op {where} shows {event} with the same id."
         findings.hold("unique", seen_before == event, text, (first, where))
 
 

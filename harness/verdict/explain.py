@@ -123,7 +123,7 @@ class Timeline(msgspec.Struct, frozen=True):
     def _is_stale(self, pair: Pair) -> bool:
         """Whether a node answered while another node led, from the call to the answer."""
         done = pair.completion
-        if done is None or done.type is OpType.INFO or done.node is None:
+        if done is None or done.type is OpType.INFO or done.node is None or _is_of_tablets(done):
             return False
         then = [(self.leader(time_ns), time_ns) for time_ns in (pair.invoke.time, done.time)]
         return all(
@@ -151,6 +151,8 @@ class Timeline(msgspec.Struct, frozen=True):
         """Return a clause such as `m1 answered op 623 (list) in term 1 while m2 led in term 2`."""
         term = done.value.get("term") if isinstance(done.value, Mapping) else None
         within = f" in term {term}" if isinstance(term, int) else ""
+        if _is_of_tablets(done):
+            return f"{_short(node)} answered {name}{f'{within} of its tablet' if within else ''}"
         reign, last = self.leader(time_ns), self.leader(done.time)
         if last is not None and last.node == node and _leads(last, done.time):
             reign, time_ns = last, done.time  # the other node may have been elected after the call
@@ -246,7 +248,7 @@ class Timeline(msgspec.Struct, frozen=True):
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     """Return the results; failed results get a sentence, and table names next to table ids."""
     judged = tuple(results)
-    if all(result.verdict.holds for result in judged):
+    if all(result.verdict is Verdict.VALID for result in judged):
         return judged
     try:
         timeline = Timeline.of(history)
@@ -261,7 +263,7 @@ def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckRe
 
 
 def _told_with(result: CheckResult, sentence: str | None, names: _TableNames) -> CheckResult:
-    if result.verdict.holds:
+    if result.verdict is Verdict.VALID:
         return result
     lines = [names.put_into(line) for line in result.explanation]
     if sentence is not None:
@@ -303,6 +305,11 @@ class _TableNames:
             return found[0]
         later = f", later {_short(names[-1])!r}" if names[-1] != names[0] else ""
         return f"{found[1]} {_short(names[0])!r}{later} (id {found[2][:ID_CHARS]}…)"
+
+
+def _is_of_tablets(done: Op) -> bool:
+    """Whether replicas of tablets answered, which have leaders and terms of their own."""
+    return isinstance(done.value, Mapping) and not {"tablet", "parts"}.isdisjoint(done.value)
 
 
 def _meets(op: Op, start: int, end: int) -> bool:

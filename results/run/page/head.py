@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shlex
 from collections.abc import Sequence
@@ -62,9 +61,9 @@ _OTHER_LED: Final = re.compile(
     r" answered op \d+ .*while \S+ (?:led|was the last seen to lead) in term"
 )
 _LABEL: Final = re.compile(r"\[[^\]]*\] (?:[a-z0-9-]+: )?")
-_OP: Final = re.compile(r"\bop (\d{1,9})\b")
+_OP: Final = re.compile(r"\b[Oo]p (\d{1,9})\b")
 _OP_DETAILS: Final = re.compile(r"\((op \d+), [^()]*\)")
-_LOG_LINE: Final = re.compile(r"  \S+: ")
+_COUNTS: Final = re.compile(r"[\d,]+ violations? of [\d,]+ rules?, with one example each: ")
 _ID: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
 
@@ -124,10 +123,9 @@ class Head:
         first = lines[0]
         if not _OTHER_LED.search(first) and first == self._timeline.sentence(worst):
             lines = lines[1:]
+        if _COUNTS.match(lines[0]) and len(lines) > 1:
+            lines = lines[1:]
         text = _LABEL.sub("", lines[0], count=1) if lines[0].startswith("[") else lines[0]
-        log = list(itertools.takewhile(_LOG_LINE.match, lines[1:]))
-        if log and rule_of(worst) == "unexpected-exit":
-            text = f"{text.removesuffix('.')}: {_LOG_LINE.sub('', log[-1], count=1)}"
         return _ID.sub(r"\1…", _OP_DETAILS.sub(r"(\1)", text))
 
     def _blamed(self) -> Op | None:

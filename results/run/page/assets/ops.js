@@ -257,6 +257,8 @@ function opLabel(page, i) {
   const to = /"new_name":("(?:[^"\\]|\\.)*")/.exec(call);
   if (name && to) return `${f} ${unquoted(name[1])} → ${unquoted(to[1])}`;
   if (name) return `${f} ${unquoted(name[1])}`;
+  const table = /"table":("(?:[^"\\]|\\.)*")/.exec(call), key = /"key":("(?:[^"\\]|\\.)*")/.exec(call);
+  if (table) return `${f} ${key ? `${unquoted(key[1])} of ` : ""}${unquoted(table[1])}`;
   return `${f} ${call.slice(0, 80)}`;
 }
 

@@ -6,6 +6,7 @@ const BLAME = { // by verdict: the button to the blamed operations, and words ab
   unknown: ["Doubt", "A checker names this operation as a reason for its doubt."],
 };
 const blameWords = (page) => BLAME[page.data.verdict] || BLAME.invalid;
+const SENTENCES_MAX = 8; // further sentences of a checker are folded
 const KINDS_MAX = 200; // maximum rows of the table of kinds, and choices of the filter
 
 function showWords(page) {
@@ -31,7 +32,10 @@ function checkerStory(page, checker, open) {
   const story = el("details", { open, class: `story is-${checker.verdict}` },
     el("summary", {}, el("b", {}, checker.name), ` says ${checker.verdict}`, open ? null : `: ${checker.reason}`));
   const sentences = checker.sentences.length ? checker.sentences : [checker.reason];
-  const words = el("div", {}, el("ol", {}, ...sentenceItems(page, checker.name, sentences)));
+  const items = sentences.map((sentence) => sentenceItem(page, sentence));
+  const first = items.length > SENTENCES_MAX + 1 ? SENTENCES_MAX : items.length;
+  const words = el("div", {}, el("ol", {}, ...items.slice(0, first)));
+  if (first < items.length) words.append(el("details", { class: "more" }, el("summary", {}, plural(items.length - first, "more line")), el("ol", { start: first + 1 }, ...items.slice(first))));
   const picture = pictureOf(page, checker);
   story.append(el("div", { class: picture ? "body pictured" : "body" }, words, picture));
   const named = checker.operations.map((index) => positionOf(page.ops, index)).filter((position) => position >= 0);
@@ -44,17 +48,11 @@ function checkerStory(page, checker, open) {
   return story;
 }
 
-// Make an item per sentence. Lines that a crashed node wrote are folded below the node's sentence.
-function sentenceItems(page, checker, sentences) {
-  const items = [], output = new Map();
-  for (const sentence of sentences) {
-    const item = items[items.length - 1];
-    if (checker !== "crash" || !sentence.startsWith("  ") || !item) items.push(el("li", {}, ...withOps(page, sentence)));
-    else if (output.has(item)) output.get(item).push(sentence.slice(2));
-    else output.set(item, [sentence.slice(2)]);
-  }
-  for (const [item, lines] of output) item.append(el("details", {}, el("summary", {}, `${plural(lines.length, "line")} of output`), el("pre", { class: "log" }, lines.join("\n"))));
-  return items;
+// Make the item of a sentence. If lines of a log follow the sentence, they are folded below it.
+function sentenceItem(page, sentence) {
+  const [words, ...log] = sentence.split("\n");
+  if (!log.length) return el("li", {}, ...withOps(page, words));
+  return el("li", {}, el("details", {}, el("summary", {}, words), el("pre", { class: "log" }, log.join("\n"))));
 }
 
 // Make a button that selects an operation and scrolls to the timeline, which may be out of sight.
@@ -66,7 +64,7 @@ function storyButton(page, position, text) {
 
 function showTimeline() { byId("operations").scrollIntoView({ block: "nearest" }); }
 
-const OP = /\bop (\d{1,9})\b/g;
+const OP = /\b[Oo]p (\d{1,9})\b/g;
 
 function opsNamed(page, sentence) {
   return [...sentence.matchAll(OP)].map((match) => positionOf(page.ops, Number(match[1]))).filter((position) => position >= 0);
@@ -79,7 +77,7 @@ function withOps(page, sentence) {
     const position = positionOf(page.ops, Number(match[1]));
     if (position < 0) continue;
     // Results of old versions name an operation by its completion; show the index of its invocation.
-    parts.push(sentence.slice(done, match.index), storyButton(page, position, `op ${page.ops.index[position]}`));
+    parts.push(sentence.slice(done, match.index), storyButton(page, position, `${match[0][0]}p ${page.ops.index[position]}`));
     done = match.index + match[0].length;
   }
   return [...parts, sentence.slice(done)];
