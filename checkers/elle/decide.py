@@ -48,7 +48,7 @@ BY_EDGES: Final = {
     "w": frozenset({"writes", "reads"}),
     "": frozenset({"writes", "reads", "parallel", "si", "serial"}),
 }
-"""For each type of write, the kinds of rules that the dependency graph of `check` decides alone.
+"""The kinds of rules that the graph of `check` decides, by type of write ("": predicate reads).
 
 For lists, any topological sort of the graph is a valid order of the appends that no read shows.
 Only snapshot isolation and weaker models require more from two such appends.
@@ -111,7 +111,7 @@ def decide_closed_predicate(
     anomalies: Sequence[str] = (),
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide each requested model for transactions with predicate reads, by the dependency graph.
+    """Decide, by the dependency graph, each requested model for transactions with predicate reads.
 
     A model that the graph cannot decide is `unknown`, unless a stronger model holds.
     """

@@ -82,7 +82,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
         raise NotVerified("such a cycle is known to exist, but none is shown")
     if missing := [number for number in case.operations if number not in ops]:
         raise CaseError(f"{case.type}: op {missing[0]} is not a transaction of this history")
-    alone = case.type == "incompatible-order"  # the same operation may have read both
+    alone = case.type == "incompatible-order"  # one operation may have done both reads
     if len(set(case.operations)) != len(case.operations) and not alone:
         raise CaseError(f"{case.type}: an operation is named twice")
 

@@ -90,7 +90,7 @@ def infer_append(columns: Columns) -> Inference:
 
 
 def _saw(index: AppendIndex, marked: BoolArray, stray_marked: BoolArray) -> IntArray:
-    """Return the reads (rows) that contain the element of a marked version or a marked stray."""
+    """Return the rows of reads that contain an element marked in `marked` or `stray_marked`."""
     far = len(index.element)
     place = np.flatnonzero(marked)
     earliest = np.full(len(index.first) - 1, far, np.int64)
@@ -255,9 +255,9 @@ class _Groups:
         return appends[earliest]
 
     def lost_updates(self) -> tuple[IntArray, list[IntArray]]:
-        """Find reads of the same version that were each followed by their transaction's append.
+        """Find groups of reads of one version, each followed by an append of the same transaction.
 
-        Returns the groups of such reads (as rows), after an array with the groups' numbers.
+        Returns an array with the groups' numbers, and the groups (as rows of reads).
         """
         columns, index = self.index.columns, self.index
         before = self._previous_read()

@@ -97,9 +97,9 @@ def open_pairs(facts: Facts) -> Iterator[Pair]:
 
 
 def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """Return the writers that follow each version, and that precede each transaction's versions.
+    """Return the writers after each version, and the writers before each transaction's versions.
 
-    Only the known order counts. The writers are bit masks.
+    Each set of writers is a bit mask. Only the known order counts.
     """
     later: dict[tuple[int, int], int] = {}
     earlier = [0] * size

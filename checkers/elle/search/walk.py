@@ -57,7 +57,7 @@ def walked_pairs(
         )
         if work < 0:
             return None
-    # Sort single numbers: sorting pairs takes ten times as long.
+    # Encode each pair as one number, because sorting pairs takes ten times as long.
     pairs = np.unique(np.array(sources, np.int64) * accesses.count + np.array(targets, np.int64))
     return pairs // accesses.count, pairs % accesses.count
 
