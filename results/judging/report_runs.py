@@ -128,7 +128,7 @@ class ReportRuns:
         return self._pending.number("SELECT count(*) FROM todo")
 
     def ranges(self, above: int, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """Return pending work above the budget level `above`, as by `PendingResults.ranges`."""
+        """Return pending work above budget level `above`, in ranges (`PendingResults.ranges`)."""
         self._pending.read_todo()
         self._pending.skip(above, ("", -1), None)
         return self._pending.ranges(size_of)
@@ -271,7 +271,7 @@ class ReportRuns:
 
 
 def lost_of(run: str, checker: str | None) -> Problem:
-    """Return the problem of a run that lacks the verdict of `checker`, or facts if `None`."""
+    """Return the problem of a run without the verdict of `checker` (`None`: without facts)."""
     what = "its facts" if checker is None else f"the verdict of {checker}"
     return Problem(run, "lost", f"{what} could not be computed; try again")
 

@@ -44,7 +44,7 @@ class Pooled(NamedTuple):
 
 
 def pooled_ratio(strata: Sequence[Sums]) -> Pooled:
-    """Return the Mantel-Haenszel ratio without strata of one run, which have no spread."""
+    """Return the Mantel-Haenszel ratio over all strata with several runs: one run has no spread."""
     usable = [s for s in strata if s.runs > 1 and s.n and s.m]
     runs = sum(s.runs for s in usable)
     if not usable:
