@@ -233,7 +233,7 @@ def _result(run: _Run) -> CheckResult:
 
 
 def _declared(snapshot: object) -> Json:
-    """Return the limits that the target declares in a snapshot, with their data; else empty."""
+    """Return the entry `bounds` of a snapshot (limits and their data); empty without limits."""
     bounds = snapshot.get("bounds") if isinstance(snapshot, Mapping) else None
     return bounds if isinstance(bounds, Mapping) and bounds.get("limits") else {}
 
@@ -304,7 +304,7 @@ def _memory(run: _Run, limit: Json) -> None:
 
 
 def _held(run: _Run, limit: Json) -> None:
-    """Judge each node's largest measurement of memory or disk; exempt nodes without any."""
+    """Judge each node's largest measurement of memory or disk; exempt unmeasured nodes."""
     what, words = HELD[limit["measure"]]
     largest: dict[str, tuple[float, Op]] = {}
     for op in run.history.facts("usage"):

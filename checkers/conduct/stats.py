@@ -121,7 +121,7 @@ class _Counts:
 
     @property
     def refusals(self) -> dict[str, dict[str, float]]:
-        """Map each kind of operation to its refusals (a result, "exists") and failures (an error).
+        """Map each operation kind to its refusals (results such as "exists") and failures (errors).
 
         `share` is the share of both in all operations of the kind.
         """

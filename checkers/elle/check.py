@@ -247,7 +247,7 @@ def check_columns(
 
 
 def _ordered_in_time(columns: Columns) -> bool:
-    """Return whether a completed transaction was invoked after another completed with `ok`."""
+    """Return whether any completed transaction was invoked after an `ok` of another transaction."""
     ok = columns.end != NEVER
     answered = columns.start[columns.answered]
     return bool(ok.any() and len(answered) and answered.max() > columns.end[ok].min())

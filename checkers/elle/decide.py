@@ -196,8 +196,7 @@ class _Decision:
             names = ", ".join(sorted(odd))
             reason = f"{friendly(model)} says nothing of histories with {names}, which was found"
             return replace(result, verdict=Verdict.UNKNOWN, reason=reason)
-        # For registers, the graph has only a transaction's first read of each key, so a later read
-        # of the same key (`internal` was found) still has to be decided.
+        # The graph of registers has only a transaction's first read of a key: decide later reads.
         read_again = odd and self.kind == "w" and rule.kind == "reads"
         if rule.kind in BY_EDGES[self.kind] and not read_again:
             return result
@@ -244,7 +243,7 @@ class _Decision:
         )
 
     def _proven(self, model: str, result: ElleResult) -> ElleResult:
-        """Decide `model` by stronger models: it holds if one of the stronger models is proven."""
+        """Decide `model` by stronger models (`PROVEN_BY`): it holds if any of them is proven."""
         if result.verdict is Verdict.INVALID:
             return result
         stronger = PROVEN_BY.get(model, ("PL-SI",))

@@ -204,7 +204,7 @@ _FORBIDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def existence_type(model: str) -> str:
-    """Return the name of the anomaly "some cycle refutes `model`", for `EXISTENCE_MODELS`."""
+    """Return the anomaly "some cycle refutes `model`", for a model in `EXISTENCE_MODELS`."""
     return f"{model}-cycle-exists"
 
 

@@ -110,7 +110,7 @@ def require_cycle(case: Any, known: Collection[str]) -> list[str]:
     if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:
         raise CaseError(f"{case.type}: the steps are not a cycle")
     if sources != list(case.operations) or not fits(case.type, kinds, known):
-        raise CaseError(f"{case.type}: this is a cycle of {', '.join(kinds)}")
+        raise CaseError(f"{case.type}: a cycle of {', '.join(kinds)} does not fit the case")
     return kinds
 
 

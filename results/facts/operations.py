@@ -140,7 +140,7 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
-    """Return, for each time, whether any of some half-open intervals contains the time."""
+    """Return, for each time, whether any of the half-open `intervals` contains it."""
     inside = np.zeros(len(times), np.bool_)
     for start, end in intervals:
         inside |= (start <= times) & (times < end)

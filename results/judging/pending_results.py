@@ -366,7 +366,7 @@ class PendingResults:
     # What counts ---------------------------------------------------------------------------------
 
     def choose(self) -> None:
-        """Create the tables `chosen` and `missing`; the largest available budget is chosen."""
+        """Create the tables `chosen` and `missing`; results of the largest budget are preferred."""
         self.rows(f"CREATE OR REPLACE TABLE chosen AS {OF_WANTS}")
         self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 

@@ -56,7 +56,7 @@ class Gathered(NamedTuple):
     """The tables of a report, as files."""
 
     tables: dict[str, tuple[Path, ...]]  # files by table; a file may have additional columns
-    counting: dict[str, str]  # by table: SQL condition on its rows `here` that count; default: all
+    counting: dict[str, str]  # by table: SQL condition for the rows `here` that count; default: all
     unsettled: int  # number of results left unknown by a lack of time, memory or a worker
     unjudged: int  # number of runs without any result; no table has a row of such a run
 
@@ -151,7 +151,7 @@ class ReportRuns:
         return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, stored)
 
     def _cut(self, cost: int) -> tuple[Unit, ...]:
-        """Cut the pending work into units of at most this cost."""
+        """Cut the pending work into units of at most `cost`, unless one run costs more."""
         pieces = self._pending.cut(cost=cost, runs=UNIT_RUNS_MAX, lines=UNIT_LINES_MAX)
         checkers = self._pending.checkers_of_ids()
         return tuple(self._unit(checkers, *piece) for piece in pieces)
@@ -230,7 +230,7 @@ class ReportRuns:
         return Gathered(tables, counting, unsettled, unjudged)
 
     def _refuse_damaged(self) -> None:
-        """Raise if a verdict lost its row, because its run would count as valid."""
+        """Raise an error if a verdict lost its row, because the run would count as valid."""
         lost = self._pending.verdicts_without_rows(self._found) if self._found else 0
         if lost:
             raise InfrastructureError(

@@ -84,7 +84,7 @@ def write_tables(
 
 
 def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
-    """Return the SQL condition by which rows `here` of result files count.
+    """Return the SQL condition for the rows `here` of result files that count.
 
     Usually the condition only tests result ids. If two reports stored the same result, only one of
     the equal results counts, and the other results are listed in the file `beyond`.

@@ -143,7 +143,7 @@ class _UnitJudge:
         self.put_s = self.said_s = time.monotonic()
 
     def run(self, *, begun: bool) -> Iterator[Done]:
-        """Read, judge and extract one run after another; yield progress about once per second."""
+        """Judge each run and extract its facts; yield progress about once per second."""
         unit = self.unit
         attempt = self._marker(unit.unit_id, "unit")
         if begun or attempt.begun or self.config.elsewhere:

@@ -37,9 +37,9 @@ class Pooled(NamedTuple):
 
     ratio: float | None
     interval: Interval | None
-    strata: int  # number of strata with runs with and without the fault
+    strata: int  # number of strata that have runs both with and without the fault
     runs: int  # number of runs in these strata
-    agree_p: float | None  # p-value that all strata have the same ratio; `None` for one stratum
+    agree_p: float | None  # p-value of "all strata have the same ratio"; `None` for one stratum
     why: str | None
 
 

@@ -27,8 +27,7 @@ from checkers.elle.search.kernels import BoolArray, slices_equal
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # The version that each append replaced: the version before it in the order, or the key's last
-    # known version if no read saw the append.
+    # An append replaced the version before it; an append that no read saw, the last known version.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
@@ -207,8 +206,7 @@ class _Groups:
         wrong[full] = length[full] != length[base] + appended[based]
         compare = full[~wrong[full]]
         base = before[compare]
-        # Some clients represent an empty list as nil, others as []; a client that mixes them is
-        # inconsistent.
+        # A client may represent an empty list as nil or as [], but must not use both.
         empty = length[compare] == 0
         unlike = columns.value[self.mops[compare]] != columns.value[self.mops[base]]
         wrong[compare[empty & unlike]] = True

@@ -121,7 +121,7 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
 
 
 def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
-    """Yield pairs (before, after) of transactions that process order or real time orders.
+    """Yield the pairs (before, after) of transactions by `order`: "process" or "realtime".
 
     For real time, numbers above the transactions are gates. A gate marks the start of a run: every
     transaction that ended before leads to the gate, which leads to every later transaction.

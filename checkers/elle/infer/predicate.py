@@ -192,7 +192,7 @@ class _Index:
             )
 
     def record(self, name: str, txns: Iterable[int], key: int, text: str) -> None:
-        """Count an anomaly of type `name`, and keep a case of each of the first `CASES_MAX`."""
+        """Count an anomaly of type `name`; keep a case for each of the first `CASES_MAX`."""
         self.counts[name] = self.counts.get(name, 0) + 1
         cases = self.cases.setdefault(name, [])
         if len(cases) < CASES_MAX:

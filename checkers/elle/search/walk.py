@@ -1,4 +1,4 @@
-"""Pairs of register versions that the original Elle relates by real time, one key after another.
+"""Pairs of register versions that the original Elle relates by real time, computed key by key.
 
 Elle's relation has fewer pairs than the complete real-time relation and takes longer to compute. At
 a limit of work or of time, callers use the complete relation, which is correct, too.
