@@ -61,7 +61,7 @@ class Timeline:
         return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
-        """Return the index, in `members` and `sets`, of the nemeses active at each of many times."""
+        """Return the index in `members` and `sets` of the nemeses active at each of many times."""
         return moments(self._edges, times_ns)
 
     def active(self, time_ns: int) -> str:
