@@ -36,7 +36,7 @@ from results.questions.engines import (
 
 
 class Sums(NamedTuple):
-    """How to add up the rows of an answer: rows that agree in the first `keys` columns become one.
+    """The rule that adds up an answer's rows: rows equal in the first `keys` columns become one.
 
     Other columns are added; columns in `least` (`greatest`) get their minimum (maximum). Each run
     belongs to one part only, so counts of distinct runs can be added as well.

@@ -123,8 +123,8 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
 def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
     """Yield the pairs (before, after) of transactions by `order`: "process" or "realtime".
 
-    For real time, numbers above the transactions are gates. A gate marks the start of a run: every
-    transaction that ended before leads to the gate, which leads to every later transaction.
+    For real time, numbers above the transactions are gates. A gate marks the start of a run:
+    edges lead to it from transactions that ended before, and from it to all later transactions.
     """
     start, end = columns.start.tolist(), columns.end.tolist()
     sure = [txn for txn in happened if end[txn] != NEVER]

@@ -270,7 +270,7 @@ class _Search:
     def _follows_one_sort(self) -> bool:
         """Settle all open pairs by one topological order; return whether this satisfies the rule.
 
-        If it does not, the state stays unchanged.
+        If the order does not satisfy the rule, the state stays unchanged.
         """
         saved = self._state.copy()
         place = [before.bit_count() for before in saved.before]

@@ -127,7 +127,7 @@ class Graph:
     def _local(self, nodes: LongArray, edges: LongArray, *, direct: bool = False) -> Component:
         """Return the subgraph of `nodes` and `edges`, and its real-time order if `realtime` is set.
 
-        Real time becomes gates or, with `direct`, edges between transactions unless too many.
+        Real time becomes gates or, with `direct`, edges unless there are too many edges.
         """
         place = np.zeros(self.count, np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
