@@ -99,7 +99,7 @@ class _Outage:
     def hindered_s(self, ends: _Ends) -> float:
         """Return the seconds of the outage in which faults hit half of the quorum or all clients.
 
-        If the target declares no quorum, any fault may have hit it. A reset has no duration.
+        If the target declares no quorum, every fault that lasts counts. A reset does not last.
         """
         lasting = [fault for fault in self.faults if fault.kind != RESET]
         edges: set[float] = {self.begin, self.end}
@@ -135,7 +135,7 @@ class _Run:
     missing_since_ns: float
     """The time of the first permitted exit of a node; the node stays down until all is healed."""
     unmeasured: list[str] = field(default_factory=list)
-    """The limits of amounts that were measured on no node, such as memory in a simulation."""
+    """The names of limits on amounts measured on no node, such as memory in a simulation."""
 
     def bound(self, limit: Json, more: Mapping[str, float] | None = None) -> float:
         """Return the value of a limit, including its growth by the run's units and by `more`."""
@@ -235,7 +235,7 @@ def _result(run: _Run) -> CheckResult:
 
 
 def _declared(snapshot: object) -> Json:
-    """Return the limits that the target declares in a snapshot, with their data; else empty."""
+    """Return the entry `bounds` of a snapshot (limits and their data); empty without limits."""
     bounds = snapshot.get("bounds") if isinstance(snapshot, Mapping) else None
     return bounds if isinstance(bounds, Mapping) and bounds.get("limits") else {}
 
@@ -263,8 +263,7 @@ def _elections(run: _Run, limit: Json) -> None:
 def _leaders(run: _Run, limit: Json) -> None:
     terms: dict[int, dict[str, int]] = {}
     for op in run.history.facts("leader"):
-        # Polled leaders do not count: an answer may combine the node of one moment with the term of
-        # another.
+        # Polled leaders do not count: an answer may combine the leader and term of two moments.
         if not op.value.get("asked"):
             terms.setdefault(op.value.get("term", 0), {})[op.value["node"]] = op.index
     for term, nodes in terms.items():
@@ -307,7 +306,7 @@ def _memory(run: _Run, limit: Json) -> None:
 
 
 def _held(run: _Run, limit: Json) -> None:
-    """Judge each node's largest measurement of memory or disk; exempt nodes without any."""
+    """Judge each node's largest measurement of memory or disk; exempt unmeasured nodes."""
     what, words = HELD[limit["measure"]]
     largest: dict[str, tuple[float, Op]] = {}
     for op in run.history.facts("usage"):
@@ -416,8 +415,8 @@ def _outages(run: _Run, clients: float) -> None:
 def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: _Run) -> None:
     """Judge the length of an outage.
 
-    Its limit is the sum of the limits of all faults that overlap it, plus the time in which faults
-    hit half of the quorum or all clients.
+    The limit is the sum of the limits of all faults that overlap the outage, plus the time in which
+    faults hit half of the quorum or all clients.
     """
     kinds = [fault.kind for fault in outage.faults] or [CALM]
     if any(kind not in limits for kind in kinds):
@@ -432,8 +431,7 @@ def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: 
         if outage.end > run.missing_since_ns:
             run.findings.exempt("outages")
             return
-        # Of an infrastructure failure, only the time of discovery is known, so the failure may
-        # explain an outage at any time.
+        # A disturbance without a known start may explain an outage at any time.
         untimed = [each for each in run.disturbances if each.kind not in TIMED]
         tolerated_s = min(STARVED_SHARE_MIN * min(promised), outage.length_s - bound)
         reasons = untimed or excuses(

@@ -1,10 +1,10 @@
-"""The checker `crash`: node processes end only by the nemesis (invariant I9 of the bug catalogue).
+"""The checker `crash`: only the nemesis ends node processes (I9, `checkers.verdict.invariants`).
 
 The verdict is `invalid` only if a node exited by itself. Such an exit is excused only if a fault of
 the node's disk or clock may have caused it. It is permitted if the node's log shows a sign that the
 run's profile permits (`Permit.signs`). An example is the exit after a catch-up of 30 s, which the
-profile `strict` does not permit. An exit by the host (its OOM killer, a signal that the harness did
-not send), by an unknown sender, or near a failure of the infrastructure is `unknown`.
+profile `strict` does not permit. The verdict is `unknown` for an exit by the host (its OOM killer,
+a signal that the harness did not send), by an unknown sender, or near an infrastructure failure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NEAR_NS: Final = 10 * NS_PER_S
 
 
 class CrashChecker(Checker):
-    """Checks that the nemesis expected every exit of a node that the harness saw."""
+    """Checks that no node exited by itself, among all exits that the harness saw."""
 
     api_version = 1
     name = "crash"
@@ -60,8 +60,7 @@ class CrashChecker(Checker):
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
-            # Every process that ended was judged. A run without an exit counts as one judgement:
-            # all processes were watched to the end.
+            # Each exit was judged. In a run without exits, watching to the end is one judgement.
             "looked": looked,
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }
@@ -160,7 +159,7 @@ def _names(exits: Iterable[Op]) -> str:
 
 
 def _doubt(op: Op, failures: Iterable[Disturbance]) -> str | None:
-    """Return a reason why the exit `op` may not be the target's doing; `None` without a reason."""
+    """Return a reason why the exit `op` may have a cause outside the target, or `None`."""
     by = op.value.get("by")
     if by in FOREIGN_EXITS:
         who = "its host did it" if by == "host" else "it is not known who did it"

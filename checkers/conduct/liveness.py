@@ -3,7 +3,7 @@
 The harness records whether the target served again (the fact `live`) and settled (`converged`),
 with the bound and the missing parts, and this checker judges both facts. If the bound was exceeded,
 the verdict is never `valid`. The verdict is `invalid` only if the harness checked again after the
-bound, at a node that had to serve, and no disturbance overlapped the time between
+bound, at a node that had to serve, and no disturbance excuses the delay
 (`checkers.verdict.disturbances`). It is `unknown` if the run ended before the facts were recorded,
 or if the target refused the probe because of its declared limits
 (`checkers.catalog.invariants.refusals`).
@@ -45,7 +45,7 @@ differ only in these parts are shown together."""
 
 
 class _Promise(msgspec.Struct, frozen=True):
-    """A promise of the target: the fact that records it, and words for a kept or broken promise.
+    """A promise of the target: the fact that records its outcome, and words for both outcomes.
 
     `open_field` is the field of the fact that lists the missing parts.
     """
@@ -167,7 +167,7 @@ class LivenessChecker(Checker):
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
     """Judge whether the target kept a promise, according to the fact `op`.
 
-    `checkers.verdict.disturbances` has the rule.
+    The rule for disturbances is in `checkers.verdict.disturbances`.
     """
     value: Mapping[str, Any] = op.value
     if (vacuous := _vacuous(promise, value)) is not None:

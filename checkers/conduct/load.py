@@ -29,7 +29,7 @@ STARVED_SHARE_MIN: Final = 0.1
 """If processors were scarce for more than this share of the chaos phase, this explains why the load
 stayed below the requested load."""
 OPERATIONS_MIN: Final = 100
-"""With fewer operations during chaos, it may be chance that no two on one name overlapped."""
+"""With fewer operations during chaos, it may be chance that no two overlapped on any name."""
 
 
 class Load:
@@ -130,7 +130,7 @@ def _most_within(times: Sequence[int], window_ns: int) -> int:
 
 
 def _names(value: object) -> list[str]:
-    """Return the names in an operation's value, for any vocabulary; empty if it names nothing."""
+    """Return the names in an operation's value, for any workload; empty without a name."""
     names: list[object] = []
     if isinstance(value, dict):
         names = [value[field] for field in ("name", "new_name", "key") if field in value]
@@ -164,7 +164,7 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
     met: dict[int, None] = {}
     most = 0
     for spans in by_name.values():
-        open_: list[tuple[int, int]] = []  # by their ends
+        open_: list[tuple[int, int]] = []  # a heap of (end, number)
         for begin, end, number in sorted(spans):
             while open_ and open_[0][0] <= begin:
                 heapq.heappop(open_)

@@ -121,9 +121,9 @@ class _Counts:
 
     @property
     def refusals(self) -> dict[str, dict[str, float]]:
-        """For each kind of operation: refusals with a result ("exists"), and failures by an error.
+        """Map each operation kind to its refusals (results such as "exists") and failures (errors).
 
-        `share` is their share of all operations of the kind.
+        `share` is the share of both in all operations of the kind.
         """
         shares = {}
         for f, kinds in sorted(self.by_f.items()):
@@ -265,7 +265,7 @@ class StatsChecker(Checker):
 
 
 def _leader_changes(leaders: Sequence[Mapping[str, Any]]) -> int | str:
-    """Return the number of changes of leader, as a lower bound if leaders were only polled."""
+    """Return the number of leader changes, in words as a lower bound if any leader was polled."""
     count = max(0, len(leaders) - 1)
     if leaders and not any(leader.get("asked") for leader in leaders):
         return count
@@ -348,7 +348,7 @@ def _planned(case: Case) -> list[str]:
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """Return the ids of faults that ended early from outside; their effects prove nothing."""
+    """Return the ids of faults that something other than the harness ended, which prove nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id

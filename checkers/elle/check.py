@@ -53,8 +53,8 @@ CASES_MAX: Final = 16
 
 SEARCH_STEPS_MAX: Final = 4_000_000
 MEMBERS_SEARCHED_MAX: Final = 1_000_000
-"""The largest component (in transactions) that is searched for cycles of more than two of them.
-The models that a component refutes are known without a search."""
+"""The maximum number of transactions in a component that is searched for long cycles. In larger
+components, the check shows only cycles of two transactions; it still knows the refuted models."""
 
 COMPONENTS_COUNTED_MAX: Final = 1000
 """The number of components in which all kinds of cycles are searched for.
@@ -247,7 +247,7 @@ def check_columns(
 
 
 def _ordered_in_time(columns: Columns) -> bool:
-    """Return whether a completed transaction was invoked after another completed with `ok`."""
+    """Return whether any completed transaction was invoked after an `ok` of another transaction."""
     ok = columns.end != NEVER
     answered = columns.start[columns.answered]
     return bool(ok.any() and len(answered) and answered.max() > columns.end[ok].min())
@@ -269,7 +269,7 @@ class _Found:
         self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
 
     def record(self, type_: str, tell: Callable[[], Case]) -> None:
-        """Count one anomaly of type `type_`; `tell` describes it unless there are enough cases."""
+        """Count one anomaly of type `type_`; call `tell` for its case until there are enough."""
         self.counts[type_] = self.counts.get(type_, 0) + 1
         cases = self.cases.setdefault(type_, [])
         if len(cases) < CASES_MAX:
@@ -347,7 +347,7 @@ def _unfinished(kinds: list[str], members: int) -> Case:
 def _shown(found: _Found, wanted: Request) -> set[str]:
     """Return the anomaly types to report: the forbidden types that were found.
 
-    The type "a cycle exists" is left out if a described anomaly refutes the same model.
+    A type `...-cycle-exists` is left out if another reported anomaly refutes the same model.
     """
     forbidden = wanted.forbidden
     names = {name for name in found.counts if name in forbidden or name in UNKNOWN_TYPES}

@@ -48,7 +48,7 @@ BY_EDGES: Final = {
     "w": frozenset({"writes", "reads"}),
     "": frozenset({"writes", "reads", "parallel", "si", "serial"}),
 }
-"""For each type of write, the kinds of rules that the dependency graph of `check` decides alone.
+"""The kinds of rules that the graph of `check` decides, by type of write ("": predicate reads).
 
 For lists, any topological sort of the graph is a valid order of the appends that no read shows.
 Only snapshot isolation and weaker models require more from two such appends.
@@ -111,7 +111,7 @@ def decide_closed_predicate(
     anomalies: Sequence[str] = (),
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide each requested model for transactions with predicate reads, by the dependency graph.
+    """Decide, by the dependency graph, each requested model for transactions with predicate reads.
 
     A model that the graph cannot decide is `unknown`, unless a stronger model holds.
     """
@@ -196,8 +196,7 @@ class _Decision:
             names = ", ".join(sorted(odd))
             reason = f"{friendly(model)} says nothing of histories with {names}, which was found"
             return replace(result, verdict=Verdict.UNKNOWN, reason=reason)
-        # For registers, the graph has only a transaction's first read of each key, so a later read
-        # of the same key (`internal` was found) still has to be decided.
+        # The graph of registers has only a transaction's first read of a key: decide later reads.
         read_again = odd and self.kind == "w" and rule.kind == "reads"
         if rule.kind in BY_EDGES[self.kind] and not read_again:
             return result
@@ -244,7 +243,7 @@ class _Decision:
         )
 
     def _proven(self, model: str, result: ElleResult) -> ElleResult:
-        """Decide `model` by stronger models: it holds if one of the stronger models is proven."""
+        """Decide `model` by stronger models (`PROVEN_BY`): it holds if any of them is proven."""
         if result.verdict is Verdict.INVALID:
             return result
         stronger = PROVEN_BY.get(model, ("PL-SI",))

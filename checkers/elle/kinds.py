@@ -169,9 +169,10 @@ class Walker:
         self._budget = budget
 
     def shortest(self) -> Cycle | None:
-        """Return the shortest cycle of the kind; raise `TimedOut` if the budget ends before that.
+        """Return the shortest cycle of the kind, or `None`; raise `TimedOut` if the budget ends.
 
-        If the budget ends after a cycle was found, a shorter cycle may exist.
+        If a cycle was found before the budget ended, this cycle is returned, but a shorter one may
+        exist.
         """
         best: Walk = []
         size = 0
@@ -247,8 +248,8 @@ class Walker:
                 if reached not in parents:
                     parents[reached] = (place, relation)
                     length[reached] = size
-                    # Gates and joints cost nothing, so they go to the front of the queue. The cost
-                    # of a step depends only on its target, so the first visit is the cheapest.
+                    # Gates and joints cost nothing, so they go to the front of the queue.
+                    # A step's cost depends only on its target, so the first visit is cheapest.
                     if following < members:
                         queue.append(reached)
                     else:

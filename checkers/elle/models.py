@@ -38,8 +38,7 @@ CYCLE_TYPES: Final = frozenset(name + suffix for name in _CYCLES for suffix in S
 UNKNOWN_TYPES: Final = frozenset({"empty-transaction-graph", "cycle-search-timeout"})
 """Findings of an incomplete check; without any other finding, the verdict is unknown."""
 
-# Implications between kinds of cycles. The same implications hold between the variants of these
-# kinds with a suffix (`-process`, `-realtime`).
+# Implications between kinds of cycles; they also hold between variants with the same suffix.
 _IMPLIES_CYCLIC: Final[Mapping[str, tuple[str, ...]]] = {
     "G0": ("G1c",),
     "G1c": ("G1",),
@@ -205,7 +204,7 @@ _FORBIDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def existence_type(model: str) -> str:
-    """Return the name of the anomaly "some cycle refutes `model`" (one of `EXISTENCE_MODELS`)."""
+    """Return the anomaly "some cycle refutes `model`", for a model in `EXISTENCE_MODELS`."""
     return f"{model}-cycle-exists"
 
 
@@ -323,9 +322,9 @@ def prohibited(models: Iterable[str], anomalies: Iterable[str] = ()) -> frozense
 
 
 def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> frozenset[str]:
-    """Return the canonical names of all models that `anomalies` refute if `models` are refuted.
+    """Return the canonical names of all models that `anomalies` or the refuted `models` rule out.
 
-    The result contains `models` and all stronger models.
+    The result contains `models` and all models stronger than any refuted model.
     """
     refuted = {canonical(model) for model in models}
     for anomaly in with_implied(anomalies):

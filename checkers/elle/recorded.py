@@ -82,7 +82,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
         raise NotVerified("such a cycle is known to exist, but none is shown")
     if missing := [number for number in case.operations if number not in ops]:
         raise CaseError(f"{case.type}: op {missing[0]} is not a transaction of this history")
-    alone = case.type == "incompatible-order"  # the same operation may have read both
+    alone = case.type == "incompatible-order"  # one operation may have done both reads
     if len(set(case.operations)) != len(case.operations) and not alone:
         raise CaseError(f"{case.type}: an operation is named twice")
 
@@ -110,7 +110,7 @@ def require_cycle(case: Any, known: Collection[str]) -> list[str]:
     if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:
         raise CaseError(f"{case.type}: the steps are not a cycle")
     if sources != list(case.operations) or not fits(case.type, kinds, known):
-        raise CaseError(f"{case.type}: this is a cycle of {', '.join(kinds)}")
+        raise CaseError(f"{case.type}: a cycle of {', '.join(kinds)} does not fit the case")
     return kinds
 
 

@@ -1,4 +1,4 @@
-"""Violations of a checker's rules, counts of what it judged, and the final result."""
+"""The violations that a checker found, the counts of its judgements, and its final result."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Findings:
 
     @property
     def vacuous(self) -> list[str]:
-        """The rules for which all cases were exempt, so that none was judged."""
+        """The rules that were never judged, because all their cases were exempt."""
         return sorted(name for name in self.exempted if not self.looked[name])
 
     def result(self, valid: str, details: Mapping[str, Any] | None = None) -> CheckResult:

@@ -133,7 +133,7 @@ INVARIANTS: Final = (
 )
 
 CATALOG: Final = tuple(each for each in INVARIANTS if each.id != "I9")
-"""The invariants of `catalog-invariants`."""
+"""The invariants that the checker `catalog-invariants` judges."""
 _OF_CHECK: Final[Mapping[str, Invariant]] = {
     check: invariant for invariant in INVARIANTS for check in invariant.checks
 }
@@ -145,7 +145,7 @@ def invariant_of(check: str) -> Invariant:
 
 
 def counted_by_name(looked: Mapping[str, int], among: Iterable[Invariant]) -> dict[str, int]:
-    """Map the name of each invariant to its number of judgements; `looked` counts by check."""
+    """Map each invariant's name to its number of judgements; `looked` has the numbers per check."""
     return {
         invariant.name: sum(looked.get(check, 0) for check in invariant.checks)
         for invariant in among

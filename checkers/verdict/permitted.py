@@ -40,7 +40,7 @@ def gone_nodes(
 
 
 def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
-    """Return the permit for which a node's log has a sign, if the node ended by itself."""
+    """Return the name of a permit with a sign in the node's log, if the node ended by itself."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None
     log = [str(line) for line in exited.value.get("log") or ()]
@@ -96,7 +96,7 @@ def permitted_result(
 
 
 def permit_of_rule(checker: str, rule: str, permits: Mapping[str, Permit]) -> str | None:
-    """Return the permit that lets the target break a checker's rule, or `None`.
+    """Return the name of a permit that lets the target break a checker's rule, or `None`.
 
     If there are several such permits, the permit for power cuts comes first.
     """

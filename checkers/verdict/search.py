@@ -48,7 +48,7 @@ class SearchChecker(Checker):
 class Attempt(NamedTuple):
     """A search under additional assumptions; an order that it finds is valid without them, too.
 
-    `share` is the attempt's share of the steps, and `timeout_s` its time.
+    `share` is the attempt's share of the steps, and `timeout_s` its time limit.
     """
 
     model: Model[Any, Any, Any]
@@ -71,7 +71,7 @@ def attempted(attempt: Attempt, limits: Limits) -> CheckOutcome:
 def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutcome | None, int]:
     """Run attempts until an order is found; return the outcome with the order, or `None`.
 
-    The second result is the number of steps of the attempts that found no order.
+    The second result is the total number of steps of the attempts that found no order.
     """
     spent = 0
     for attempt in attempts:
@@ -85,8 +85,8 @@ def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutco
 class Relaxed(NamedTuple):
     """The result of a search for an order under permits.
 
-    `counts` has the number of uses of each permit, for the given `operations`. It is `None` if no
-    order was found; `exhausted` then tells that no order exists. `stuck` is an operation that has
+    `counts` has the number of uses of each permit, for the given `operations`. `counts` is `None`
+    if no order was found; `exhausted` is set if no order exists. `stuck` is an operation that has
     no place in any order.
     """
 

@@ -1,4 +1,4 @@
-"""Descriptions of operations of any vocabulary: index, kind, time, and the answering node."""
+"""Descriptions of operations of any workload: index, kind, time, and the answering node."""
 
 from __future__ import annotations
 

@@ -206,8 +206,8 @@ class _Facts:
     def recovery_rows(self) -> list[Row]:
         """Return the time to the first attempt and first success, per heal and kind of operation.
 
-        An operation is after a heal if its line is later in the history. Times cannot decide this,
-        because in virtual time many lines have the same time.
+        An operation counts if it had not completed by the heal's line in the history. Times cannot
+        decide this, because in virtual time many lines have the same time.
         """
         rows: list[Row] = []
         kinds = sorted((name, _Ends(self.ops, f)) for f, name in enumerate(self.ops.f_names))

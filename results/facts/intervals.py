@@ -1,4 +1,4 @@
-"""Half-open intervals `[start, end)` of ns, and outages.
+"""Half-open intervals `[start, end)` in ns, and outages.
 
 **Unavailability.** Operations come in two kinds, mutations and reads. An operation is *answered* if
 it ended with `ok`, or with `fail` and an answer of the target itself ("the table exists": the

@@ -140,7 +140,7 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
-    """Return, for each time, whether any of some half-open intervals contains the time."""
+    """Return, for each time, whether any of the half-open `intervals` contains it."""
     inside = np.zeros(len(times), np.bool_)
     for start, end in intervals:
         inside |= (start <= times) & (times < end)
@@ -173,7 +173,7 @@ def of_table(what: str, table: pa.Table) -> Operations:
     """Read operations from only the columns index, time, process, type and f of a history.
 
     The fields `answered`, `error` and `node` stay empty. Raises `HistoryError` for a malformed
-    history; `what` names the history in its message.
+    history; `what` names the history in the message.
     """
     if table.column("type").null_count or table.column("f").null_count:
         raise HistoryError(f"{what} has lines without a type or a kind")
@@ -189,7 +189,7 @@ def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
     for name in ("index", "time", "process"):
         yield table.column(name).to_numpy()
     yield type_codes(table.column("type")).astype(np.int8)
-    yield _coded(table.column("f"), fs.number)  # a `txn r` has the `f` of `txn`
+    yield _coded(table.column("f"), fs.number)  # `txn r` counts as `txn`: no values are read
 
 
 def type_codes(column: pa.ChunkedArray) -> Codes:
@@ -235,7 +235,7 @@ def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
 def turns(
     what: str, index: Ints, process: Ints, kind: Any, same: Flags
 ) -> tuple[Ints, Ints, Flags]:
-    """Return the positions of invocations and of their completions, and which completions exist.
+    """Return the positions of invocations and completions, and whether each completion exists.
 
     The arguments are columns of client lines, sorted by process and index. `same` has, for each
     line after the first, whether the line before has the same process. Raises `HistoryError` if

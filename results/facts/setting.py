@@ -18,7 +18,7 @@ IGNORABLE: Final[dict[str, object]] = {"bugs": (), "profile": ""}
 
 
 def asked_nemeses(case: Case) -> str:
-    """Describe a case's nemeses, or how many nemeses each seed draws from which nemeses."""
+    """Describe a case's nemeses; if each seed draws some of them, as `1 to N of NEMESES`."""
     names = case.drawn.get("nemeses") or case.nemeses
     joined = LIST_SEPARATOR.join(sorted(set(names)))
     if not case.drawn:

@@ -61,7 +61,7 @@ class Timeline:
         return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
-        """Return, for each of many times, the index of its active set in `members` and `sets`."""
+        """Return the index in `members` and `sets` of the nemeses active at each of many times."""
         return moments(self._edges, times_ns)
 
     def active(self, time_ns: int) -> str:
@@ -94,7 +94,7 @@ def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[froze
 
 
 def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
-    """Return, for each of many times, the index of its set among the sets of `sweep`."""
+    """Return, for each of many times, the index of the set of `sweep` that applies at the time."""
     numbers: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
     return numbers
 

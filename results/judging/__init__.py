@@ -1,1 +1,1 @@
-"""From required results to stored ones: judge runs, extract facts."""
+"""Computing the results that a report requires and lacks: verdicts and facts of runs."""

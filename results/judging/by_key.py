@@ -1,10 +1,10 @@
-"""Runs over independent keys: judged key by key, one range of keys at a time.
+"""Judging of runs over independent keys: key by key, one range of keys at a time.
 
 A lake keeps the operations of such a run sorted by key and cut into ranges
 (`results.lake.tables.line_batches`). Each range has its own result, whose id ends in the number of
 the range. So ranges are planned, judged, retried and looked up like runs, and a worker holds one
-range at a time. The notes of nemesis and harness concern all keys. They have no influence on a
-verdict, but they appear in the explanation of an invalid key.
+range at a time. The history lines of nemesis and harness (*notes*) concern all keys. Notes have no
+influence on a verdict, but they appear in the explanation of an invalid key.
 """
 
 from __future__ import annotations

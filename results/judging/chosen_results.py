@@ -15,7 +15,7 @@ import pyarrow as pa
 from results.lake.log.storage_errors import require
 
 BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
-"""The order of the results `k` that one checker made of one run: the first result counts."""
+"""The SQL order of the results `k` of one checker for one run; the first result counts."""
 
 OF_WANTS: Final = f"""
     WITH ranked AS (
@@ -31,7 +31,7 @@ OF_WANTS: Final = f"""
     FROM ranked r JOIN ids i ON i.c = r.c
     WHERE r.number = 1
 """  # noqa: S608
-"""SQL for the stored result that counts, per required result.
+"""SQL that chooses, for each required result, the stored result that counts.
 
 The SQL reads the tables of `results.judging.pending_results`.
 """
@@ -43,7 +43,7 @@ MISSING: Final = """
     UNION ALL
     SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
 """
-"""SQL for the required results of a report without a stored result."""
+"""SQL for the required results that have no stored result."""
 
 WITHOUT_ROWS: Final = """
     SELECT count(*) FROM chosen
@@ -51,9 +51,9 @@ WITHOUT_ROWS: Final = """
     ANTI JOIN {source} USING (run, batch, result_id)
     WHERE place <> ?
 """
-"""SQL that counts the chosen results, of runs with operations, without a row in `source`.
+"""SQL that counts the chosen results without a row in `source`, among runs with operations.
 
-The parameter is the `place` of the results that do not count: facts.
+The parameter is the `place` of facts, which are left out.
 """
 
 _COUNTING: Final = f"""

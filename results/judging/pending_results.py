@@ -211,7 +211,7 @@ class PendingResults:
         )
 
     def ignore_unsettled(self, before: str = "infinity") -> None:
-        """Make later calls treat present unsettled results older than `before` as not stored."""
+        """Make later calls treat unsettled results from before the time `before` as not stored."""
         self.rows(
             "INSERT INTO ignored SELECT DISTINCT batch FROM known "
             "WHERE unsettled AND judged_at < CAST(? AS TIMESTAMPTZ)",
@@ -221,7 +221,7 @@ class PendingResults:
     # Pending results -----------------------------------------------------------------------------
 
     def read_todo(self) -> tuple[int, int]:
-        """Create the table `todo`; return the numbers of required results and of finished ones."""
+        """Create the table `todo`; return the numbers of required and of finished results."""
         self.rows(
             """
             CREATE OR REPLACE TABLE todo AS
@@ -312,7 +312,7 @@ class PendingResults:
         )
 
     def cut(self, *, cost: int, runs: int, lines: int) -> list[tuple[Any, ...]]:
-        """Return pending work in pieces of at most this cost, unless a single run costs more.
+        """Return pending work in pieces of at most `cost`, unless a single run costs more.
 
         Each row has target, label and day; level of budget; numbers of result ids; runs; batches of
         the runs; lines and cost. The runs of a piece are neighbours in the same files and lack the
@@ -349,7 +349,7 @@ class PendingResults:
         )
 
     def checkers_of_ids(self) -> dict[int, str]:
-        """Return the checker for each number of a result id, without the ids of facts."""
+        """Map the number of each verdict's result id to the checker; ids of facts are left out."""
         return dict(
             self.rows(
                 """
@@ -366,12 +366,12 @@ class PendingResults:
     # What counts ---------------------------------------------------------------------------------
 
     def choose(self) -> None:
-        """Create the tables `chosen` and `missing`; the largest available budget is chosen."""
+        """Create the tables `chosen` and `missing`; results of the largest budget are preferred."""
         self.rows(f"CREATE OR REPLACE TABLE chosen AS {OF_WANTS}")
         self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 
     def verdicts_without_rows(self, found: Snapshot) -> int:
-        """Count chosen verdicts that are listed without a row.
+        """Count chosen verdicts that the result lake lists but has no row of.
 
         Runs without operations do not count, because a checker of independent keys makes no row for
         them.

@@ -56,7 +56,7 @@ class Gathered(NamedTuple):
     """The tables of a report, as files."""
 
     tables: dict[str, tuple[Path, ...]]  # files by table; a file may have additional columns
-    counting: dict[str, str]  # by table: SQL condition on its rows `here` that count; default: all
+    counting: dict[str, str]  # by table: SQL condition for the rows `here` that count; default: all
     unsettled: int  # number of results left unknown by a lack of time, memory or a worker
     unjudged: int  # number of runs without any result; no table has a row of such a run
 
@@ -128,7 +128,7 @@ class ReportRuns:
         return self._pending.number("SELECT count(*) FROM todo")
 
     def ranges(self, above: int, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """Return pending work above the budget level `above`, as by `PendingResults.ranges`."""
+        """Return pending work above budget level `above`, in ranges (`PendingResults.ranges`)."""
         self._pending.read_todo()
         self._pending.skip(above, ("", -1), None)
         return self._pending.ranges(size_of)
@@ -151,7 +151,7 @@ class ReportRuns:
         return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, stored)
 
     def _cut(self, cost: int) -> tuple[Unit, ...]:
-        """Cut the pending work into units of at most this cost."""
+        """Cut the pending work into units of at most `cost`, unless one run costs more."""
         pieces = self._pending.cut(cost=cost, runs=UNIT_RUNS_MAX, lines=UNIT_LINES_MAX)
         checkers = self._pending.checkers_of_ids()
         return tuple(self._unit(checkers, *piece) for piece in pieces)
@@ -230,7 +230,7 @@ class ReportRuns:
         return Gathered(tables, counting, unsettled, unjudged)
 
     def _refuse_damaged(self) -> None:
-        """Raise if a verdict lost its row, because its run would count as valid."""
+        """Raise an error if a verdict lost its row, because the run would count as valid."""
         lost = self._pending.verdicts_without_rows(self._found) if self._found else 0
         if lost:
             raise InfrastructureError(
@@ -271,7 +271,7 @@ class ReportRuns:
 
 
 def lost_of(run: str, checker: str | None) -> Problem:
-    """Return the problem of a run that lacks the verdict of `checker`, or facts if `None`."""
+    """Return the problem of a run without the verdict of `checker` (`None`: without facts)."""
     what = "its facts" if checker is None else f"the verdict of {checker}"
     return Problem(run, "lost", f"{what} could not be computed; try again")
 

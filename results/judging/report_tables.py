@@ -84,7 +84,7 @@ def write_tables(
 
 
 def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
-    """Return the SQL condition that is true for rows `here` of result files that count.
+    """Return the SQL condition for the rows `here` of result files that count.
 
     Usually the condition only tests result ids. If two reports stored the same result, only one of
     the equal results counts, and the other results are listed in the file `beyond`.
@@ -120,7 +120,7 @@ def _copy(ledger: PendingResults, text: str, path: Path) -> None:
 
 
 def _stand_ins() -> str:
-    """Return SQL for rows that replace missing verdicts of runs with some other result."""
+    """Return SQL for rows in place of missing verdicts, for runs that have any other result."""
     columns = [column for column, _, _ in COLUMNS["verdicts"]]
     selected = ", ".join(
         f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns

@@ -50,7 +50,7 @@ VERDICT_MODULES: Final = (
     "results.judging.by_key",
     "results.judging.verdict_rows",
 )
-"""Modules, apart from checkers, that verdicts depend on; a change makes all runs judged again."""
+"""Modules, apart from checkers, that verdicts depend on: after a change, all runs are rejudged."""
 FACTS_MODULES: Final = (
     *READING_MODULES,
     "harness.store.buckets",
@@ -85,7 +85,7 @@ class Registry:
     def __init__(self) -> None:
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.trouble = functools.cache(self._trouble)
-        # Workers use `load_checker` as well, so a version is that of the checker that will judge.
+        # Workers use `load_checker`, too, so they judge with the same version of a checker.
         self.checker: Callable[[str], Checker] = functools.cache(load_checker)
         self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 
@@ -105,7 +105,7 @@ class Registry:
 
 
 def verdict_id(checker: str, version: str, budget: Budget) -> str:
-    """The id of the verdict of a checker of this version with this budget."""
+    """Return the id of verdicts by a checker, from its name, its version and the budget."""
     return hash_of(
         "verdicts",
         [package_hash(module) for module in VERDICT_MODULES],

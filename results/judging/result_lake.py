@@ -84,7 +84,7 @@ class ResultLake(Lake):
     def beside(
         cls, lake_uri: str, options: Mapping[str, str], *, create: bool = False
     ) -> ResultLake | None:
-        """The result lake of the lake at `lake_uri`; `None` if it is missing and not `create`.
+        """Return the result lake of the lake at `lake_uri`; without `create`, `None` if missing.
 
         `options` are the storage options of the lake. Raises the errors of `Lake.open`.
         """
@@ -100,13 +100,11 @@ class ResultLake(Lake):
         return lake if lake.patience.call(f"open {lake.place.uri}", lake._find) else None
 
     def tidy(self, label: str | None) -> bool:
-        """Merge files in partitions of a label (`None`: all labels) with too many small files.
+        """Merge the small files of each partition that has too many; return whether any has.
 
-        Return whether any partition had too many.
-
-        The merge never waits for another process: files that cannot be merged now are left for the
-        next report, which only makes readers slower. Damage is ignored here, because the report
-        itself names it.
+        Only partitions of `label` count (`None`: all). The merge never waits for another process:
+        files that cannot be merged now are left for the next report, which only makes readers
+        slower. Damage is ignored here, because the report itself names it.
         """
         small = collections.Counter(
             (table, file.partition)
@@ -125,7 +123,7 @@ class ResultLake(Lake):
         return bool(crowded)
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Return no runs, so that a run with results can get more results."""
+        """Return no runs as present, so that a run with results can get more results."""
         del partitions
         return {}
 
@@ -161,7 +159,7 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
-    """Report tables without a table `runs`: empty tables are leftovers, others are damage."""
+    """Report tables if the table `runs` is missing: empty ones are leftovers, others are damage."""
     for table in tables:
         log = Log(place, table)
         full = log.exists() and bool(log.refresh().files)

@@ -18,7 +18,7 @@ from results.lake.tables.rebuild import case_of, record_of
 
 
 class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a lake, with all attributes that functions need of a run in a store."""
+    """A run read from a lake, with the attributes of a stored run that judging and facts need."""
 
     key: str
     name: str

@@ -60,7 +60,7 @@ TRIES_MAX: Final = 3
 COLLECTIONS: Final = (50_000, 20, 50)
 """Thresholds of Python's garbage collector; the defaults (700, 10, 10) slow checks by an eighth."""
 CLOCKS_APART_S: Final = 3_600.0
-"""Assumed maximum difference of two clocks: files this much older than a round lack its rows."""
+"""Assumed maximum difference of two clocks: an even older file has no result of the round."""
 
 
 def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
@@ -139,11 +139,11 @@ class _UnitJudge:
         self.problems = problems
         self.found = Found()
         self.there: set[tuple[str, str]] = set()  # (run, result id) that an earlier attempt stored
-        self.limited = False  # whether a new result, or perhaps a stored one, is limited
+        self.limited = False  # whether a budget (perhaps) left some verdict unknown
         self.put_s = self.said_s = time.monotonic()
 
     def run(self, *, begun: bool) -> Iterator[Done]:
-        """Read, judge and extract one run after another; yield progress about once per second."""
+        """Judge each run and extract its facts; yield progress about once per second."""
         unit = self.unit
         attempt = self._marker(unit.unit_id, "unit")
         if begun or attempt.begun or self.config.elsewhere:
@@ -239,7 +239,7 @@ class _UnitJudge:
             facts_id = None
         if not todo and facts_id is None:
             return
-        # The name has the range, because other units read other ranges of the same run.
+        # The marker's name has the range, because other units read other ranges of the run.
         reading = self._marker(key, "read", str(self.unit.key_range))
         try:
             if reading.spent:

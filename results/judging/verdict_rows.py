@@ -72,7 +72,7 @@ def crashed(checker: str, n_ops: int) -> Row:
 
 
 def no_verdict(checker: str) -> Row:
-    """The row that replaces a missing verdict; the run's problems tell why it is missing."""
+    """The row in place of a missing verdict; the run's problems tell why the verdict is missing."""
     return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 

@@ -1,4 +1,4 @@
-"""Units of work of a report, and their results, both as JSON between processes."""
+"""Units of work of a report and their outcomes, which processes exchange as JSON."""
 
 from __future__ import annotations
 

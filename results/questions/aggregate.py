@@ -1,4 +1,4 @@
-"""From tables to the numbers of a report: answers every query, then computes the statistics.
+"""Compute the numbers of a report from its tables: answer every query, then add statistics.
 
 The engine makes cells in one pass over each large table. Cells are counts and sums, with few rows
 for any number of runs. Most questions only read cells, and a DuckDB in this process answers them,
@@ -202,7 +202,7 @@ def _known(row: Row) -> int:
 
 
 def _clean(rows: Rows) -> Rows:
-    """Add rates over runs with a known verdict, because an unknown verdict is no success."""
+    """Add failure rates over runs with a known verdict: an unknown verdict is no success."""
     return [
         {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
         for row in _with_rate(rows, "invalid", _known)

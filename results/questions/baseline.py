@@ -1,4 +1,4 @@
-"""Two labels compared: did anything get worse, better, or is there no evidence?
+"""Compare two labels: did anything get worse or better, or is there no evidence?
 
 Only runs of the same *setting* (a case without its seed) are compared. Settings that one of the
 labels lacks are left out, and counted. A comparison may ignore parts of a setting (`Ignored`), for
@@ -71,7 +71,7 @@ Row = Mapping[str, Any]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of one setting, in both labels; a bound is `None` if it needs more runs."""
+    """One metric of one setting, compared between two labels; a missing interval is `None`."""
 
     setting: str
     metric: str
@@ -90,7 +90,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All lines, lines with evidence first, and the numbers of runs that were left out."""
+    """The comparison of two labels: its lines (with evidence first) and counts of skipped runs."""
 
     baseline: str
     label: str
@@ -110,7 +110,7 @@ class _Side:
     """A summary of the runs of one label in one setting: counts, and a few floats per run."""
 
     def __init__(self, first: Row) -> None:
-        self.first = first  # a row with the properties that all these runs share
+        self.first = first  # a row with the properties that all runs of this side share
         self.values: dict[str, set[str]] = {field: set() for field in _PARTS}
         self.runs = 0
         self.verdicts: Counter[str] = Counter()
@@ -118,7 +118,7 @@ class _Side:
         self.latencies: dict[tuple[str, str], array[float]] = {}
 
     def add(self, row: Row) -> None:
-        """Add a run; or `runs` equal runs, of which only the verdict is compared."""
+        """Add one run, or a row for `runs` equal runs, which only adds their verdicts."""
         count = row.get("runs")
         self.runs += 1 if count is None else count
         self.verdicts[row["verdict"]] += 1 if count is None else count
@@ -221,12 +221,12 @@ def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[Row]:
 
 
 def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None) -> str:
-    """Return the label to compare with `baseline`; raise `UsageError` if that is unclear."""
+    """Return the label to compare with `baseline`; raise `UsageError` if the choice is unclear."""
     present = sorted({name for name in labels if name is not None})
     if baseline not in present:
         raise UsageError(
             f"--baseline is {baseline!r}, which no run here has; the labels here: "
-            f"{listed(present)} (give runs one with `harness soak --label`)"
+            f"{listed(present)} (label runs with `harness soak --label`)"
         )
     others = [name for name in present if name != baseline]
     if label is None and len(others) == 1:
@@ -234,8 +234,7 @@ def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None)
     if label is None or label not in others:
         state = "is missing" if label is None else f"is {label!r}"
         raise UsageError(
-            f"--label {state}; it says which runs are compared with {baseline!r}, one of: "
-            f"{listed(others)}"
+            f"--label {state}; choose the label to compare with {baseline!r} from: {listed(others)}"
         )
     return label
 
@@ -330,7 +329,7 @@ def _ranked(
         label_high=middles[1][2],
         p_value=p_value,
         p_adjusted=1.0,
-        # The test compares ranks, so ranks decide its direction, not means or medians.
+        # The test compares ranks, so ranks decide the direction, not means or medians.
         verdict=_direction(metric, *_wins(first, second)),
     )
 

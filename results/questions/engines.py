@@ -38,7 +38,7 @@ COMPARED: Final = ("baseline_runs", "slowest", "latency_by_run")
 """Queries that a comparison of two labels needs, with the rows of all runs."""
 COMPARED_ONLY: Final = ("baseline_runs",)
 OF_CELLS_FIRST: Final = ("percentiles",)
-"""Questions of cells whose answers other questions read."""
+"""Questions about cells whose answers other questions read."""
 Kind = Literal["base", "cells", "question", "of cells"]
 _OF_CELLS: Final = re.compile(rf"\b(?:\w+_cells|{'|'.join(OF_CELLS_FIRST)})\b")
 _COMMENT: Final = re.compile(r"--[^\n]*")
@@ -107,7 +107,7 @@ def unordered(name: str) -> tuple[str, str]:
 
 
 def in_any_order(found: pa.Table) -> pa.Table:
-    """Sort cells by all columns here; for their few rows, a sort in SQL would cost more."""
+    """Return cells sorted by all columns; sorting these few rows in SQL would cost more."""
     return found.sort_by([(column, "ascending") for column in found.column_names])
 
 
@@ -200,7 +200,7 @@ class DuckEngine:
         return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
 
     def keep_base(self, name: str, extent: Extent) -> None:
-        """Keep the answer of one of `BASES` as a table; only `slowest` is limited in length."""
+        """Keep the answer of one of `BASES` as a table; only `slowest` is cut to a limit."""
         limit = extent.limit(name) if name == "slowest" else ""
         self.keep(name, query(name) + limit if limit else unordered(name)[0])
 

@@ -127,7 +127,7 @@ def signatures(
     for row in rows:
         entry = known.of(row["signature"])
         row["known"] = None if entry is None else entry.words
-    # Failures with equally many runs are in the order of the list of failing runs.
+    # Failures with equally many runs have the same order as in the list of failing runs.
     rows.sort(
         key=lambda row: (
             row["verdict"] != "invalid",
@@ -215,8 +215,8 @@ def changes(
 ) -> pa.Table:
     """Compare failures of two labels: new, known or gone in runs of `label`, with evidence.
 
-    One defect can have several signatures, because faults vary. So for each rule with several
-    signatures, all its failures together are compared as well. The p-values of rules and of
+    One defect can have several signatures, because faults vary. So all failures of one rule
+    are also compared together, if they have several signatures. The p-values of rules and of
     signatures are adjusted separately.
     """
     sides = {

@@ -1,4 +1,4 @@
-"""Answers for parts of the runs, and their combination: for reports on many machines.
+"""Answers for parts of the runs, and how to combine these answers, for reports on many machines.
 
 Each part answers the queries that read facts, for its own runs only, with the same SQL as other
 reports. Answers with one row per run (verdict, setting, digest) are combined, and further queries
@@ -36,10 +36,10 @@ from results.questions.engines import (
 
 
 class Sums(NamedTuple):
-    """The rule to add up the rows of an answer: rows with equal `keys` first columns become one.
+    """The rule that adds up an answer's rows: rows equal in the first `keys` columns become one.
 
-    All other columns are added, except the columns in `least` and `greatest`. Each run belongs to
-    one part only, so counts of distinct runs can be added as well.
+    Other columns are added; columns in `least` (`greatest`) get their minimum (maximum). Each run
+    belongs to one part only, so counts of distinct runs can be added as well.
     """
 
     keys: int
@@ -81,7 +81,7 @@ def part_of(engine: DuckEngine, extent: Extent) -> Iterator[tuple[str, pa.Table]
 
 
 class Whole:
-    """Combines the answers of all parts in DuckDB; `close` drops them."""
+    """Combines the answers of all parts in DuckDB; `close` drops the answers."""
 
     def __init__(self, scratch: Path) -> None:
         """Open a DuckDB with limited memory, which spills to the folder `scratch`."""
@@ -131,7 +131,7 @@ class Whole:
         return f"{rows} ORDER BY {order}" if order else rows
 
     def _sums(self, name: str) -> str:
-        """Return SQL that adds up equal rows of all parts."""
+        """Return SQL that adds up the rows of all parts by the rule in `ADDED`."""
         empty = self._engine.sql(f'SELECT * EXCLUDE (part) FROM "part_{name}" LIMIT 0')  # noqa: S608
         how = ADDED[name]
         columns = []

@@ -1,4 +1,4 @@
-"""Outcomes of runs over days and code versions, and their costs: from sums over runs.
+"""Outcomes of runs by day and code version, and costs of runs, computed from sums over runs.
 
 | answer         | content                                                                     |
 |----------------|-----------------------------------------------------------------------------|
@@ -60,7 +60,7 @@ _COST_COLUMNS: Final = {
 
 
 def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa.Table:
-    """Compute the trend by `day` or by `code`, without runs that lack the value.
+    """Compute the trend by `dimension` (`day` or `code`), without runs that lack this value.
 
     `latencies` are rows of `latency_trends`; only rows over all kinds of operations are used.
     """

@@ -32,7 +32,7 @@ OUTCOMES: Final[dict[str, str]] = {
     "mutations down": "a moment in which mutations are unavailable",
     "reads down": "a moment in which reads are unavailable",
 }
-"""Outcomes that a fault may make likelier; outcomes of one kind are `F fails or is lost`."""
+"""Outcomes that a fault may make likelier, apart from `F fails or is lost` of each kind F."""
 _OVERALL: Final = tuple(OUTCOMES)
 _RATIO: Final = {
     **dict.fromkeys(("with_rate", "without_rate", "ratio", "low", "high"), "float64"),
@@ -70,7 +70,7 @@ _ROLE_COLUMNS: Final = {
 
 
 def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
-    """Compute `uplift_ratios` and `uplift_stratified`: overall outcomes, then outcomes by kind."""
+    """Compute `uplift_ratios` and `uplift_stratified`, with the outcomes of `OUTCOMES` first."""
     cells = _cells(rows)
     overall = [
         {
@@ -85,7 +85,7 @@ def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Tab
 
 
 def _cells(rows: Mapping[str, Rows]) -> Cells:
-    """Collect the sums over runs, by population, nemesis, rank and outcome."""
+    """Map each (population, nemesis, rank of the outcome, outcome) to its sums over runs."""
     cells: Cells = {}
     for row in (*rows["exposure_cells"], *rows["downtime_cells"]):
         outcome = row["outcome"]

@@ -1,1 +1,1 @@
-"""Intervals, tests and curves that no library has."""
+"""Statistics of reports: intervals, tests, pooled ratios and survival curves."""

@@ -203,8 +203,7 @@ def median_interval(values: Sequence[float]) -> Interval | None:
     """Return a 95 % interval of the median from order statistics; `None` below six values."""
     ordered = sorted(values)
     n = len(ordered)
-    # Find the largest k with P(Binomial(n, 1/2) < k) <= alpha / 2. The interval runs from the k-th
-    # smallest to the k-th largest value.
+    # The k-th values from both ends, for the largest k with P(Binomial(n, 1/2) < k) <= alpha / 2.
     below, k = 0.0, 0
     while k < n // 2:
         mass = math.exp(_log_choose(n, k) - n * math.log(2))
@@ -216,7 +215,7 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 
 def rank_sum(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the two-sided p-value of the rank-sum test that two groups are distributed equally."""
+    """Return the rank-sum test's two-sided p-value for "two groups have the same distribution"."""
     if not first or not second:
         return 1.0
     doubled = _doubled_midranks([*first, *second])

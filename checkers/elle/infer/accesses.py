@@ -1,4 +1,4 @@
-"""The versions of registers that each transaction read and left behind, and the writer of each."""
+"""The register versions that each transaction read and left behind, and who wrote each version."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Accesses:
     def found(self) -> LongArray:
         """For each row, the version of the key that the transaction found.
 
-        If the transaction wrote the key without reading another version than nil before, the row
-        has the written version, as in the original Elle. No order is lost: nil precedes all others.
+        If the transaction wrote the key and had not read it, or had read only nil, the row has the
+        written version, as in the original Elle. No order is lost: nil precedes every version.
         """
         nil_read = (self.read < 0) | (self.read == self.nil[self.key])
         return np.where(nil_read & (self.wrote >= 0), self.wrote, self.read)

@@ -27,8 +27,7 @@ from checkers.elle.search.kernels import BoolArray, slices_equal
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # The version that each append replaced: the version before it in the order, or the key's last
-    # known version if no read saw the append.
+    # An append replaced the version before it; an append that no read saw, the last known version.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
@@ -90,7 +89,7 @@ def infer_append(columns: Columns) -> Inference:
 
 
 def _saw(index: AppendIndex, marked: BoolArray, stray_marked: BoolArray) -> IntArray:
-    """Return the reads (rows) that contain the element of a marked version or a marked stray."""
+    """Return the rows of reads that contain an element marked in `marked` or `stray_marked`."""
     far = len(index.element)
     place = np.flatnonzero(marked)
     earliest = np.full(len(index.first) - 1, far, np.int64)
@@ -207,8 +206,7 @@ class _Groups:
         wrong[full] = length[full] != length[base] + appended[based]
         compare = full[~wrong[full]]
         base = before[compare]
-        # Some clients represent an empty list as nil, others as []; a client that mixes them is
-        # inconsistent.
+        # A client may represent an empty list as nil or as [], but must not use both.
         empty = length[compare] == 0
         unlike = columns.value[self.mops[compare]] != columns.value[self.mops[base]]
         wrong[compare[empty & unlike]] = True
@@ -255,9 +253,9 @@ class _Groups:
         return appends[earliest]
 
     def lost_updates(self) -> tuple[IntArray, list[IntArray]]:
-        """Find reads of the same version that were each followed by their transaction's append.
+        """Find groups of reads of one version, each followed by an append of the same transaction.
 
-        Returns the groups of such reads (as rows), after an array with the groups' numbers.
+        Returns an array with the groups' numbers, and the groups (as rows of reads).
         """
         columns, index = self.index.columns, self.index
         before = self._previous_read()

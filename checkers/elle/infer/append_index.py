@@ -100,8 +100,7 @@ def index_appends(columns: Columns) -> AppendIndex:
     contradicts = np.zeros(len(reads), np.bool_)
     contradicts[has] = ~slices_equal(columns.pool, start[has], base[has], length[has])
 
-    # A key's order is its longest read without repetitions. A key without a read has an order if
-    # it has only one append.
+    # A key's order is its longest read without repetitions, or its only append if it has no read.
     size = np.zeros(keys, np.int64)
     size[read_keys] = length[longest[read_keys]]
     order_key = np.repeat(np.arange(keys, dtype=np.int32), size)

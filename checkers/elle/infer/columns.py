@@ -305,8 +305,7 @@ class _Builder:
         self.list_lengths.append(length)
         # `True` and 1.0 equal 1 in Python but are different data.
         plain = _PLAIN.issuperset(map(type, value))
-        # A start below zero refers to the longest list of key -start-1; `finish` stores these lists
-        # after the strays.
+        # A start below zero means the longest list of key -start-1, which `finish` stores last.
         if plain and length <= size and longest[:length] == value:
             self.list_starts.append(-key - 1)
         elif plain and length > size and value[:size] == longest:
@@ -318,7 +317,7 @@ class _Builder:
             self.stray_elements += length
 
     def _ranked(self) -> IntArray:
-        """Return the rank of each process by name, which does not depend on the order of lines."""
+        """Return each process's rank by name, so that the order of lines has no influence."""
         names = sorted(self.process_names, key=lambda name: (type(name).__name__, name))
         ranked = np.zeros(len(names), np.int32)
         for place, name in enumerate(names):

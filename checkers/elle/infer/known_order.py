@@ -97,9 +97,9 @@ def open_pairs(facts: Facts) -> Iterator[Pair]:
 
 
 def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """Return the writers that follow each version, and that precede each transaction's versions.
+    """Return the writers after each version, and the writers before each transaction's versions.
 
-    Only the known order counts. The writers are bit masks.
+    Each set of writers is a bit mask. Only the known order counts.
     """
     later: dict[tuple[int, int], int] = {}
     earlier = [0] * size
@@ -121,10 +121,10 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
 
 
 def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
-    """Yield pairs (before, after) of transactions that process order or real time orders.
+    """Yield the pairs (before, after) of transactions by `order`: "process" or "realtime".
 
-    For real time, numbers above the transactions are gates. A gate marks the start of a run: every
-    transaction that ended before leads to the gate, which leads to every later transaction.
+    For real time, numbers above the transactions are gates. A gate marks the start of a run:
+    edges lead to it from transactions that ended before, and from it to all later transactions.
     """
     start, end = columns.start.tolist(), columns.end.tolist()
     sure = [txn for txn in happened if end[txn] != NEVER]

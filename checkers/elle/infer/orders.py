@@ -143,7 +143,7 @@ class _Search:
         self._state = _State(*_closure(nodes, edges), *places(facts, size), list(open_pairs(facts)))
 
     def run(self) -> bool:
-        """Return true if an order exists; raise `_Unsatisfiable` if not, or `_Bound`.
+        """Return true if an order exists; raise `_Unsatisfiable` if none does, `_Bound` at a limit.
 
         The search first tries the order of time, which most stores follow even if they do not
         promise this.
@@ -270,7 +270,7 @@ class _Search:
     def _follows_one_sort(self) -> bool:
         """Settle all open pairs by one topological order; return whether this satisfies the rule.
 
-        If it does not, the state stays unchanged.
+        If the order does not satisfy the rule, the state stays unchanged.
         """
         saved = self._state.copy()
         place = [before.bit_count() for before in saved.before]

@@ -148,9 +148,9 @@ class _Index:
         return version.txn >= 0 and bool(self.columns.type[version.txn] == FAIL)
 
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
-        """Return the versions that a read by `predicate` may have selected for keys not shown.
+        """Return the versions that a read by `predicate` may have selected without showing the key.
 
-        A key with more candidates than can lead to a finding is left out.
+        Keys whose candidates cannot lead to a finding (more than two, for example) are left out.
         """
         candidates = self._unseen.get(predicate)
         if candidates is None:
@@ -158,7 +158,7 @@ class _Index:
             for key, versions in enumerate(self.committed):
                 self.spend(len(versions))
                 fits = [version for version in versions if not predicate.matches(version.value)]
-                # Two candidates are enough, since one of the two may be the reader's own version.
+                # Of two candidates, one may be the reader's own version: then the other is certain.
                 constant = len(versions) == 1 and not self.others[key]
                 if not fits or (len(fits) <= 2 and not constant):
                     others = [v for v in self.others[key] if not predicate.matches(v.value)]
@@ -192,7 +192,7 @@ class _Index:
             )
 
     def record(self, name: str, txns: Iterable[int], key: int, text: str) -> None:
-        """Count an anomaly of type `name`, and keep a case of each of the first `CASES_MAX`."""
+        """Count an anomaly of type `name`; keep a case for each of the first `CASES_MAX`."""
         self.counts[name] = self.counts.get(name, 0) + 1
         cases = self.cases.setdefault(name, [])
         if len(cases) < CASES_MAX:

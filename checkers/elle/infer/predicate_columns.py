@@ -142,8 +142,8 @@ class _Reader:
             self.names.append(text)
         if not in_map and self._kinds.setdefault(number, kind) is not kind:
             raise HistoryError(
-                f"op {index} names the key {_quoted(name)}, and another op names it with another "
-                "type; maps hold keys as text, where both look the same"
+                f"op {index} names the key {_quoted(name)}, and another op uses a key of another "
+                "type with the same text; maps hold keys as text, so both look the same"
             )
         return number
 
@@ -226,8 +226,8 @@ class _Reader:
         if self.mod is not None and self.unfit is not None:
             index, value = self.unfit
             raise HistoryError(
-                f"op {index} holds the value {_quoted(value)}, and op {self.mod} asks for a "
-                "remainder; [mod ...] needs a history whose values are all integers"
+                f"op {index} holds the value {_quoted(value)}, but op {self.mod} reads by "
+                "[mod ...], which needs a history whose values are all integers"
             )
 
 

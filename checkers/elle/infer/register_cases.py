@@ -82,8 +82,7 @@ class RegisterExplainer:
                     self._pairs.setdefault(code, source)
         name: str | None = self._pairs.get(before * accesses.count + after)
         time = order.time
-        # A version may be left behind before another transaction finds it, but real time does not
-        # order a version before itself.
+        # Real time does not order a version before itself, even if its exit precedes its entry.
         timed = name is None and time is not None and before != after
         if timed and time is not None and time.exit[before] < time.entry[after]:
             name = "linearizable-keys"
@@ -123,7 +122,7 @@ class RegisterTexts:
         return int(self._writers.find(columns.key[mop : mop + 1], columns.value[mop : mop + 1])[0])
 
     def cyclic(self, number: int) -> Case:
-        """Describe versions of a key that precede each other, if all sources of order hold."""
+        """Describe versions of a key that precede each other if all used sources of order hold."""
         sources, members = self._cycles[number]
         accesses, columns = self._accesses, self._columns
         key = columns.render_key(int(accesses.key_of(members[:1])[0]))

@@ -19,7 +19,7 @@ from checkers.elle.kinds import Cycle, Walk, cycle_of
 from checkers.elle.search.graph import REALTIME, RW, RWP, WR, WRP, WW, Component
 
 STEPS_MAX: Final = 4096
-"""The maximum number of steps to shorten between two steps that stay, since work is quadratic."""
+"""The maximum number of consecutive steps to shorten at once, since the work is quadratic."""
 
 _ANTI: Final = RW | RWP
 
@@ -58,9 +58,9 @@ def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
 def _fewest(
     places: list[int], relations: tuple[int, ...], start: IntArray, end: IntArray
 ) -> list[tuple[int, int]]:
-    """Return the fewest steps from the first to the last of `places`, as (place, relation).
+    """Return the fewest steps (place, relation) from the first to the last of `places`.
 
-    A step follows the cycle or real time.
+    Places are positions in a cycle. A step follows the cycle or real time.
     """
     last = len(places) - 1
     begins = start[places]
@@ -84,7 +84,7 @@ def _fewest(
 
 
 def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
-    """Return one cycle of two transactions for each kind of such cycles in the component.
+    """Return a cycle of two transactions for each kind of cycle that two transactions form.
 
     Either both steps are data dependencies, or one is a data dependency and one is real time.
     `start` and `end` are the runs of the component's transactions.
@@ -107,8 +107,7 @@ def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
             take(int(source[edge]), int(target[edge]), int(kind), REALTIME)
     forth = source.astype(np.int64) * component.members + target
     back = target.astype(np.int64) * component.members + source
-    # Two transactions may have several relations in each direction. A pair of relations can make a
-    # kind of cycle that no other pair makes.
+    # Each pair of relations, one per direction, can make a kind of cycle that no other pair makes.
     for there, here in combinations_with_replacement(np.unique(relation).tolist(), 2):
         if Cycle((0, 1), (there, here)).name in cycles:
             continue

@@ -113,8 +113,8 @@ def nearest(
     """
     key = accesses.key_of(np.arange(accesses.count)).astype(np.int64)
     forward = time.exit < time.entry
-    # Only backward zones may end within a forward zone (added below), so for all other versions a
-    # forward zone counts as entered at its exit.
+    # A version whose exit lies inside a forward zone has a backward zone; its edges come below.
+    # For all other versions, a forward zone's exit may be used in place of its entry.
     entry = np.where(forward, time.exit, time.entry)
     stride = np.int64(max(int(time.entry.max(initial=0)), 1) + 2)
     goals = np.flatnonzero(targets & usable & (time.entry >= 0))
@@ -189,8 +189,8 @@ def sequential_edges(accesses: Accesses) -> Edges:
 def commit_edges(accesses: Accesses, number: Mapping[int, int]) -> Edges:
     """Return the edges between successive written versions of a key in commit order.
 
-    `number` maps the index of an invocation to its place in the commit order. The versions of other
-    transactions come first.
+    `number` maps the index of an invocation to its place in the commit order. The versions of
+    transactions that `number` lacks come first.
     """
     rows = np.flatnonzero(accesses.wrote >= 0)
     index = accesses.columns.index[accesses.txn[rows]]
@@ -240,7 +240,7 @@ class VersionOrder:
         return cyclic_components(self._levels(), source, target)
 
     def _levels(self) -> LongArray:
-        """Guess the order of versions: by the run in which each version was first accessed."""
+        """Guess each version's place in the order: the run in which it was first accessed."""
         accesses = self.accesses
         level = np.full(accesses.count, NEVER, np.int64)
         start = accesses.columns.start[accesses.txn].astype(np.int64)
@@ -252,7 +252,7 @@ class VersionOrder:
         return level
 
     def add_realtime(self, deadline_passed: Callable[[], bool] = never) -> None:
-        """Accept `linearizable-keys` unless its pairs, as in Elle, make the order cyclic."""
+        """Accept `linearizable-keys` unless the pairs that Elle derives make the order cyclic."""
         accesses = self.accesses
         time = realtime_of(accesses)
         keys = contradicting_keys(accesses, time)
@@ -265,8 +265,7 @@ class VersionOrder:
         ).astype(np.int32)
         walked = walked_pairs(accesses, suspects, deadline_passed)
         if walked is None:
-            # Walking takes too much work, so use the complete relation, which is correct and has
-            # more pairs.
+            # Walking takes too much work, so use the complete relation, which is correct, too.
             if len(suspects):
                 self._refuse("linearizable-keys", bad + self._whole_keys(keys))
                 return
@@ -291,9 +290,9 @@ class VersionOrder:
         return sorted(ordered, key=lambda cycle: (len(cycle[0]), int(first[cycle[1][0]])))
 
     def nearest_written(self, written: npt.NDArray[np.bool_]) -> Edges:
-        """Return the real-time edges to the nearest versions in `written`, for inexact keys.
+        """Return the real-time edges to the nearest versions in `written`, except `exact_keys`.
 
-        `edges` already has the real-time edges of the other keys (`exact_keys`).
+        For keys in `exact_keys`, `edges` already has the real-time edges.
         """
         if self.time is None:
             return NO_EDGES, NO_EDGES

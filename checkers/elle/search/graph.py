@@ -41,8 +41,8 @@ WRP: Final = 64
 RWP: Final = 128
 
 REDUCED_EDGES_MAX: Final = 32
-"""The maximum number of real-time edges per transaction of a component; beyond it, the component
-has gates."""
+"""The maximum number of real-time edges per transaction of a component; a component with more
+edges gets gates instead."""
 
 PRODUCT_EDGES_MAX: Final = 64
 """The maximum number of edges per transaction between a group of readers and a group of writers;
@@ -125,9 +125,9 @@ class Graph:
             yield self._local(np.sort(nodes[group]), within[by_owner[low:high]], direct=True)
 
     def _local(self, nodes: LongArray, edges: LongArray, *, direct: bool = False) -> Component:
-        """Return the subgraph of `nodes` and `edges`, with real time if the graph has real time.
+        """Return the subgraph of `nodes` and `edges`, and its real-time order if `realtime` is set.
 
-        Real time becomes gates. With `direct`, it becomes edges unless there are too many.
+        Real time becomes gates or, with `direct`, edges unless there are too many edges.
         """
         place = np.zeros(self.count, np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
@@ -160,8 +160,8 @@ class Graph:
 def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] | None:
     """Return the transitive reduction of real time as edges; `None` if it has too many edges.
 
-    A transaction's direct successors are the transactions that were invoked after it completed, but
-    before any of these successors had completed.
+    Transaction B is a direct successor of A if B was invoked after A completed, and no transaction
+    lies completely between A's completion and B's invocation.
     """
     order = np.argsort(start, kind="stable")
     begins = start[order]

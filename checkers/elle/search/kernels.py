@@ -72,8 +72,7 @@ def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntAr
     order: LongArray | None = None
     first = np.zeros(0, np.int64)
     work = _WORK_FACTOR * len(source) + 1000
-    # A path without a cycle has fewer steps than there are nodes, so edges that still fall after
-    # as many rounds never settle.
+    # A graph without cycles settles within as many rounds as it has nodes.
     for rounds in range(min(_ROUNDS_MAX, len(level))):
         if not len(falling) or work < 0:
             break

@@ -95,8 +95,8 @@ _REFUTED_BY: Final = {
 def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:
     """Return the kinds of cycles that can exist if cycles refute only the models in `refuted`.
 
-    Without `predicates`, there are no anti-dependencies over predicates, and kinds of cycles that
-    need one are left out.
+    Without `predicates`, kinds of cycles that need an anti-dependency over a predicate are left
+    out.
     """
     possible = set(EXISTENCE_MODELS) - impossible_models((), refuted)
     impossible = forbidden_by(possible)
@@ -150,8 +150,7 @@ class Search:
                 rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
-                # Number i is node i after a free step; number i + count is node i after an
-                # anti-dependency.
+                # i: node i after a free step; i + count: node i after an anti-dependency
                 source, target = (
                     np.concatenate(
                         [source[free], source[free] + count, source[rw], source[joint] + count]
@@ -239,7 +238,7 @@ class Search:
         return None
 
     def _retold(self, cycle: Cycle) -> Cycle:
-        """Return `cycle`, with the relation that names each step."""
+        """Return `cycle` with each relation replaced by the relation that names the step."""
         size = len(cycle.txns)
         steps = []
         for i, relation in enumerate(cycle.relations):

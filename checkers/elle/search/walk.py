@@ -1,4 +1,4 @@
-"""Pairs of register versions that the original Elle relates by real time, one key after another.
+"""Pairs of register versions that the original Elle relates by real time, computed key by key.
 
 Elle's relation has fewer pairs than the complete real-time relation and takes longer to compute. At
 a limit of work or of time, callers use the complete relation, which is correct, too.
@@ -57,7 +57,7 @@ def walked_pairs(
         )
         if work < 0:
             return None
-    # Sort single numbers: sorting pairs takes ten times as long.
+    # Encode each pair as one number, because sorting pairs takes ten times as long.
     pairs = np.unique(np.array(sources, np.int64) * accesses.count + np.array(targets, np.int64))
     return pairs // accesses.count, pairs % accesses.count
 

@@ -112,7 +112,7 @@ class PredicateVerifier:
         for key, versions in self.versions.items():
             held = [identity(version.value) for version in versions if version.value is not None]
             if len(set(held)) < len(held):
-                raise CaseError(f"key {key} is given a value more than once")
+                raise CaseError(f"the same value is written to key {key} more than once")
 
     def verify(self, case: Any) -> None:
         """Raise `CaseError` if the history does not contain the case, `NotVerified` if in doubt."""
@@ -124,11 +124,11 @@ class PredicateVerifier:
         try:
             holds = _SINGLE[case.type](self, ops, case.details["key"])
         except (KeyError, ValueError) as error:
-            raise CaseError(f"{case.type}: the case is not whole ({error})") from error
+            raise CaseError(f"{case.type}: the case lacks operations or data ({error})") from error
         if holds is None:
             raise NotVerified("the shown version may have been there in more than one way")
         if not holds:
-            raise CaseError(f"{case.type}: ops {list(case.operations)} did not do that")
+            raise CaseError(f"{case.type}: ops {list(case.operations)} do not show this anomaly")
 
     def _verify_cycle(self, case: Any) -> None:
         require_cycle(case, OF_DATA)
@@ -159,8 +159,8 @@ class PredicateVerifier:
             )
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
-        # A shown key changes with any later version. If the read does not show the key and the
-        # later version did not match either, two versions were possible, so `selected` is empty.
+        # If the read shows the key, any later version changes the result. If it does not show the
+        # key, a later version that does not match makes `selected` empty: two were possible.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
             for look in self.looks(source, reason.key, by_key=by_key)

@@ -128,7 +128,7 @@ def _prints(is_list: bool, shown: Any) -> str:
 def _cyclic_versions(
     raw: Raw, _ops: Any, key: Any, _value: Any, _after: Any, details: Any
 ) -> bool | None:
-    """Return whether each of the values precedes the others, if need be through other versions."""
+    """Return whether each of the values precedes the others, directly or through other versions."""
     if set(details["sources"]) - {"initial-state"} - set(raw.promised):
         return False
     promised = promises(raw, key)

@@ -41,11 +41,11 @@ class Verifier(Raw):
             check = SINGLE[case.type]
             holds = [check(self, ops, *data, case.details) for data in self.named(*texts)]
         except (KeyError, ValueError) as error:
-            raise CaseError(f"{case.type}: the case is not whole ({error})") from error
+            raise CaseError(f"{case.type}: the case lacks operations or data ({error})") from error
         if not any(holds):
             if None in holds:
                 raise NotVerified("it rests on declared values or orders, or on too many versions")
-            raise CaseError(f"{case.type}: ops {list(case.operations)} did not do that")
+            raise CaseError(f"{case.type}: ops {list(case.operations)} do not show this anomaly")
 
     def _verify_cycle(self, case: Any) -> None:
         kinds = require_cycle(case, OF_DATA)

@@ -61,12 +61,12 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 
 
 def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, Any]]:
-    """Return the facts about a register from which its promised order follows.
+    """Return three collections about a register, from which its promised order follows.
 
-    The first fact is the set of pairs (version read, version written) of one transaction. The next
-    fact is, per version, the earliest end of a transaction that left the version behind; the last
-    fact is the latest call of a transaction that found the version. Ends and calls are given per
-    process, and under `ANYBODY` for all processes.
+    The first has the pairs (version read, version written) of single transactions. The second maps
+    each version to the earliest end of a transaction that left the version behind, and the third to
+    the latest call of a transaction that found it. Ends and calls are given per process, and under
+    `ANYBODY` for all processes.
     """
     over: set[Any] = set()
     left: dict[Any, Any] = {}

@@ -285,11 +285,11 @@ def test_only_the_runs_of_a_label(small, capsys):
     [
         (
             ["--baseline", "x"],
-            "--baseline is 'x', which no run here has; the labels here: 'a', 'b' (give",
+            "--baseline is 'x', which no run here has; the labels here: 'a', 'b' (label",
         ),
         (
             ["--baseline", "a", "--label", "x"],
-            "--label is 'x'; it says which runs are compared with",
+            "--label is 'x'; choose the label to compare with",
         ),
         (["--baseline", "a", "--label", "a"], "--baseline and --label are both 'a'"),
         (["--label", "x"], "--label is 'x', which no run here has; the labels here: 'a', 'b'"),
