@@ -40,7 +40,7 @@ def _run() -> int:
     except BaseException:  # noqa: BLE001 - a crash must not exit with the code of a verdict
         with contextlib.suppress(OSError):
             traceback.print_exc()
-            print("harness: it could not start: see the error above", file=sys.stderr)  # noqa: T201
+            print("harness: the start failed: see the error above", file=sys.stderr)  # noqa: T201
         return _CRASH
 
 

@@ -155,8 +155,8 @@ NAMES_SHOWN_MAX: int = 90
 
 
 def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
-    """Return the hint for an unknown name: similar known names, or else the first known names, and
-    the command `see` that lists all known names.
+    """Return a suggestion for an unknown name: similar known names, or else the first known names,
+    and the command `see` that lists all known names.
     """
     names = list(known)
     if not names:

@@ -24,8 +24,8 @@ from harness.exact import exact, is_scalar
 from harness.ops import History, Op, OpType, Pair
 
 VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
-"""Rules in results for histories that contain no answer to check. A key with such a result does not
-change the verdict on the other keys."""
+"""The rules and anomalies in the result for a history without an answer to check. A key with such a
+result does not change the verdict on the other keys."""
 
 
 class Shape(enum.Enum):

@@ -404,7 +404,7 @@ async def interpret(
     stop: asyncio.Event | None = None,
     processes: list[int] | None = None,
 ) -> Generator | None:
-    """Run `generator` on `concurrency` client threads until it is exhausted; returns `None`.
+    """Run `generator` on `concurrency` client threads until it is exhausted; then return `None`.
 
     When `stop` is set no new operation begins, and the rest of the generator is returned. In both
     cases all operations in flight end first, and all clients are closed. A cancellation first
