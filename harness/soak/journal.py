@@ -54,7 +54,7 @@ class Lock:
                 f"the same soak is already running (process {owner or 'unknown'}); wait for it, "
                 "or use another --label, --name or --store"
             ) from error
-        with contextlib.suppress(OSError):  # on a full disk: the PID only informs users
+        with contextlib.suppress(OSError):  # the disk may be full, and the PID only informs users
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 

@@ -50,7 +50,7 @@ def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = Non
 
 
 def telling_interrupts() -> contextlib.AbstractContextManager[None]:
-    """While the block runs, Ctrl-C raises `UserInterrupt`, unless the caller handles it."""
+    """While the block runs, Ctrl-C raises `UserInterrupt`, unless SIGINT has another handler."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return contextlib.nullcontext()
     return _handling(raise_interrupt, signal.SIGINT)

@@ -82,7 +82,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """Compute the facts of `history`, without leaders that have no term and no clients."""
+        """Compute the facts of `history`, except leaders without a term that answered no client."""
         faults = faults_of(history)
         served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
@@ -191,7 +191,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return f"At {_s(op.time)} {_joined(parts)}"
 
     def _ours(self, start: int, end: int) -> Iterator[str]:
-        """Yield phrases about disturbances by the harness, its host or engine, not the target."""
+        """Yield phrases about disturbances that the harness, its host or its engine caused."""
         gaps = (op for op in self.history.facts("heartbeat-gap") if _meets(op, start, end))
         if (gap := next(gaps, None)) is not None:
             begin_s, end_s = gap.value["from_s"], gap.value["to_s"]
@@ -244,7 +244,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return the results; failed results get a sentence, and table names next to table ids."""
+    """Return the results, with a sentence, and table names next to table ids, in failed results."""
     judged = tuple(results)
     if all(result.verdict.holds for result in judged):
         return judged
@@ -252,7 +252,7 @@ def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckRe
         timeline = Timeline.of(history)
         sentences = [timeline.sentence(result) for result in judged]
         names = _TableNames(history)
-    except Exception:  # noqa: BLE001 - a verdict is worth more than the sentence before it
+    except Exception:  # noqa: BLE001 - a failed explanation must not cost the verdict
         return judged
     return tuple(
         _told_with(result, sentence, names)
@@ -272,7 +272,7 @@ def _told_with(result: CheckResult, sentence: str | None, names: _TableNames) ->
 
 
 class _TableNames:
-    """The names of tables by id, from the answers to clients."""
+    """The names that each table id has had, from the answers to clients."""
 
     def __init__(self, history: History) -> None:
         self._names: dict[str, list[str]] = {}
@@ -294,7 +294,7 @@ class _TableNames:
                 names.append(name)
 
     def put_into(self, text: str) -> str:
-        """Return `text` with `table 't3' (id 0e7fb6…)` for `table 0e7fb6...` if t3 is known."""
+        """Return `text` with names: `table 0e7fb6...` becomes `table 't3' (id 0e7fb6…)`."""
         return _TABLE_ID.sub(self._named, text) if self._names else text
 
     def _named(self, found: re.Match[str]) -> str:
@@ -315,7 +315,7 @@ def _meets(op: Op, start: int, end: int) -> bool:
 
 
 def _led(reign: Reign, time_ns: int) -> str:
-    """The text `m2 led in term 2`, or that no node led."""
+    """Return a clause such as `m2 led in term 2`, or a clause that no node led."""
     if _leads(reign, time_ns):
         if reign.asked:
             return f"{_short(reign.node)} was the last seen to lead{_term(reign)}"

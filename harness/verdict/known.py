@@ -60,8 +60,8 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return max(covering, key=lambda entry: len(entry.signature), default=None)
 
     def mark(self, signature: str) -> str:
-        """The end of a failure's line in a list: ` [new]`, ` [known: KUDU-1234]`, or nothing
-        without entries.
+        """The end of a failure's line in a list: ` [new]` or ` [known: KUDU-1234]`; empty if this
+        object has no entries.
         """
         entry = self.of(signature)
         new = " [new]" if self else ""
