@@ -56,7 +56,7 @@ def _promise(code: int) -> None:
 
 
 def _guard_immediate_exit() -> None:
-    """Make `os._exit`, which runs no handlers, exit with 255 in this process alone."""
+    """Make `os._exit`, which runs no handlers, exit with 255, except in forks of this process."""
     own_pid, leave = os.getpid(), os._exit
 
     def leave_without_verdict(status: int) -> None:

@@ -105,8 +105,8 @@ FAULTY_DISK: Final = frozenset(
         Capability.DISK_SLOW,
     }
 )
-"""Faults that also affect a foreign program if its disk belongs to the harness
-(`NodeSpec.faulty_disk`)."""
+"""Faults that also affect a foreign program (not written against `Env`) if its disk belongs to the
+harness (`NodeSpec.faulty_disk`)."""
 
 STREAMS: Final = frozenset({Capability.SLICE, Capability.RESET_AFTER})
 """Faults that need byte streams on the links and a proxy that reads these streams."""
@@ -145,7 +145,7 @@ class Usage(NamedTuple):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The declaration of one node's deployment, which is independent of its protocol.
+    """The declaration of how one node is deployed, independent of the node's protocol.
 
     A node is either written against `Env` (`entry`, as `package.module:function` of type
     `harness.env.NodeMain`, called with `config`) or a foreign program: a `command`, an `image`, or
@@ -343,7 +343,7 @@ class Deployed(Protocol):
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """For each node name that was redirected, the node that the name now leads to."""
+        """The redirected node names, each with the node that the name now leads to."""
         ...
 
     def state(self, node: str) -> NodeState:
@@ -351,7 +351,7 @@ class Deployed(Protocol):
         ...
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Register a callback that receives every event on the driver's loop."""
+        """Register a callback that receives every event on the harness's event loop."""
         ...
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:

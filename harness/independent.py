@@ -83,7 +83,7 @@ def split(history: History) -> dict[Hashable, History]:
         if done.value is not None and _key(done) != key:
             raise HistoryError(
                 f"op {done.index} completes an operation on the key {key!r} with the value "
-                f"{clipped(repr(done.value), 80)}; with --independent both must have the same key"
+                f"{clipped(repr(done.value), 80)}; with --independent it must have this key"
             )
         ops.append(_without_key(done))
     by_key = {}

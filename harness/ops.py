@@ -419,7 +419,7 @@ class Verdict(enum.StrEnum):
         return self in {Verdict.VALID, Verdict.PERMITTED}
 
 
-# The members of `Verdict` are in the order of dominance.
+# `Verdict` lists its members from the best to the worst.
 _RANK: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
 
 

@@ -86,7 +86,7 @@ returns."""
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
-    """One permitted behaviour; `why` gives the profile's source for it in one line.
+    """One permitted behaviour; `why` says in one line why the profile permits the behaviour.
 
     `signs` are texts: a process may end if one of the last lines of its log contains one of the
     texts. `rules` maps names of checkers to the rules (`details["rule"]`, or invariants) that the

@@ -201,7 +201,7 @@ class Reign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which a node was `down` or `paused`; `why` names the proof of its bounds."""
+    """A time in which a node was `down` or `paused`; `why` says what proves `start` and `end`."""
 
     node: str
     kind: str
@@ -249,7 +249,7 @@ def power_cuts(history: History) -> list[Op]:
 
 
 def kind_of(inject: Op) -> str:
-    """The kind of fault of an op `inject`; if the op has no kind, the nemesis's name decides."""
+    """Return the kind of the fault that `inject` records, or guess it from the nemesis's name."""
     kind = _get(inject.value, "kind")
     if isinstance(kind, str) and kind:
         return kind

@@ -142,13 +142,15 @@ class FaultConductor:
         return injection
 
     def _check_aim(self, what: str, aim: object) -> None:
-        """Raise `TargetError` if `what` returned no aim, or an aim at unknown nodes."""
+        """Raise `TargetError` if `aim`, the result of `what`, is no `Aim` or has unknown nodes."""
         if not isinstance(aim, Aim) or not isinstance(aim.what, FaultKind):
             raise TargetError(f"{what} returned {shown(aim)}, which is not an Aim with a fault")
         if not all(isinstance(each, tuple | list) for each in (aim.targets, aim.links)):
             raise TargetError(f"{what} returned {shown(aim)}; targets and links must be tuples")
         if not isinstance(aim.note, str) or not all(isinstance(each, Link) for each in aim.links):
-            raise TargetError(f"{what} returned {shown(aim)}; note must be text, and links Links")
+            raise TargetError(
+                f"{what} returned {shown(aim)}; note must be text, links of type Link"
+            )
         nodes = self._cluster.nodes
         ends = [end for link in aim.links for end in (link.source, link.destination)]
         for name in (*aim.targets, *ends):

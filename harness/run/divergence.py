@@ -69,7 +69,7 @@ class Checkpoints:
         self._given_up[group] = None
 
     def lead(self, node: str, group: str, term: int, said_ns: int) -> list[dict[str, Any]]:
-        """Record that `node` leads `group` in `term`; return a divergence if another node did."""
+        """Record that `node` leads `group` in `term`; return a divergence if two nodes do."""
         if group in self._given_up:
             return []
         key = (group, term, LEADER)

@@ -39,7 +39,7 @@ FolderIfWanted = Callable[[Outcome, Judgement], RunFolder | None]
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was judged.
+    """A judged run, and the folder that keeps it.
 
     `folder` is `None` if nothing of the run is kept; `unkept` is the reason why nothing or only a
     part is kept.

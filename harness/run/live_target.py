@@ -1,4 +1,4 @@
-"""A target opened on its deployment, for runs and for the coroutines of tests.
+"""A target that is opened on its deployed nodes, for runs and for tests written as coroutines.
 
 `OpenedTarget` records events, drives clients with a generator, conducts faults, and inspects the
 target with time limits. If the plug-in cannot inspect the target, the run fails without a verdict.

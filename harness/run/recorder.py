@@ -35,7 +35,7 @@ OPS_MAX: Final = 20_000_000
 
 
 class Recorder:
-    """Collects the history of one run. Times are ns since `start_ns` of the driver's clock."""
+    """Collects the history of one run. Times are ns since `start_ns` on the harness's clock."""
 
     def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
         """Start the run's clock; write every op to `log`, and keep in memory only the last `last`

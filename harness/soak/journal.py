@@ -37,7 +37,7 @@ class Lock:
     """The lock of a running soak; raises `UsageError` if another soak holds it."""
 
     def __init__(self, path: Path) -> None:
-        """Take the lock without waiting, or raise."""
+        """Take the lock, or raise at once if another soak holds it."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

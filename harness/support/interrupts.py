@@ -45,7 +45,7 @@ def blaming(what: str) -> Iterator[None]:
 
 
 def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = None) -> NoReturn:
-    """Raise `UserInterrupt`, as the handler of a signal."""
+    """Raise `UserInterrupt`; for use as a signal handler."""
     raise UserInterrupt
 
 

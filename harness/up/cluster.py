@@ -132,7 +132,7 @@ class StandingCluster(OpenedTarget):
             )
         self._refuse_while_saving()
         if len(self._active) >= ACTIVE_MAX:
-            raise UsageError(f"{ACTIVE_MAX} faults are active, the limit; heal some of them first")
+            raise UsageError(f"{ACTIVE_MAX} faults are active, which is the limit; heal some first")
         nemesis = self._checked(text)
         fault_id = self.ledger.new_id()
         lasts_s = WITHOUT_END_S if for_s is None else for_s

@@ -130,7 +130,7 @@ def _lines(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """Return `value` as JSON, which is valid YAML, or a text with quotes in single quotes."""
+    """Return `value` as JSON, which is valid YAML; a text with `"` gets single quotes instead."""
     if isinstance(value, str) and '"' in value:
         return "'" + value.replace("'", "''") + "'"
     return json.dumps(value)

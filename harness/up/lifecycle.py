@@ -192,7 +192,7 @@ def _end(
             if not place.saved:  # a holder that has saved the data is about to end
                 if keep_data:
                     raise
-                progress(f"{error}; the holder is killed, and its warden undoes the deployment")
+                progress(f"{error}; the holder is killed, and its warden undoes what it deployed")
                 procfs.send(owner, signal.SIGKILL)
     deadline_s = time.monotonic() + GONE_BOUND_S
     while procfs.is_alive(owner):

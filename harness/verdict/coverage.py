@@ -50,8 +50,8 @@ def weighed(result: CheckResult) -> CheckResult:
 
 
 def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
-    """Return the results; the result that has the certificate of the run gets, in addition, the
-    counts of judged cases of all checkers.
+    """Return the results, with all checkers' counts of judged cases added to the result that has
+    the certificate of the run.
     """
     every = list(results)
     looked = {}

@@ -208,7 +208,7 @@ class Timeline(msgspec.Struct, frozen=True):
                 break
 
     def _stuck(self, op: Op) -> Iterator[str]:
-        """Yield a phrase about the last change of the table named in the pending points of `op`."""
+        """Yield a phrase about the last change of a table that the `pending` texts of `op` name."""
         pending = op.value.get("pending") if isinstance(op.value, Mapping) else None
         words = [str(text) for text in pending[:STUCK_MAX]] if isinstance(pending, list) else []
         names = {a or b for text in words for a, b in _QUOTED.findall(text)}
@@ -244,7 +244,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return the results, with a sentence, and table names next to table ids, in failed results."""
+    """Return the results; add a sentence, and table names next to table ids, to failed results."""
     judged = tuple(results)
     if all(result.verdict.holds for result in judged):
         return judged
@@ -351,7 +351,7 @@ def _changes(pair: Pair, names: set[str]) -> bool:
 def _told(fault: Fault, time_ns: int) -> str:
     """Return a phrase such as `partition-leader had cut m1 off since 7.9 s`."""
     form = _DID.get(fault.kind, "had hit {} since {}")
-    if fault.clients:  # nodes hit by such a fault may still reach each other
+    if fault.clients:  # nodes hit by a fault of client links may still reach each other
         text = f"{_short(fault.nemesis)} was on since {_s(fault.start)} ({_short(fault.note)})"
     else:
         text = f"{_short(fault.nemesis)} {form.format(_list(fault.targets), _s(fault.start))}"

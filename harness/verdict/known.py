@@ -99,8 +99,8 @@ def known_in(values: dict[str, Any], path: Path) -> KnownFailures:
         entries = msgspec.convert(values.get(KEY, []), type=tuple[KnownFailure, ...])
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path}: a [[{KEY}]] table is wrong: {error}; the table must have the texts signature "
-            "and ticket, and may have the text note and fails = false"
+            f"{path}: a [[{KEY}]] table is wrong: {error}; the table must have `signature` and "
+            "`ticket` (texts), and may have `note` (a text) and `fails` (true or false)"
         ) from error
     for entry in entries:
         if not (entry.signature.strip() and entry.ticket.strip()):

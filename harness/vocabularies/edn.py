@@ -34,13 +34,13 @@ from harness.errors import HistoryError, shown
 SET: Final = "#{}"
 """The only key of a JSON object that represents a set."""
 SET_MARK: Final = "\x1e"
-"""The placeholder for `SET` in values from a file that `settled` has not yet converted."""
+"""The placeholder for `SET` in values from a file, before `settled` converts them."""
 OTHER_KEY: Final = "\x1f"
 """The prefix of a key that is no string but, for example, a number, written as JSON; only in values
-from a file that `settled` has not yet converted."""
+from a file, before `settled` converts them."""
 STRING_KEY: Final = "\x1d"
 """The prefix of a string key that begins with `SET_MARK`, `OTHER_KEY` or `STRING_KEY`; only in
-values from a file that `settled` has not yet converted."""
+values from a file, before `settled` converts them."""
 _VERBS: Final = {
     f":{name}": name
     for name in ("append", "r", "w", "read", "write", "rp", "insert", "delete", "update")

@@ -45,7 +45,7 @@ class _OfTable(Call, frozen=True):
 
 
 class Create(_OfTable, frozen=True):
-    """Create a table that does not exist."""
+    """Create a table, which must not exist yet."""
 
     f: ClassVar[str] = "create"
     past: ClassVar[str] = "created"
@@ -67,7 +67,7 @@ class Alter(_OfTable, frozen=True):
 
 
 class Rename(_OfTable, frozen=True):
-    """Rename a table: the metastore replaces the whole table, also if its database changes."""
+    """Rename a table and perhaps change its database: the metastore replaces the whole table."""
 
     f: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"
