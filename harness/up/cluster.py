@@ -295,8 +295,8 @@ class StandingCluster(OpenedTarget):
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             await start_down(self.cluster, self.cluster.nodes)
             raise InfrastructureError(
-                f"data could not be copied to {folder}: {why_not_copied(error)}; the cluster runs "
-                "on. Free space in the folder, or end the cluster without --keep-data"
+                f"data could not be copied to {folder}: {why_not_copied(error)}; the cluster goes "
+                "on. Free some disk space, or end the cluster without --keep-data"
             ) from error
 
     def _refuse_while_saving(self) -> None:
