@@ -148,9 +148,7 @@ class FaultConductor:
         if not all(isinstance(each, tuple | list) for each in (aim.targets, aim.links)):
             raise TargetError(f"{what} returned {shown(aim)}; targets and links must be tuples")
         if not isinstance(aim.note, str) or not all(isinstance(each, Link) for each in aim.links):
-            raise TargetError(
-                f"{what} returned {shown(aim)}; note must be text, links of type Link"
-            )
+            raise TargetError(f"{what} returned {shown(aim)}; note must be text, links be Links")
         nodes = self._cluster.nodes
         ends = [end for link in aim.links for end in (link.source, link.destination)]
         for name in (*aim.targets, *ends):

@@ -104,7 +104,7 @@ def run_and_keep(
         elif (staged := folder(outcome, judgement)) is not None:
             path = _keep_staged(staged, plan, environment, kept)
             kept = msgspec.structs.replace(kept, folder=path)
-    except (InfrastructureError, HistoryError) as error:  # a full disk, or a value fits no column
+    except (InfrastructureError, HistoryError) as error:  # a full disk or an unstorable value
         return msgspec.structs.replace(kept, unkept=error)
     return kept
 

@@ -48,9 +48,7 @@ class Recorder:
         self._ops: deque[Op] = deque(maxlen=last)
         self._count = 0
         self._listeners: list[Callable[[Op], None]] = []
-        self._failure: Exception | None = (
-            None  # why an op is missing; if set, the run has no verdict
-        )
+        self._failure: Exception | None = None  # why an op is missing; forbids a verdict
 
     def listen(self, listener: Callable[[Op], None]) -> None:
         self._listeners.append(listener)

@@ -23,5 +23,5 @@ READS: Final = (
 
 
 def kind_of(op: Op) -> str:
-    """Return the kind of an operation: its `f`, but transactions that only read have their own."""
+    """Return the kind of an operation: its `f`, or a separate kind for read-only transactions."""
     return _READING_TXN if op.f == Txn.f and only_reads(op.value) else op.f
