@@ -40,7 +40,7 @@ def _run() -> int:
     except BaseException:  # noqa: BLE001 - a crash must not exit with the code of a verdict
         with contextlib.suppress(OSError):
             traceback.print_exc()
-            print("harness: it could not start: see the error above", file=sys.stderr)  # noqa: T201
+            print("harness: the start failed: see the error above", file=sys.stderr)  # noqa: T201
         return _CRASH
 
 
@@ -56,7 +56,7 @@ def _promise(code: int) -> None:
 
 
 def _guard_immediate_exit() -> None:
-    """Make `os._exit`, which runs no handlers, exit with 255 in this process alone."""
+    """Make `os._exit`, which runs no handlers, exit with 255, except in forks of this process."""
     own_pid, leave = os.getpid(), os._exit
 
     def leave_without_verdict(status: int) -> None:

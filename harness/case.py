@@ -39,7 +39,7 @@ FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
 Damage = Literal["minority", "majority"]
-"""The share of a replica group whose synced data faults may destroy (`harness.faults.budget`)."""
+"""The share of a replica group that may lose synced data to faults (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
 """The maximum of `--op-timeout`: half of the grace period of fault leases, so that active faults
 outlast the operations that are still open at the end of the chaos phase."""
@@ -154,7 +154,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.op_timeout_s > OP_TIMEOUT_S_MAX:
             raise UsageError(
                 f"--op-timeout is {self.op_timeout_s:g}; it must be at most {OP_TIMEOUT_S_MAX:g}, "
-                "so that faults outlast the operations they hit"
+                "so that faults outlast the operations that they affect"
             )
         if self.damage not in get_args(Damage):
             raise UsageError(

@@ -1,8 +1,8 @@
 """The deployed nodes, seen from outside: everything a test can query, break and heal.
 
 `Cluster` is the public interface. A fault is data (`harness.nodes.faults`) and has a *lease*: the
-run's only ledger (`harness.faults.ledger`) ends it on time, and the environment's warden undoes it
-if the harness is dead. The effect of every fault is measured (`Bite`), never assumed.
+run's only ledger (`harness.faults.ledger`) ends it on time. If the harness dies, the environment's
+warden, a separate process, undoes the fault. The effect of every fault is measured (`Bite`).
 
 `Controls` is the environment's side of this interface. An environment puts nodes, links, clocks,
 processors and disks into the states that the ledger requests, and reports the effects of the
@@ -105,8 +105,8 @@ FAULTY_DISK: Final = frozenset(
         Capability.DISK_SLOW,
     }
 )
-"""Faults that also affect a foreign program if its disk belongs to the harness
-(`NodeSpec.faulty_disk`)."""
+"""Faults that also affect a foreign program (not written against `Env`) if its disk belongs to the
+harness (`NodeSpec.faulty_disk`)."""
 
 STREAMS: Final = frozenset({Capability.SLICE, Capability.RESET_AFTER})
 """Faults that need byte streams on the links and a proxy that reads these streams."""
@@ -145,7 +145,7 @@ class Usage(NamedTuple):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The declaration of one node's deployment, which is independent of its protocol.
+    """The declaration of how one node is deployed, independent of the node's protocol.
 
     A node is either written against `Env` (`entry`, as `package.module:function` of type
     `harness.env.NodeMain`, called with `config`) or a foreign program: a `command`, an `image`, or
@@ -157,7 +157,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     | `{port:7051}`       | the real TCP port to bind for the declared port                  |
     | `{peer:m2:7051}`    | `host:port` under which this node reaches node m2's port         |
     | `{address:m2:7051}` | `host:port` under which every node reaches node m2's port        |
-    | `{host:m2}`         | the host of that address; the port is the declared one           |
+    | `{host:m2}`         | the host in `{address:m2:...}`; the port is the declared port    |
     | `{data}`            | the node's data folder                                           |
     | `{files}`           | the folder with its `files`                                      |
     | `{name}`            | the node's name                                                  |
@@ -169,7 +169,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     All other fields are optional; `docs/deployments.md` explains them with an example. `after`: the
     node starts once these nodes are ready, both at deployment and when the run restarts all nodes
-    (see `ready`; without it a node is ready when it runs). `files`: text files by relative path,
+    (without `ready`, a node is ready when it runs). `files`: text files by relative path,
     written before each start. `setup`: commands that run in order before the first start on an
     empty data folder. `image`, or a `dockerfile` (a folder with one): the node's image, in Docker.
     `user`, `memory_mib` (Docker: 1024), `cpus`: its user and its limits. `variants`: other ways to
@@ -213,7 +213,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.ports if self.pages is None else (*self.ports, self.pages)
 
 
-DRIFT_PPM_MAX: Final = 9_000_000  # clocks may run ten times as fast, or at a tenth
+DRIFT_PPM_MAX: Final = 9_000_000  # a clock may run at 0.1 to 10 times its normal speed
 DRIFT_PPM_MIN: Final = -900_000
 _OFFSET_NS_MAX: Final = 10**18
 """The maximum offset of a wall clock, 31 years: the time stays after 1970 and fits into 64 bits."""
@@ -231,7 +231,7 @@ class Bite(msgspec.Struct, frozen=True):
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):
-    """An event that a node reported or, with `by_driver`, the harness itself.
+    """An event that a node reported, or (with `by_driver`) that the harness itself reported.
 
     Kinds that only the driver reports (`harness.run.announcements`): `node-started` {boot, variant}
     (`variant` only for nodes with variants), `node-exited` {code, expected, log, by} (`by` is
@@ -258,7 +258,7 @@ Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
 """The callback that `Deployed.trap` runs at each event of the chosen kind."""
 
 LinkState = Mapping[str, LinkQuality | StreamQuality | None]
-"""The requested state of one link: fault id -> the effect of this fault on the link. The effect
+"""The requested state of one link, which maps each fault's id to its effect on the link. The effect
 `None` cuts the link; with an empty mapping the link works normally."""
 
 
@@ -343,7 +343,7 @@ class Deployed(Protocol):
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """For each node name that was redirected, the node that the name now leads to."""
+        """The redirected node names, each with the node that the name now leads to."""
         ...
 
     def state(self, node: str) -> NodeState:
@@ -351,7 +351,7 @@ class Deployed(Protocol):
         ...
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Register a callback that receives every event on the driver's loop."""
+        """Register a callback that receives every event on the harness's event loop."""
         ...
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:

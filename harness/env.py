@@ -256,7 +256,7 @@ class Env(Protocol):
         ...
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task that ends with the node; an unhandled error of it ends the node."""
+        """Run `coro` in a task that ends with the node; an error that it raises ends the node."""
         ...
 
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
@@ -295,7 +295,7 @@ class Env(Protocol):
 
 
 class ClientEnv(Env, Protocol):
-    """The interface of the harness's own clients to the world; its node name is `client`."""
+    """The interface of the harness's own clients to the world; its `name` is "client"."""
 
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"

@@ -126,7 +126,7 @@ def described(error: BaseException, characters_max: int) -> str:
     """Return the error as `ValueError: message`, even if `str(error)` raises."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a plug-in's own `__str__`
+    except Exception:  # noqa: BLE001 - a plug-in's `__str__` may raise anything
         text = ""
     return ": ".join([type(error).__name__, text] if text else [type(error).__name__])[
         :characters_max
@@ -155,8 +155,8 @@ NAMES_SHOWN_MAX: int = 90
 
 
 def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
-    """Return the hint for an unknown name: similar known names, or else the first known names, and
-    the command `see` that lists all known names.
+    """Return a suggestion for an unknown name: similar known names, or else the first known names,
+    and the command `see` that lists all known names.
     """
     names = list(known)
     if not names:

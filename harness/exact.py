@@ -16,7 +16,7 @@ _PLAIN: Final = frozenset({int, str, type(None)})
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A value together with its type; two are equal only if both values and types are equal."""
+    """A value with its type; two such objects are equal only if values and types are equal."""
 
     kind: type
     value: Hashable

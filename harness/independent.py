@@ -24,8 +24,8 @@ from harness.exact import exact, is_scalar
 from harness.ops import History, Op, OpType, Pair
 
 VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
-"""Rules in results for histories that contain no answer to check. A key with such a result does not
-change the verdict on the other keys."""
+"""The rules and anomalies in the result for a history without an answer to check. A key with such a
+result does not change the verdict on the other keys."""
 
 
 class Shape(enum.Enum):
@@ -83,7 +83,7 @@ def split(history: History) -> dict[Hashable, History]:
         if done.value is not None and _key(done) != key:
             raise HistoryError(
                 f"op {done.index} completes an operation on the key {key!r} with the value "
-                f"{clipped(repr(done.value), 80)}; with --independent both must have the same key"
+                f"{clipped(repr(done.value), 80)}; with --independent it must have this key"
             )
         ops.append(_without_key(done))
     by_key = {}

@@ -39,7 +39,7 @@ checker is a pure function of a history and a stored run can be checked again:
 * `node-exit` may say who ended the node: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" means
   the kernel's OOM killer, a signal that the harness did not send, or a lack of disk or ports.
 * `leader` appears once for each node and term, so two nodes that lead one term both appear;
-  `History.leaders` is the usual reading. Term 0 means a target without terms. With `"asked": true`
+  `History.leaders` drops the second. Term 0 means a target without terms. With `"asked": true`
   no node announces leaders. The harness asked instead: at the set-up, each second, and when a fault
   chose its targets. It did not observe changes in between.
 * `divergence` and `checkpoints`: the states that replicas announced during the run
@@ -360,7 +360,7 @@ class History(Sequence[Op]):
 
     def to_pandas(self) -> pd.DataFrame:
         """The client operations as a table for notebooks, one row per operation; docs/browse.md
-        lists columns.
+        lists its columns.
 
         Raises `UsageError` if pandas is not installed.
         """
@@ -419,7 +419,7 @@ class Verdict(enum.StrEnum):
         return self in {Verdict.VALID, Verdict.PERMITTED}
 
 
-# The members of `Verdict` are in the order of dominance.
+# `Verdict` lists its members from the best to the worst.
 _RANK: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
 
 

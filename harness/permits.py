@@ -1,4 +1,4 @@
-"""Permits: promises that a target's profile does not make. Runs record them as data.
+"""Permits: promises that a target's profile does not make. Runs record their permits as data.
 
 A profile may describe an older or weaker system than the strict profile: Kudu's leaders have no
 lease, so a leader that is cut off returns stale answers. Such a system never promised fresh
@@ -86,7 +86,7 @@ returns."""
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
-    """One permitted behaviour; `why` gives the profile's source for it in one line.
+    """One permitted behaviour; `why` says in one line why the profile permits the behaviour.
 
     `signs` are texts: a process may end if one of the last lines of its log contains one of the
     texts. `rules` maps names of checkers to the rules (`details["rule"]`, or invariants) that the
@@ -137,7 +137,7 @@ def since(history: History, condition: Condition) -> float:
 
 
 def permitted_in(result: CheckResult) -> dict[str, int]:
-    """Return how often a checker's result used each permit, by the permit's name."""
+    """Map the name of each permit to the number of times that a checker's result used it."""
     counts = result.details.get(PERMITTED)
     if result.verdict is not Verdict.PERMITTED or not isinstance(counts, Mapping):
         return {}
@@ -145,7 +145,7 @@ def permitted_in(result: CheckResult) -> dict[str, int]:
 
 
 def permitted_of(results: Iterable[CheckResult]) -> dict[str, int]:
-    """Return the uses of each permit in a run: the highest count of any of its checkers."""
+    """Map each permit to its number of uses in a run: the highest count in any of `results`."""
     most: dict[str, int] = {}
     for result in results:
         for name, times in permitted_in(result).items():

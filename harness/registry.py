@@ -142,8 +142,7 @@ class _Points(NamedTuple):
 
     by_name: Mapping[str, PlugInPoint]
     taken: Mapping[str, tuple[str, ...]]
-    """The alternative names (`PACKAGE:NAME`) of plug-ins whose name another plug-in has or claims.
-    """
+    """Maps each contested name to the names (`PACKAGE:NAME`) of plug-ins that did not get it."""
     qualified: Mapping[str, PlugInPoint]
     """All plug-ins as `PACKAGE:NAME`. A case that uses such a name stays valid when names clash
     later."""
@@ -232,7 +231,7 @@ def plugin_names(group: str) -> list[str]:
 
 
 def qualified_names(group: str, name: str) -> list[str]:
-    """The plug-ins of this name as `PACKAGE:NAME`, except for a built-in plug-in."""
+    """Return `PACKAGE:NAME` for each plug-in with this name, except for a built-in plug-in."""
     names = _entry_points(group).qualified
     return [
         each
@@ -294,7 +293,7 @@ def load_plugin(group: str, name: str) -> Any:
         value = _load(point)
         lacking = _lacking(value, group)
         plugin = value() if callable(value) and not lacking else value
-    except (Exception, SystemExit) as error:  # the module calls `sys.exit` when it is imported
+    except (Exception, SystemExit) as error:  # a module may call `sys.exit` when it is imported
         raise _load_error(f"the plug-in {name!r} of {group}", point, error) from error
     version = getattr(plugin, "api_version", None)
     spoken = {"nemeses": NEMESIS_API_VERSION, "targets": TARGET_API_VERSION}.get(group, API_VERSION)
@@ -325,8 +324,8 @@ def load_plugin(group: str, name: str) -> Any:
 
 
 def load_all(group: str) -> Iterator[tuple[str, Any]]:
-    """Name and plug-in of each entry in a group; the `UsageError` takes the place of a plug-in that
-    does not load.
+    """Yield the name and plug-in of each entry in a group; yield the `UsageError` in place of a
+    plug-in that does not load.
     """
     for name in plugin_names(group):
         try:
@@ -337,7 +336,7 @@ def load_all(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def verb_module_name(name: str) -> str:
-    """The name of the module of a verb that a package provides; does not import the module."""
+    """Return the name of the module that implements a verb, without importing the module."""
     return _find(VERBS, name).module
 
 
@@ -386,7 +385,7 @@ def _lacking(value: Any, group: str) -> list[str]:
 
 
 def _wrong_declaration(plugin: Any, group: str) -> str | None:
-    """Return a text with the first declaration of a wrong type and the rule that it breaks."""
+    """Describe the first attribute that has a wrong type; return `None` if all types are right."""
     for name, (kind, element, words) in _DECLARATIONS.get(group, {}).items():
         value = getattr(plugin, name)
         right = isinstance(value, kind)

@@ -79,7 +79,7 @@ and the node is restarted."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}
-"""The state of a node during a fault of this kind."""
+"""Maps a kind of fault to the state of the nodes that the fault hits."""
 _NAMES: Final = (
     (PAUSE, ("pause",)),
     (POWER_CUT, ("power",)),
@@ -119,8 +119,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The client link ends that the fault hit (`harness.nodes.caller`); `client` means all of
-        them.
+        """The client link ends that the fault hit (`harness.nodes.caller`); "client" means all.
 
         If the fault hit a client, a missing answer does not prove that the node failed.
         """
@@ -131,7 +130,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def clients_only(self) -> bool:
-        """Whether the fault did not affect any link between nodes."""
+        """Whether the fault affected only links of clients, and no link between nodes."""
         return bool(_get(self.begin.value, "clients_only"))
 
     @property
@@ -158,7 +157,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def bite(self) -> Mapping[str, Any] | None:
-        """The measured effect of the fault: `count` (`None`: not measurable), `unit`."""
+        """The measured effect of the fault: its `count` (`None`: not measurable) and `unit`."""
         bite = None if self.heal is None else _get(self.heal.value, "bite")
         return bite if isinstance(bite, Mapping) else None
 
@@ -202,7 +201,7 @@ class Reign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which a node was `down` or `paused`; `why` names the proof of its bounds."""
+    """A time in which a node was `down` or `paused`; `why` says what proves `start` and `end`."""
 
     node: str
     kind: str
@@ -250,7 +249,7 @@ def power_cuts(history: History) -> list[Op]:
 
 
 def kind_of(inject: Op) -> str:
-    """The kind of fault of an op `inject`; if the op has no kind, the nemesis's name decides."""
+    """Return the kind of the fault that `inject` records, or guess it from the nemesis's name."""
     kind = _get(inject.value, "kind")
     if isinstance(kind, str) and kind:
         return kind
@@ -332,8 +331,7 @@ class _Answers:
             times.sort()
 
     def last(self, node: str, term: int, after: int, before: int | None) -> int | None:
-        """Return the time of the last answer of `node` in `term`; `None` if it is not after
-        `after`.
+        """Return the time of the last answer of `node` in `term`, if it is later than `after`.
 
         An answer without a term counts only before `before`, when the node led again.
         """
@@ -437,7 +435,7 @@ class _Life:
 
 
 def core_of(op: Op) -> tuple[str, ...]:
-    """The nodes that an op `live` names as the core; empty if it names none."""
+    """The nodes of the healed quorum core that an op `live` names; empty if it names no core."""
     return _names(op, "core")
 
 

@@ -1,4 +1,4 @@
-"""Rules for events that nodes announce: kinds reserved for the driver, and required fields.
+"""Rules for events that nodes announce: kinds reserved for the harness, and required fields.
 
 A verdict depends on who ended a node, whether the host failed and whether an administrator
 overruled votes. A target must not influence its verdict by announcing these facts itself, so their

@@ -32,7 +32,7 @@ LEASE_GRACE_S: Final = 120.0
 heal faults in order, shorter than a user's patience."""
 
 AIM_TIMEOUT_S: Final = 5.0
-"""The minimum time that a fault waits for a leader; a planned fault waits until its planned end."""
+"""The time that a fault waits for a leader, unless its planned duration is longer."""
 AIM_POLL_S: Final = 0.2
 NS_PER_MS: Final = 1_000_000
 _NODES_SHOWN_MAX: Final = 20
@@ -55,8 +55,8 @@ class FaultConductor:
         damage: Damage = "minority",
         groups: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]] | None = None,
     ) -> None:
-        """Inject no fault before `run`. `observe_roles` receives the roles of the nodes whenever
-        the conductor has read them for a fault.
+        """Inject no fault yet. `observe_roles` receives the roles of the nodes whenever the
+        conductor has read the roles for a fault.
 
         `groups` reads the replica groups; the default is `system.groups`.
         """
@@ -96,8 +96,8 @@ class FaultConductor:
     async def strike(self, fault: Fault, *, aim_s: float = AIM_TIMEOUT_S) -> Injection:
         """Inject `fault` now, regardless of its planned time, and keep it active until `heal`.
 
-        A fault that needs a leader waits `aim_s` for one. A result without targets means that the
-        fault missed, or that the chaos phase ended while targets were being chosen.
+        A fault that needs a leader waits up to `aim_s` for a leader. A result without targets means
+        that the fault missed, or that the chaos phase ended while targets were being chosen.
         """
         nemesis = self._nemeses[fault.nemesis]
         with blaming(f"the nemesis {fault.nemesis!r}: needs_leader()"):
@@ -142,13 +142,13 @@ class FaultConductor:
         return injection
 
     def _check_aim(self, what: str, aim: object) -> None:
-        """Raise `TargetError` if `what` returned no aim, or an aim at unknown nodes."""
+        """Raise `TargetError` if `aim`, the result of `what`, is no `Aim` or has unknown nodes."""
         if not isinstance(aim, Aim) or not isinstance(aim.what, FaultKind):
             raise TargetError(f"{what} returned {shown(aim)}, which is not an Aim with a fault")
         if not all(isinstance(each, tuple | list) for each in (aim.targets, aim.links)):
             raise TargetError(f"{what} returned {shown(aim)}; targets and links must be tuples")
         if not isinstance(aim.note, str) or not all(isinstance(each, Link) for each in aim.links):
-            raise TargetError(f"{what} returned {shown(aim)}; the note must be text, links Links")
+            raise TargetError(f"{what} returned {shown(aim)}; note must be text, links be Links")
         nodes = self._cluster.nodes
         ends = [end for link in aim.links for end in (link.source, link.destination)]
         for name in (*aim.targets, *ends):
@@ -297,7 +297,7 @@ def _clients_of(aim: Aim, scene: Scene) -> list[str]:
 
 
 def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
-    """Return the scene after the event in which a node announced that it leads its group."""
+    """Return `scene` with the node of `event`, which announced that it leads, as the leader."""
     term = event.data.get("term", 0)
     roles = scene.roles()
     if event.node not in roles.candidates or not isinstance(term, int):

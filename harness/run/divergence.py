@@ -69,7 +69,7 @@ class Checkpoints:
         self._given_up[group] = None
 
     def lead(self, node: str, group: str, term: int, said_ns: int) -> list[dict[str, Any]]:
-        """Compare the leader of `group` in `term`: no other node may lead in this term."""
+        """Record that `node` leads `group` in `term`; return a divergence if two nodes do."""
         if group in self._given_up:
             return []
         key = (group, term, LEADER)
@@ -111,7 +111,7 @@ class Checkpoints:
         return divergences
 
     def summary(self) -> dict[str, Any] | None:
-        """Return the counts of values and `reached`, {field: {group: [[number, ns]...]}}; return
+        """Return counts of values, and `reached` as {field: {group: [[number, ns]...]}}; return
         `None` if no node announced a checkpoint or a leader.
         """
         if not self._told and not self._elections:

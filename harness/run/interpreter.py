@@ -53,7 +53,7 @@ CLOSE_S_MAX: Final = 1.0
 """The time limit for closing a client; after this time the client is abandoned."""
 POLL_S: Final = 0.01
 """The interval for asking a pending generator again while threads are free, since the generator may
-wait for a time."""
+be waiting until a certain time."""
 IDLE_S_MAX: Final = 60.0
 """The longest time that a generator may be pending while no operation is in flight; a longer time
 is an error of the generator."""
@@ -277,8 +277,8 @@ class _Driver:
         try:
             completion = await flight.client.invoke(request, timeout_s=self.op_timeout_s)
         except asyncio.CancelledError:
-            # Either the guard or the end of the run cancelled this task, and has recorded the
-            # completion; or the client cancelled itself, which is a crash like any other.
+            # The guard or the end of the run cancelled this task after recording the completion.
+            # If neither did, the client cancelled itself, which counts as a crash.
             return _unanswered(flight, OpType.INFO, "client crashed: cancelled from inside")
         except UserInterrupt:
             raise
@@ -404,7 +404,7 @@ async def interpret(
     stop: asyncio.Event | None = None,
     processes: list[int] | None = None,
 ) -> Generator | None:
-    """Run `generator` on `concurrency` client threads until it is exhausted; returns `None`.
+    """Run `generator` on `concurrency` client threads until it is exhausted; then return `None`.
 
     When `stop` is set no new operation begins, and the rest of the generator is returned. In both
     cases all operations in flight end first, and all clients are closed. A cancellation first
@@ -426,8 +426,8 @@ async def interpret(
     try:
         return await driver.run()
     except GeneratorExit:
-        # The loop itself is being torn down, as after a failure in simulation: no task can be
-        # awaited or started any more, and open operations stay open in the history.
+        # The event loop is being torn down, as after a failure in simulation.
+        # No task can start or be awaited now, so open operations stay open in the history.
         discarded = True
         raise
     finally:

@@ -39,7 +39,7 @@ FolderIfWanted = Callable[[Outcome, Judgement], RunFolder | None]
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was judged.
+    """A judged run, and the folder that keeps it.
 
     `folder` is `None` if nothing of the run is kept; `unkept` is the reason why nothing or only a
     part is kept.
@@ -104,7 +104,7 @@ def run_and_keep(
         elif (staged := folder(outcome, judgement)) is not None:
             path = _keep_staged(staged, plan, environment, kept)
             kept = msgspec.structs.replace(kept, folder=path)
-    except (InfrastructureError, HistoryError) as error:  # no disk space, or a value for no column
+    except (InfrastructureError, HistoryError) as error:  # a full disk or an unstorable value
         return msgspec.structs.replace(kept, unkept=error)
     return kept
 

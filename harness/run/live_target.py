@@ -1,4 +1,4 @@
-"""A target opened on its deployment, for runs and for the coroutines of tests.
+"""A target that is opened on its deployed nodes, for runs and for tests written as coroutines.
 
 `OpenedTarget` records events, drives clients with a generator, conducts faults, and inspects the
 target with time limits. If the plug-in cannot inspect the target, the run fails without a verdict.
@@ -56,8 +56,7 @@ class OpenedTarget:
         self.recorder = recorder
         nodes = session.cluster.nodes
         self.scribe = EventScribe(recorder, nodes.values())
-        # This must come first: only the first subscriber receives events from before the
-        # subscription.
+        # Subscribe first: only the first subscriber receives events from before its subscription.
         session.cluster.subscribe(self.scribe.on_event)
         if permits := permits_of_target(plan.target, plan.settings):
             recorder.fact("permits", fact_of(plan.settings.profile, permits))
@@ -111,7 +110,7 @@ class OpenedTarget:
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
         """Wait until the target is ready; after `bound_s`, raise `TargetError` with the pending
-        conditions and ends of node logs.
+        conditions and the last lines of node logs.
         """
         state = await self.poll(self.system.ready, bound_s=bound_s, every_s=POLL_S)
         if not state.ok:

@@ -28,8 +28,8 @@ async def do_operation(
     operation was refused or took too long.
     """
     if asyncio.current_task() is None:
-        # In simulation a trap may run outside of any task. Its first wait moves it into a task, and
-        # only inside a task can it set a time limit.
+        # In simulation a trap may run outside of any task. This wait moves the trap into a task,
+        # because only a task can set a time limit.
         await asyncio.sleep(0)
     try:
         async with asyncio.timeout(OPERATION_BOUND_S):
@@ -79,7 +79,7 @@ async def _until_ready(node: str, cluster: Deployed, system: System) -> None:
     try:
         async with asyncio.timeout(READY_BOUND_S):
             await cluster.wait_ready(node)
-            while not (await system.ready()).ok:  # noqa: ASYNC110 - a remote fact
+            while not (await system.ready()).ok:  # noqa: ASYNC110 - remote state
                 await asyncio.sleep(READY_POLL_S)
     except TimeoutError:
         return

@@ -52,8 +52,8 @@ USAGE_POLL_S: Final = 10.0
 LEADER_POLL_S: Final = 1.0
 """The interval for asking for the leader, if no node announces leaders."""
 PATIENCE_S_MIN: Final = 2.0
-"""The minimum timeout of the driver's own operations, even if the workload's clients wait less: the
-promise under test is that the target serves, not that it serves within a millisecond."""
+"""The minimum timeout of operations of the harness itself, even if the workload's clients wait
+less: the promise under test is that the target serves, not that it serves within a millisecond."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ def conduct(
         knobs=plan.case.knobs,
         folder=logs_below if folder is None else folder.path,
         link_proxy=link_proxy,
-        clients=plan.case.concurrency + 1,  # and one for the harness's own operations
+        clients=plan.case.concurrency + 1,  # one more for the harness's own operations
         ends=client_ends(plan.nemeses, plan.case.concurrency),
         clocks=foreign_clocks(plan.nemeses, plan.nodes),
     )
@@ -348,8 +348,7 @@ class _Run(OpenedTarget):
                 usages[name] = await self.cluster.usage(name)
             except InfrastructureError as error:
                 usages[name] = Usage()
-                # Only a failure of the last measurement is recorded, since another measurement
-                # follows every earlier one.
+                # Record only a failure of the last measurement: earlier measurements are repeated.
                 if at_rest:
                     self.recorder.fact("infrastructure", {"node": name, "what": str(error)})
         measured = {
@@ -385,6 +384,6 @@ def _requests(planned: Iterable[Request]) -> list[Request]:
 
 
 def _is_of(snapshot: object, settled: Convergence) -> bool:
-    """Whether a snapshot shows the settled state: nothing is pending, and `at` is the same."""
+    """Whether `snapshot` shows the state `settled`: nothing is pending, and `at` is equal."""
     fields = snapshot if isinstance(snapshot, Mapping) else {}
     return not fields.get("pending") and fields.get("at") == settled.at

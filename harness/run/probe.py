@@ -130,15 +130,15 @@ class Driver:
 
 class Probed(msgspec.Struct, frozen=True):
     """The result of a probe: the kinds of operations that it tried, the kinds that never succeeded
-    (`missing`), and the nodes that failed operations asked (`asked`).
+    (`missing`), and the nodes to which it sent operations that failed (`asked`).
     """
 
     kinds: list[str]
     missing: list[str]
     asked: list[str]
-    asked_late: list[str]  # nodes that operations asked which began after the bound
+    asked_late: list[str]  # nodes in `asked` to which operations were sent after the bound
     breach: str | None = None
-    """The client's breach of its contract, if no other operation failed after the bound."""
+    """How the client broke its contract after the bound, if this alone may explain `missing`."""
 
 
 async def probe(

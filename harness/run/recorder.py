@@ -35,7 +35,7 @@ OPS_MAX: Final = 20_000_000
 
 
 class Recorder:
-    """Collects the history of one run. Times are ns since `start_ns` of the driver's clock."""
+    """Collects the history of one run. Times are ns since `start_ns` on the harness's clock."""
 
     def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
         """Start the run's clock; write every op to `log`, and keep in memory only the last `last`
@@ -48,7 +48,7 @@ class Recorder:
         self._ops: deque[Op] = deque(maxlen=last)
         self._count = 0
         self._listeners: list[Callable[[Op], None]] = []
-        self._failure: Exception | None = None  # the reason why an op is missing, so no judging
+        self._failure: Exception | None = None  # why an op is missing; forbids a verdict
 
     def listen(self, listener: Callable[[Op], None]) -> None:
         self._listeners.append(listener)
@@ -168,7 +168,7 @@ class EventScribe:
         if event.by_driver:
             self._on_driver_event(event)
             return
-        # Environments refuse the event earlier; this catches an environment that omits `by_driver`.
+        # Environments already refuse reserved kinds; this check finds events without `by_driver`.
         check_announced(event.node, event.kind, event.data)
         if event.kind == CHECKPOINT:
             said_ns = self._recorder.now_ns() - event.late_ns
@@ -210,7 +210,7 @@ class EventScribe:
             self._asked.add(str(event.data.get("group")))
 
     def _led(self, event: ClusterEvent) -> None:
-        """Compare the leader of any group, and record the leader of the main group."""
+        """Compare the new leader with earlier leaders; record it if it leads the main group."""
         group, term = event.data.get("group"), int(event.data.get("term", 0))
         if isinstance(group, str) and term > 0:
             said_ns = self._recorder.now_ns() - event.late_ns

@@ -68,7 +68,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """The part of the run record that must match the result, to identify the run."""
+    """The part of `run.json` that must equal a seed's result if the run belongs to the seed."""
 
     digest: str
     verdict: str  # other code may have judged the same history differently
@@ -255,7 +255,7 @@ class Campaign:
                     self._keep_case(result.seed)
                 self._journal.append(result)
                 if not lost:
-                    with contextlib.suppress(OSError):  # reports count case files as crashes
+                    with contextlib.suppress(OSError):  # reports count a case file as a crash
                         self._case_beside(result.seed).unlink(missing_ok=True)
             except InfrastructureError:
                 if proven:
@@ -283,7 +283,7 @@ class Campaign:
             latest.unlink(missing_ok=True)
 
     def place_of(self, result: SeedResult) -> str:
-        """Return the folder with the files of the run; empty if only the run's rows are kept."""
+        """Return the folder with the files of the run; empty if only the sink has the run."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or self.sink is None or folder.is_dir():
             return "" if folder is None else str(folder)

@@ -1,4 +1,4 @@
-"""Digests that determine the results of a soak: the case without its seed, and the code.
+"""Digests of the inputs that determine a soak's results: the case without its seed, and the code.
 
 Two soaks with the same case digest write the same runs, so only one of them may run at a time. If
 the code digest is also the same, the second soak continues where the first stopped. The range of
@@ -40,7 +40,7 @@ SCHEMA: Final = 1
 
 
 class SoakId(msgspec.Struct, frozen=True):
-    """The identity of a soak: `case` determines its runs, `code` their results."""
+    """The identity of a soak: the digests of its case (without the seed) and of the code."""
 
     case: str
     code: str
@@ -59,7 +59,7 @@ def soak_id(case: Case, *, environment: str, label: str | None) -> SoakId:
 
 
 def code_digest(case: Case, environment: str) -> str:
-    """A digest of the code that runs and judges `case` here."""
+    """Return a digest of the code that runs and judges `case` on this machine."""
     packages = {"harness"}
     versions: dict[str, str] = {}
     for group, name in _taking_part(case, environment):
@@ -80,7 +80,7 @@ def code_digest(case: Case, environment: str) -> str:
 
 
 def other_code(case: Case, environment: str, code: str | None) -> str | None:
-    """The reason why a soak that began with `code` must stop: the files have changed.
+    """Return why a soak that began with `code` must stop if its files have changed, else `None`.
 
     The files are read again, since nodes in real environments load the current files when they
     start.

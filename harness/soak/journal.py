@@ -37,7 +37,7 @@ class Lock:
     """The lock of a running soak; raises `UsageError` if another soak holds it."""
 
     def __init__(self, path: Path) -> None:
-        """Take the lock without waiting, or raise."""
+        """Take the lock, or raise at once if another soak holds it."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -54,7 +54,7 @@ class Lock:
                 f"the same soak is already running (process {owner or 'unknown'}); wait for it, "
                 "or use another --label, --name or --store"
             ) from error
-        with contextlib.suppress(OSError):  # on a full disk: the PID only informs users
+        with contextlib.suppress(OSError):  # the disk may be full, and the PID only informs users
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 

@@ -1,4 +1,4 @@
-"""The seeds of a soak on isolated worker processes (`python -m harness.soak`).
+"""The executor that runs a soak's seeds on isolated worker processes (`python -m harness.soak`).
 
 A seed whose worker died is run once more, since something else may have killed the worker. If the
 second worker dies, too, the seed counts as a crash.

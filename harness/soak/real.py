@@ -1,5 +1,4 @@
-"""Seeds in a real environment, one run after the other; each run is kept whole, as in `harness
-run`.
+"""The executor that runs seeds one after the other in a real environment and keeps whole runs.
 
 During a run the environment handles Ctrl-C: the first Ctrl-C ends the workload, the run heals and
 is judged, and then the soak stops. A run whose workload was cut short is kept, but its seed is not

@@ -54,7 +54,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None  # the digest of the code that must run the job; `None` accepts any code
     lake: str | None = None  # the final place of the soak's runs; workers on this machine ignore it
     reporters: tuple[str, ...] = ()  # artefacts that a remote executor makes of failing runs
-    artefacts: int = 0  # the number of failing runs of which an executor makes artefacts
+    artefacts: int = 0  # the number of failing runs for which an executor makes artefacts
 
     @property
     def run(self) -> str:
@@ -82,7 +82,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     checker: str | None = None
     signature: str = ""  # signature of the worst finding, equal for equal failures
-    checkers: tuple[CheckerVerdict, ...] = ()  # of all checkers, if the run was not valid
+    checkers: tuple[CheckerVerdict, ...] = ()  # one per checker, if the run failed
     digest: str | None = None
     ops: int = 0
     ok: int = 0
@@ -141,7 +141,7 @@ class FailureGroup(msgspec.Struct, kw_only=True):
 
 
 def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
-    """Failing seeds grouped by verdict and signature: invalid groups first, then the largest.
+    """Group failing seeds by verdict and signature; sort by verdict, worst first, then by size.
 
     Beyond `GROUPS_MAX` signatures, all other seeds with a verdict form one group.
     """
@@ -193,7 +193,7 @@ class Tally(msgspec.Struct):
 
     @property
     def shown(self) -> dict[str, int]:
-        """The verdicts to show to people: without `permitted` if its count is zero."""
+        """The counts of verdicts to show to people, without `permitted` if its count is zero."""
         permitted = Verdict.PERMITTED.value
         return {name: n for name, n in self.verdicts.items() if n or name != permitted}
 
@@ -212,8 +212,8 @@ class Tally(msgspec.Struct):
 
 
 def exit_code_of(verdicts: Iterable[str]) -> int:
-    """Return one exit code for many runs: of the worst verdict (invalid, then crash, then unknown);
-    for no runs, that of unknown.
+    """Return the exit code of the worst verdict (invalid, then crash, then unknown); if there are
+    no verdicts, return the exit code of unknown.
     """
     distinct = set(verdicts)
     if Verdict.INVALID.value in distinct:
@@ -245,5 +245,5 @@ def memory_bytes_max() -> int:
             if line.startswith(b"VmHWM:"):
                 return int(line.split()[1]) * 1024
     except OSError:
-        pass  # no Linux
+        pass  # this system is not Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -40,7 +40,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     warnings: tuple[str, ...] = ()
     label: str | None = None  # distinguishes runs in reports, such as a version under test
-    interrupted: bool = False  # the user cut the run short; the part before was judged
+    interrupted: bool = False  # the user cut the run short; only its first part was judged
     simulated_s: float | None = None  # virtual seconds; `None` for a run in real time
     failure: Failure | None = None  # the worst finding; `None` if valid, and in older files
 
@@ -197,7 +197,7 @@ class RunFolder:
 
 
 def is_being_written(folder: Path) -> bool:
-    """Whether a live process is still writing the run in `folder`, which it then has locked."""
+    """Whether a live process is still writing the run in `folder`, by its lock on the folder."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

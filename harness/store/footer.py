@@ -139,7 +139,7 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
     if footer.order != BY_INDEX:
         raise HistoryError(
             f"{str(path)!r} holds a part of a history, in the order {footer.order!r}; this version "
-            f"reads whole histories by {BY_INDEX!r}"
+            f"reads only whole histories, in the order {BY_INDEX!r}"
         )
     if footer.n_ops != rows:
         raise HistoryError(

@@ -122,7 +122,7 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
 
 
 def _payload(data: bytes, offset: int) -> bytes | None:
-    """Return the op's JSON in the record at `offset`; `None` if the file ends before the record."""
+    """Return the op's JSON in the record at `offset`; `None` if the file ends inside the record."""
     if offset + _HEADER.size > len(data):
         return None
     length, _ = _HEADER.unpack_from(data, offset)

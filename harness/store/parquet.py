@@ -172,8 +172,8 @@ def table_of(history: History) -> tuple[pa.Table, int]:
         return pa.concat_tables(tables), open_max
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise HistoryError(
-            f"the history cannot be sealed: {error}; indices, times and processes are whole "
-            "numbers of 64 bits, values plain JSON"
+            f"the history cannot be sealed: {error}; indices, times and processes must be integers "
+            "of 64 bits, and values must be plain JSON"
         ) from error
 
 

@@ -1,5 +1,4 @@
-"""The installed distributions that remote executors need: the harness, and all others with
-plug-ins.
+"""The distributions that remote executors need: the harness, and every distribution with plug-ins.
 
 An executor on a cluster needs exactly these files: the packages of each distribution, and the
 metadata that the registry of plug-ins reads.

@@ -172,7 +172,7 @@ class HttpServer:
             event = connection.next_event()
             if event is h11.NEED_DATA:
                 if connection.they_are_waiting_for_100_continue:
-                    raise h11.RemoteProtocolError("send the body at once", 417)
+                    raise h11.RemoteProtocolError("leave out the header `Expect`", 417)
                 connection.receive_data(await reader.read(_READ_BYTES))
             elif isinstance(event, h11.Request):
                 head = event

@@ -26,7 +26,7 @@ _WAY_OUT: Final = (
 
 _EXTRA: Final = re.compile(r"([\w.-]+).*\bextra\s*==\s*['\"]([\w.-]+)['\"]")
 """Matches a required package, and the extra that requires it, in a distribution's metadata."""
-_SEPARATOR: Final = re.compile(r"[-_.]")  # names of packages and of their modules differ in these
+_SEPARATOR: Final = re.compile(r"[-_.]")  # a package and its module may have different separators
 
 
 def import_module(name: str) -> ModuleType:

@@ -45,12 +45,12 @@ def blaming(what: str) -> Iterator[None]:
 
 
 def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = None) -> NoReturn:
-    """Raise `UserInterrupt`, as the handler of a signal."""
+    """Raise `UserInterrupt`; for use as a signal handler."""
     raise UserInterrupt
 
 
 def telling_interrupts() -> contextlib.AbstractContextManager[None]:
-    """While the block runs, Ctrl-C raises `UserInterrupt`, unless the caller handles it."""
+    """While the block runs, Ctrl-C raises `UserInterrupt`, unless SIGINT has another handler."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return contextlib.nullcontext()
     return _handling(raise_interrupt, signal.SIGINT)

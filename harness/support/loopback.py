@@ -26,7 +26,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, an address or a name without brackets, is the loopback device."""
+    """Whether `host` (an address without brackets, or a name) is the loopback device."""
     address = _address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 

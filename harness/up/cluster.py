@@ -120,8 +120,8 @@ class StandingCluster(OpenedTarget):
     # --- break -------------------------------------------------------------------------------
 
     async def break_by_hand(self, text: str, for_s: float | None) -> Broken:
-        """Inject the fault that `text` describes now, for `for_s` or until `heal`; return the fault
-        with the nodes that it hit.
+        """Inject now the fault that `text` describes, for `for_s` seconds or until `heal`; return
+        the fault with the nodes that it hit.
 
         Raises `UsageError` for a fault that is impossible or not allowed, and `TargetError` for a
         fault that misses.
@@ -132,7 +132,7 @@ class StandingCluster(OpenedTarget):
             )
         self._refuse_while_saving()
         if len(self._active) >= ACTIVE_MAX:
-            raise UsageError(f"{ACTIVE_MAX} faults are active, the limit; heal some of them first")
+            raise UsageError(f"{ACTIVE_MAX} faults are active, which is the limit; heal some first")
         nemesis = self._checked(text)
         fault_id = self.ledger.new_id()
         lasts_s = WITHOUT_END_S if for_s is None else for_s
@@ -221,7 +221,7 @@ class StandingCluster(OpenedTarget):
 
     async def heal_by_hand(self, fault_id: str | None) -> list[Healed]:
         """Undo the fault with this id, or the only active fault if `fault_id` is `None`; raises
-        `UsageError` if no such fault is active, or several faults are.
+        `UsageError` for an unknown id, or for `None` unless exactly one fault is active.
         """
         self._refuse_while_saving()
         active = ", ".join(self._active) or "none"
@@ -268,7 +268,7 @@ class StandingCluster(OpenedTarget):
         """
         controls = self.session.cluster
         if not isinstance(controls, KeepsData):
-            raise UsageError(f"--keep-data: {self.cluster.environment!r} cannot copy data out")
+            raise UsageError(f"--keep-data: {self.cluster.environment!r} cannot copy nodes' data")
         self._refuse_while_saving()
         self._saving = True
         try:
@@ -296,7 +296,7 @@ class StandingCluster(OpenedTarget):
             await start_down(self.cluster, self.cluster.nodes)
             raise InfrastructureError(
                 f"data could not be copied to {folder}: {why_not_copied(error)}; the cluster goes "
-                "on. Make room there, or end the cluster without --keep-data"
+                "on. Free some disk space, or end the cluster without --keep-data"
             ) from error
 
     def _refuse_while_saving(self) -> None:
@@ -314,7 +314,7 @@ class StandingCluster(OpenedTarget):
         """
         return await self.system.tool(arguments)
 
-    # --- look --------------------------------------------------------------------------------
+    # --- inspect -----------------------------------------------------------------------------
 
     async def status(self) -> StatusReport:
         """The state of every node, the leaders, and active faults with their remaining time."""

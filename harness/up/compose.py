@@ -74,7 +74,7 @@ def compose_file(case: Case) -> str:
             config=spec.config,
             seed=case.seed,
             data=DATA_FOLDER,
-            listen={str(port): ("0.0.0.0", port) for port in spec.bound_ports},  # noqa: S104 - its own
+            listen={str(port): ("0.0.0.0", port) for port in spec.bound_ports},  # noqa: S104 - in a container
             connect=connect,
             pages=pages,
         )
@@ -100,9 +100,9 @@ def compose_file(case: Case) -> str:
 
 
 def published_ports(nodes: Sequence[NodeSpec]) -> dict[tuple[str, int], int]:
-    """Return the port on this machine for each declared port of a node. For the second node of a
-    role it is the declared port plus 100, and so on, as in Kudu's own examples. If another node has
-    this port, it is the next free port.
+    """Map each (node, declared port) to a port of this machine: the declared port, plus 100 for the
+    second node of a role, 200 for the third, as in Kudu's own examples; the next free port if
+    another node has this port.
     """
     published: dict[tuple[str, int], int] = {}
     counts: dict[str, int] = {}
@@ -130,7 +130,7 @@ def _lines(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """Return `value` as JSON, which is valid YAML, or a text with quotes in single quotes."""
+    """Return `value` as JSON, which is valid YAML; a text with `"` gets single quotes instead."""
     if isinstance(value, str) and '"' in value:
         return "'" + value.replace("'", "''") + "'"
     return json.dumps(value)

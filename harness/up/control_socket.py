@@ -1,8 +1,8 @@
-"""The control socket of a holder, in the folder of its cluster: one question per connection.
+"""The control socket of a holder (the process that owns a cluster): one question per connection.
 
-A question is one line of JSON, and so is the answer. Only the owner of the folder can ask, since
-other users cannot enter the folder. A socket's path may have at most 108 bytes (unix(7)), and
-folders may have longer paths, so both ends use `/proc/self/fd`.
+A question is one line of JSON, and so is the answer. The socket is in the folder of the cluster,
+which other users cannot enter, so only its owner can ask. A socket's path may have at most 108
+bytes (unix(7)), and folders may have longer paths, so both ends use `/proc/self/fd`.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from harness.up.kept_data import DATA, record, seed_of
 from harness.up.records import Failure, NodeRow, Order, Place, Standing
 
 STAY: Final = b"stay\n"
-"""The starter's message that the cluster may outlive the starter."""
+"""The message of the command that started the holder: the cluster may outlive this command."""
 LOOK_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class _Holder:
         """Wait until the cluster's folder is removed: then no command can reach the holder any
         more.
         """
-        while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event
+        while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event exists
             await asyncio.sleep(LOOK_S)
         _log.warning("the folder %s is gone, so the cluster ends", self._place.folder)
 
@@ -165,7 +165,7 @@ def _now() -> str:
 
 
 def _watch_starter(deployed: threading.Event) -> None:
-    """Shut down if the starter ends without having confirmed the cluster.
+    """Shut down if the command that started this holder ends before it has confirmed the cluster.
 
     One signal ends a finished deployment. A deployment in progress stops only at a second signal.
     This signal has another number, so that the kernel does not merge the two

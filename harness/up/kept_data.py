@@ -71,7 +71,7 @@ def keep(place: Place) -> Path | None:
 
 
 def find_kept(name: str) -> tuple[Path, Kept] | None:
-    """The data kept under this name; raises `UsageError` if they are unreadable."""
+    """Return the data kept under this name, if any; raises `UsageError` if they are unreadable."""
     folder = _kept_folder(name)
     if not folder.exists():
         return None
@@ -104,10 +104,10 @@ def refuse_other_nodes(
             "or have an image, a user or a set-up of their own"
         )
     elif not environment.restores_data:
-        why = f"{environment.name!r} cannot bring data back"
+        why = f"the environment {environment.name!r} cannot restore data"
     elif roles != kept.nodes:
         why = (
-            f"they are of the nodes {', '.join(kept.nodes)}, and the cluster to start has the "
+            f"they belong to the nodes {', '.join(kept.nodes)}, but the cluster to start has the "
             f"nodes {', '.join(roles)}"
         )
         fix = "leave out the options that change the nodes, or "

@@ -155,7 +155,7 @@ def take_down(
     if order is not None:
         environment: Environment = load_plugin("environments", order.environment)
         try:
-            lines += environment.clean()  # no notes if the holder could clean up
+            lines += environment.clean()  # returns no lines if the holder has already cleaned up
         except CleaningError as error:
             if any(order.run_id in failure for failure in error.failures):
                 raise
@@ -182,7 +182,7 @@ def _end(
     progress: Callable[[str], None],
 ) -> None:
     if place.standing() is None:
-        progress("it is still being started; its holder gives up")
+        progress("the cluster is still being started; its holder gives up")
         procfs.send(owner, signal.SIGTERM)
     else:
         try:
@@ -192,7 +192,7 @@ def _end(
             if not place.saved:  # a holder that has saved the data is about to end
                 if keep_data:
                     raise
-                progress(f"{error}; it is killed, and its warden undoes what it did")
+                progress(f"{error}; the holder is killed, and its warden undoes what it deployed")
                 procfs.send(owner, signal.SIGKILL)
     deadline_s = time.monotonic() + GONE_BOUND_S
     while procfs.is_alive(owner):

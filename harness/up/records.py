@@ -105,7 +105,7 @@ class Place:
         self.name = folder.name
         self.log = folder / "holder.log"
 
-    # --- whose it is -------------------------------------------------------------------------
+    # --- the owner ---------------------------------------------------------------------------
 
     def own(self) -> None:
         """Record the calling process as the owner of the folder."""
@@ -197,11 +197,12 @@ class Place:
         return (
             f"whether the cluster {self.name!r} runs cannot be determined: its holder is in "
             f"another PID namespace or on another machine, or {self.folder / 'owner'} is damaged; "
-            f"run the command where it was started, or remove {self.folder} if it is gone"
+            f"run the command where the cluster was started, or remove {self.folder} if the "
+            "cluster is gone"
         )
 
     def why_gone(self) -> InfrastructureError:
-        """Return the error of a command that needs the holder of this cluster, which is dead."""
+        """Return the error for a command that needs this cluster's holder, which is dead."""
         failure = self.failure()
         if self.saved:
             return InfrastructureError(
@@ -254,8 +255,8 @@ def claim(name: str) -> Place:
             scratch.remove()
         if not place.folder.is_dir():
             raise InfrastructureError(
-                f"cannot make {place.folder}: {error}; make room there, or name another folder "
-                "with XDG_STATE_HOME"
+                f"cannot create {place.folder}: {error}; free some disk space, or name another "
+                "folder with XDG_STATE_HOME"
             ) from error
         if place.life() is Life.UNKNOWN:
             raise UsageError(f"{place.why_unseen()}; or give another name with --name") from None

@@ -17,10 +17,9 @@ from harness.errors import counted, listed
 from harness.ops import CheckResult, Verdict
 
 INVARIANTS: Final = "invariants"
-"""The key in the details of a result: name of an invariant -> number of judged cases."""
+"""The key in a result's details that maps each invariant to its number of judged cases."""
 EXEMPT_SHARE_MAX: Final = 0.5
-"""The largest share of cases that a check may exempt; a check that exempts more proves too little.
-"""
+"""The largest share of cases that a check may exempt before it proves too little."""
 CHECKS_NAMED_MAX: Final = 5
 
 
@@ -51,8 +50,8 @@ def weighed(result: CheckResult) -> CheckResult:
 
 
 def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
-    """Return the results; the result that has the certificate of the run gets, in addition, the
-    counts of judged cases of all checkers.
+    """Return the results, with all checkers' counts of judged cases added to the result that has
+    the certificate of the run.
     """
     every = list(results)
     looked = {}
@@ -66,7 +65,7 @@ def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
 
 
 def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
-    """The number of judged cases of each named invariant, over all checkers."""
+    """Map each invariant to a text with its number of judged cases, over all checkers."""
     total: dict[str, int] = {}
     for result in results:
         for name, count in _counts(result, INVARIANTS).items():

@@ -82,7 +82,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """Compute the facts of `history`, without leaders that have no term and no clients."""
+        """Compute the facts of `history`, except leaders without a term that answered no client."""
         faults = faults_of(history)
         served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
@@ -193,7 +193,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return f"At {_s(op.time)} {_joined(parts)}"
 
     def _ours(self, start: int, end: int) -> Iterator[str]:
-        """Yield phrases about disturbances by the harness, its host or engine, not the target."""
+        """Yield phrases about disturbances that the harness, its host or its engine caused."""
         gaps = (op for op in self.history.facts("heartbeat-gap") if _meets(op, start, end))
         if (gap := next(gaps, None)) is not None:
             begin_s, end_s = gap.value["from_s"], gap.value["to_s"]
@@ -210,7 +210,7 @@ class Timeline(msgspec.Struct, frozen=True):
                 break
 
     def _stuck(self, op: Op) -> Iterator[str]:
-        """Yield a phrase about the last change of the table named in the pending points of `op`."""
+        """Yield a phrase about the last change of a table that the `pending` texts of `op` name."""
         pending = op.value.get("pending") if isinstance(op.value, Mapping) else None
         words = [str(text) for text in pending[:STUCK_MAX]] if isinstance(pending, list) else []
         names = {a or b for text in words for a, b in _QUOTED.findall(text)}
@@ -246,7 +246,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return the results; failed results get a sentence, and table names next to table ids."""
+    """Return the results; add a sentence, and table names next to table ids, to failed results."""
     judged = tuple(results)
     if all(result.verdict is Verdict.VALID for result in judged):
         return judged
@@ -254,7 +254,7 @@ def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckRe
         timeline = Timeline.of(history)
         sentences = [timeline.sentence(result) for result in judged]
         names = _TableNames(history)
-    except Exception:  # noqa: BLE001 - a verdict is worth more than the sentence before it
+    except Exception:  # noqa: BLE001 - a failed explanation must not cost the verdict
         return judged
     return tuple(
         _told_with(result, sentence, names)
@@ -274,7 +274,7 @@ def _told_with(result: CheckResult, sentence: str | None, names: _TableNames) ->
 
 
 class _TableNames:
-    """The names of tables by id, from the answers to clients."""
+    """The names that each table id has had, from the answers to clients."""
 
     def __init__(self, history: History) -> None:
         self._names: dict[str, list[str]] = {}
@@ -296,7 +296,7 @@ class _TableNames:
                 names.append(name)
 
     def put_into(self, text: str) -> str:
-        """Return `text` with `table 't3' (id 0e7fb6…)` for `table 0e7fb6...` if t3 is known."""
+        """Return `text` with names: `table 0e7fb6...` becomes `table 't3' (id 0e7fb6…)`."""
         return _TABLE_ID.sub(self._named, text) if self._names else text
 
     def _named(self, found: re.Match[str]) -> str:
@@ -322,7 +322,7 @@ def _meets(op: Op, start: int, end: int) -> bool:
 
 
 def _led(reign: Reign, time_ns: int) -> str:
-    """The text `m2 led in term 2`, or that no node led."""
+    """Return a clause such as `m2 led in term 2`, or a clause that no node led."""
     if _leads(reign, time_ns):
         if reign.asked:
             return f"{_short(reign.node)} was the last seen to lead{_term(reign)}"
@@ -358,7 +358,7 @@ def _changes(pair: Pair, names: set[str]) -> bool:
 def _told(fault: Fault, time_ns: int) -> str:
     """Return a phrase such as `partition-leader had cut m1 off since 7.9 s`."""
     form = _DID.get(fault.kind, "had hit {} since {}")
-    if fault.clients:  # nodes hit by such a fault may still reach each other
+    if fault.clients:  # nodes hit by a fault of client links may still reach each other
         text = f"{_short(fault.nemesis)} was on since {_s(fault.start)} ({_short(fault.note)})"
     else:
         text = f"{_short(fault.nemesis)} {form.format(_list(fault.targets), _s(fault.start))}"

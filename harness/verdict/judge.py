@@ -88,8 +88,8 @@ def load_model(name: str) -> HistoryModel:
 
 
 def model_names(kind: str) -> list[str]:
-    """Return the names of the checkers of imported histories with this `HistoryModel.kind`, which
-    is the option of `harness check` that names one of the checkers.
+    """Return the names of the checkers of imported histories with this `HistoryModel.kind`; the
+    kind is also the option of `harness check` that selects one of these checkers.
     """
     models = ((name, plugin) for name, plugin in load_all("checkers"))
     return [n for n, plugin in models if isinstance(plugin, HistoryModel) and plugin.kind == kind]
@@ -218,7 +218,7 @@ def traceback_of(result: CheckResult) -> str | None:
 
 
 def checked_result(name: str, result: object, *, whole: bool = True) -> CheckResult:
-    """Make a storable result of the value that the checker `name` returned.
+    """Make a storable result from the value that the checker `name` returned.
 
     A value becomes `unknown` if it is not a `CheckResult`, cannot be written as JSON, or judged too
     little of a `whole` history (one key of many may have nothing to judge). An invalid result with
@@ -269,7 +269,7 @@ def _shown(value: object, tell: Callable[[object], str] = repr) -> str:
             return _text(tell(value))
     except (UserInterrupt, SpentError):
         raise
-    except BaseException:  # noqa: BLE001 - as any error of a checker
+    except BaseException:  # noqa: BLE001 - a method of a checker's class may raise anything
         return f"a {type(value).__name__}"
 
 

@@ -60,8 +60,8 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return max(covering, key=lambda entry: len(entry.signature), default=None)
 
     def mark(self, signature: str) -> str:
-        """The end of a failure's line in a list: ` [new]`, ` [known: KUDU-1234]`, or nothing
-        without entries.
+        """The end of a failure's line in a list: ` [new]` or ` [known: KUDU-1234]`; empty if this
+        object has no entries.
         """
         entry = self.of(signature)
         new = " [new]" if self else ""
@@ -99,8 +99,8 @@ def known_in(values: dict[str, Any], path: Path) -> KnownFailures:
         entries = msgspec.convert(values.get(KEY, []), type=tuple[KnownFailure, ...])
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path}: a [[{KEY}]] table is wrong: {error}; the table must have the texts signature "
-            "and ticket, and may have the text note and fails = false"
+            f"{path}: a [[{KEY}]] table is wrong: {error}; the table must have `signature` and "
+            "`ticket` (texts), and may have `note` (a text) and `fails` (true or false)"
         ) from error
     for entry in entries:
         if not (entry.signature.strip() and entry.ticket.strip()):

@@ -76,7 +76,7 @@ def memory_limit(mib: int) -> Iterator[None]:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no path of ours
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - a kernel file
         mapped = int(file.read().split()[0]) * resource.getpagesize()
     wanted = mapped + mib * MIB
     if soft != resource.RLIM_INFINITY and soft <= wanted:

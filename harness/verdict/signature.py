@@ -35,7 +35,7 @@ NO_FAULT: Final = "no fault"
 SIGNATURE: Final = "signature"
 """The key of the signature in the details of a result."""
 PARTS: Final = 3
-"""The number of parts of a signature; the fourth is the shape."""
+"""The number of parts of a signature; in results, the shape follows as a fourth part."""
 SHAPES_SHOWN_MAX: Final = 3
 INVOLVED_MAX: Final = 2
 KINDS_MAX: Final = 6

@@ -36,7 +36,7 @@ _BY_OWN_RULES: Final = frozenset({"crash", "liveness"})
 
 
 class _Excuse(NamedTuple):
-    """An excuse: the op from which no result is invalid, the reason, and the exempt checkers."""
+    """A reason to excuse invalid results from op `begin` on; it excuses no `exempt` checker."""
 
     begin: int
     why: str

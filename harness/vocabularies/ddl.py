@@ -167,7 +167,7 @@ Ident = str | int | float | None
 
 
 class Listed(msgspec.Struct, array_like=True):
-    """A table in the answer of a list."""
+    """One table in the answer to `list`."""
 
     name: str
     table_id: Ident

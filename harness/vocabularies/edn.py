@@ -34,13 +34,13 @@ from harness.errors import HistoryError, shown
 SET: Final = "#{}"
 """The only key of a JSON object that represents a set."""
 SET_MARK: Final = "\x1e"
-"""The placeholder for `SET` in values as read from a file, before `settled` converts them."""
+"""The placeholder for `SET` in values from a file, before `settled` converts them."""
 OTHER_KEY: Final = "\x1f"
-"""The prefix of a key that is no string, keyword or other atom, in values as read from a file,
-before `settled` converts them."""
-STRING_KEY: Final = "\x1d"
-"""The prefix of a string key that itself begins with `OTHER_KEY` or `STRING_KEY`, in values as read
+"""The prefix of a key that is no string but, for example, a number, written as JSON; only in values
 from a file, before `settled` converts them."""
+STRING_KEY: Final = "\x1d"
+"""The prefix of a string key that begins with `SET_MARK`, `OTHER_KEY` or `STRING_KEY`; only in
+values from a file, before `settled` converts them."""
 _VERBS: Final = {
     f":{name}": name
     for name in ("append", "r", "w", "read", "write", "rp", "insert", "delete", "update")
@@ -99,7 +99,7 @@ def _decimal(digits: str) -> str:
         sign, figures, exponent = decimal.Decimal(digits).as_tuple()
     except decimal.InvalidOperation:
         raise ValueError("is out of range") from None
-    assert isinstance(exponent, int), "neither infinite nor no number"
+    assert isinstance(exponent, int), "the digits are a finite number"
     text = "".join(map(str, figures)).lstrip("0")
     if not text:
         return "0"
@@ -160,7 +160,7 @@ def _json_key(key: str) -> tuple[Any] | None:
 
 @functools.lru_cache(maxsize=10_000)
 def _key(raw: str) -> str:
-    """Return a key of a map in EDN in the form that it has in an op's value."""
+    """Return the key `raw` of an EDN map in the form that the key has in an op's value."""
     if raw.startswith((OTHER_KEY, STRING_KEY)):
         return raw[1:]
     if raw.startswith(":") and _KEYWORD.fullmatch(raw):

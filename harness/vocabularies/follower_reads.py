@@ -35,4 +35,4 @@ StaleCall = GetStale | ListStale
 CALLS = Vocabulary[StaleCall]("follower-reads", get_args(StaleCall))
 call_of = CALLS.call_of
 FRESH: Final[Mapping[str, str]] = {GetStale.f: ddl.Get.f, ListStale.f: ddl.List.f}
-"""For each read with a limit on its age, the same read without a limit."""
+"""Maps each read with an age limit to the same read without the limit."""

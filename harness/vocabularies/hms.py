@@ -45,7 +45,7 @@ class _OfTable(Call, frozen=True):
 
 
 class Create(_OfTable, frozen=True):
-    """Create a table that does not exist."""
+    """Create a table, which must not exist yet."""
 
     f: ClassVar[str] = "create"
     past: ClassVar[str] = "created"
@@ -56,7 +56,7 @@ class Create(_OfTable, frozen=True):
 
 
 class Alter(_OfTable, frozen=True):
-    """Alter a table, which replaces the whole table with this name."""
+    """Alter a table: the metastore replaces the whole table that has this name."""
 
     f: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"
@@ -67,7 +67,7 @@ class Alter(_OfTable, frozen=True):
 
 
 class Rename(_OfTable, frozen=True):
-    """Rename a table, which replaces the whole table and may change its database, too."""
+    """Rename a table and perhaps change its database: the metastore replaces the whole table."""
 
     f: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"

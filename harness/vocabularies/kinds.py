@@ -23,5 +23,5 @@ READS: Final = (
 
 
 def kind_of(op: Op) -> str:
-    """The `f` of an invocation; transactions that only read are a separate kind."""
+    """Return the kind of an operation: its `f`, or a separate kind for read-only transactions."""
     return _READING_TXN if op.f == Txn.f and only_reads(op.value) else op.f

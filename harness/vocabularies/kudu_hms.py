@@ -56,5 +56,5 @@ HiveCall = HiveDrop | HiveRename | HiveGet | HiveList
 HIVE_CALLS = Vocabulary[HiveCall]("kudu-hms", get_args(HiveCall))
 call_of = HIVE_CALLS.call_of
 IN_KUDU: Final[Mapping[str, str]] = {HiveDrop.f: ddl.Delete.f, HiveRename.f: ddl.Rename.f}
-"""The change of Kudu's catalog that follows a change through Hive."""
+"""Maps each change through Hive to the change of Kudu's catalog that follows it."""
 BY_NAME: Final[Mapping[str, type[HiveCall | ddl.DdlCall]]] = {**ddl.BY_NAME, **HIVE_CALLS.by_name}

@@ -25,7 +25,7 @@ class AddMaster(Call, frozen=True):
 
 
 class RemoveMaster(Call, frozen=True):
-    """Remove a master that does not lead from the members."""
+    """Remove a master from the members; the master must not be the leader."""
 
     f: ClassVar[str] = "remove-master"
     mutates: ClassVar[bool] = True
@@ -33,7 +33,7 @@ class RemoveMaster(Call, frozen=True):
 
 
 class MoveReplica(Call, frozen=True):
-    """Move a replica of some tablet of the table to a server that has none of this tablet."""
+    """Move a replica of some tablet of the table to a server without a replica of this tablet."""
 
     f: ClassVar[str] = "move-replica"
     mutates: ClassVar[bool] = True

@@ -47,8 +47,8 @@ Kind = Literal["insert", "upsert", "update", "delete"]
 Mode = Literal["latest", "snapshot", "read-your-writes"]
 Replica = Literal["leader", "any"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
-"""Kinds of row writes. An insert requires that the row is absent, an update and a delete that it
-exists; an upsert works in both cases. Update and upsert leave other cells unchanged."""
+"""Kinds of row writes. An insert fails if the row exists, an update or delete fails if the row is
+missing, and an upsert works in both cases. Update and upsert leave other cells unchanged."""
 RESULTS: Final = ("ok", "already-present", "not-found", "invalid", "failed")
 
 
