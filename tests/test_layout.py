@@ -108,6 +108,7 @@ LARGE = {
         "one refusal after another, each with its proof",
     ),
     "checkers/conduct/bounds.py": (450, "one measure after another, each against its limit"),
+    "harness/verdict/explain.py": (410, "one sentence, phrase by phrase"),
     "checkers/catalog/history.py": (465, "one conversion, from a history to operations"),
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),

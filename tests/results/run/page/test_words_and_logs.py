@@ -142,9 +142,11 @@ READ, RENAME = 10, 8  # indices of the stale read of `small_run`, and of a chang
             "Rule ids-not-reused broken: Twice",
         ),
         (
-            Verdict.INVALID, "crash", ("Node m1 ended.", "  m1: Traceback", "  m1: Lost: its disk"),
-            {"rule": "unexpected-exit"},
-            "Unexpected exit: Node m1 ended: Lost: its disk",
+            Verdict.INVALID, "hms-events",
+            ("44 violations of 2 rules, with one example each: unique 24, once 20.",
+             "[unique] Op 2 shows two events."),
+            {"rule": "unique", "by_invariant": {"unique": 24, "once": 20}},
+            "Rule unique broken: Op 2 shows two events",
         ),
         (Verdict.UNKNOWN, "stats", (), {"rule": "no-bite"}, "Nothing was proven: r"),
         (
