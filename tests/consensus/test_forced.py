@@ -36,7 +36,7 @@ def force(core: RaftCore, *members: str) -> list[ev.Effect]:
 @pytest.mark.parametrize(
     ("members", "why"),
     [
-        (("a", "x", "y"), "x, y is not in the committed configuration"),
+        (("a", "x", "y"), "not in the committed configuration here: x, y"),
         (("b", "c"), "this replica, a, would not be a voter"),
         ((), "this replica, a, would not be a voter"),
         (("a", "b", "c", "d", "n"), "changes nothing"),

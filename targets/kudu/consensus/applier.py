@@ -75,7 +75,7 @@ class SnapshotFiles(Protocol):
 class Waiter:
     """A task's wait for one outcome. A `RaftError` is set as a result and raised only by `wait`.
 
-    So asyncio never warns about an exception that no task retrieved.
+    The future itself never has an exception, so asyncio never warns that no task retrieved one.
     """
 
     __slots__ = ("future", "term")

@@ -1,4 +1,4 @@
-"""The vote state and the snapshot of a replica on disk, and its recovery from them and its log.
+"""A replica's vote state and snapshot on disk, and its recovery from these files and its log.
 
 The vote state is Kudu's `consensus-metadata`. Each of the two files is replaced as a whole,
 atomically and durably (`targets.checked_file`). Only the log has a pending configuration, so the

@@ -68,7 +68,7 @@ class ConsensusService:
         rpc_server.serve(self._start_copy)
 
     def add(self, group_id: str, calls: ConsensusCalls) -> None:
-        """Start routing the calls to a group to `calls` (`Replica.start` calls this)."""
+        """Route the group's calls to `calls` from now on (`Replica.start` calls this)."""
         assert group_id not in self._calls, f"{group_id} is served already"
         self._failed.pop(group_id, None)
         self._calls[group_id] = calls
@@ -115,7 +115,7 @@ class ConsensusService:
         return msg.ConsensusError(_Code.TABLET_NOT_FOUND, f"no tablet {tablet_id} here")
 
     def _stale(self, request: msg.StartTabletCopyRequest) -> msg.ConsensusError | None:
-        """Return an error if the log of the tablet's tombstone ended after the caller's term."""
+        """Return an error if the tombstone's log ended in a term after the caller's term."""
         _, last = self._tombstones.get(request.tablet_id, (None, msg.OpId(0, 0)))
         if last.term <= request.caller_term:
             return None

@@ -258,9 +258,9 @@ class Wal:
             self._file = None
 
     def counters(self, base_index: int) -> dict[str, int]:
-        """Return the log's size on disk, its number of segments and of removable segments.
+        """Return the log's size in bytes, and its numbers of segments and of removable segments.
 
-        `garbage segments` counts the oldest segments without entries after `base_index`, which may
+        "garbage segments" counts the oldest segments without entries after `base_index`, which may
         be removed. A segment whose last entries were overwritten by a later segment stays, together
         with all later segments, until a snapshot covers the overwritten indexes.
         """

@@ -69,7 +69,7 @@ def forced_config(config: RaftConfig, members: Collection[str], *, local_uuid: s
     uuids = [peer.uuid for peer in config.peers]
     strangers = [uuid for uuid in members if uuid not in uuids]
     if strangers:
-        raise BadChangeError(f"{', '.join(strangers)} is not in the committed configuration here")
+        raise BadChangeError(f"not in the committed configuration here: {', '.join(strangers)}")
     after = RaftConfig(config.opid_index, tuple(p for p in config.peers if p.uuid in members))
     if local_uuid not in voters_of(after):
         raise BadChangeError(f"this replica, {local_uuid}, would not be a voter")

@@ -512,7 +512,7 @@ class Replica:
         limit = entry_limit(self._flags)
         if len(payload) > limit:
             raise OverloadedError(
-                f"a payload of {len(payload)} bytes; the limit is {limit} (KUDU-3036)"
+                f"the payload has {len(payload)} bytes; the limit is {limit} (KUDU-3036)"
             )
         self._check_running()
         waiting = self._applier.waiting_count

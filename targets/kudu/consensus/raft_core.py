@@ -243,7 +243,7 @@ class RaftCore:
         self.leader_uuid = leader_uuid
 
     def _follow(self, caller_term: int, caller_uuid: str) -> bool:
-        """Follow the leader `caller_uuid`; return False if its term is over or it may not lead."""
+        """Follow leader `caller_uuid`; return False if its term is over or has another leader."""
         term = self._state.term
         if caller_term < term:
             return False

@@ -95,7 +95,7 @@ def overloaded(cause: object) -> RefusedError:
 
 
 def too_stale(bound_ns: int | None, limit_ms: int) -> RefusedError:
-    """Return the error for a read that allows only a newer state than this master has."""
+    """Return the error for a read whose staleness bound this master's state does not meet."""
     age = "its age is unknown" if bound_ns is None else f"its age is up to {bound_ns / 1e6:.0f} ms"
     return RefusedError(
         _Code.TOO_STALE,

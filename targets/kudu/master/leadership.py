@@ -55,7 +55,7 @@ class Leadership:
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: Replica | None = None
-        self._epoch: Epoch | None = None  # set before `_is_ready`, to write the cluster id
+        self._epoch: Epoch | None = None  # set before `_is_ready`: it writes the cluster id first
         self._is_ready = False
         self._last_term: int = -1  # newest term for which this master has begun to load the catalog
         self._view = Catalog.load(rows, 0)

@@ -211,7 +211,7 @@ class Heartbeater:
                 self._follow((*self._told, *self._named))
 
     def _follow(self, masters: Sequence[str]) -> None:
-        """Start and stop loops, so that exactly `masters` have one."""
+        """Start and stop loops, so that exactly the masters in `masters` have a loop."""
         wanted = dict.fromkeys(masters)
         if wanted.keys() == self._loops.keys():
             return

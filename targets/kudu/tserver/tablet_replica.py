@@ -194,7 +194,7 @@ class Tablet:
         """
         if not self.is_serving:
             raise TabletRefusedError(
-                _Code.TABLET_NOT_RUNNING, f"the replica of {self.tablet_id} is not up"
+                _Code.TABLET_NOT_RUNNING, f"the replica of {self.tablet_id} is not running"
             )
         self._check_leads()
         operation = AlterSchemaOp(request.schema, request.schema_version, request.new_table_name)
@@ -221,7 +221,7 @@ class Tablet:
 
     def _check_leads(self) -> None:
         if self._replica.role != "LEADER":
-            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"{self.tablet_id} is led elsewhere")
+            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"not the leader of {self.tablet_id}")
 
     def _check_altered(self, outcome: AlterOutcome, operation: AlterSchemaOp) -> None:
         current, asked = self._machine.schema_version, operation.schema_version

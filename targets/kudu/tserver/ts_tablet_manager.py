@@ -163,7 +163,7 @@ class TabletManager:
             raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
         if not tablet.is_serving:
             raise TabletRefusedError(
-                _Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not up"
+                _Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not running"
             )
         return tablet
 

@@ -76,7 +76,7 @@ class Writes:
             outcome: m.WriteResponse = await first.wait(None)
             return outcome
         if self._replica.role != "LEADER":
-            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"{request.tablet_id} is led elsewhere")
+            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"not the leader of {request.tablet_id}")
         earlier = self._machine.results.find(*key)
         if earlier is not None:
             return self._answer(earlier)

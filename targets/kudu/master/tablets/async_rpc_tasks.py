@@ -311,7 +311,7 @@ class Tasks:
         try:
             response = await self._client.call(server.address, request, timeout_s=timeout_s)
         except RpcError:
-            # Retry even if the server may have handled the call: all three calls are idempotent.
+            # Retry even if the server may have handled the call: every kind of call is idempotent.
             return _Step.RETRY
         if response.error is None or response.error.code in final:
             return _Step.DONE
