@@ -38,9 +38,9 @@ class StateMachine(Protocol):
         ...
 
     async def restore(self, data: bytes, index: int) -> None:
-        """Replace the whole state by `data`, a snapshot taken at `index`, in one step at the end.
+        """Replace the whole state by `data`, a snapshot of the state after entry `index`.
 
-        The caller applies no entry until this method has returned.
+        Readers see the old state, and the caller applies no entry, until this method returns.
         """
         ...
 
@@ -68,14 +68,14 @@ class SnapshotFiles(Protocol):
         ...
 
     async def sweep(self) -> None:
-        """Remove files that the last manifest does not name; call this once it is durable."""
+        """Remove files that the last manifest does not name; first make the manifest durable."""
         ...
 
 
 class Waiter:
     """A task's wait for one outcome. A `RaftError` is set as a result and raised only by `wait`.
 
-    So asyncio never warns about an exception that no task retrieved.
+    The future itself never has an exception, so asyncio never warns that no task retrieved one.
     """
 
     __slots__ = ("future", "term")
@@ -163,7 +163,7 @@ class Applier:
                 waiter.finish(IndeterminateError("leadership was lost"))
 
     def fail(self, reason: str) -> None:
-        """Fail the waiting proposers; their entries may still commit, but no client will learn it.
+        """Fail the waiting proposers with `IndeterminateError`: their entries may still commit.
 
         `reason` becomes the start of the error's message.
         """

@@ -1,9 +1,8 @@
-"""Files next to a replica's log, and the recovery that combines and checks files and log.
+"""A replica's vote state and snapshot on disk, and its recovery from these files and its log.
 
-The files are the vote state (Kudu's `consensus-metadata`) and the snapshot. Both are replaced as a
-whole, atomically and durably (`targets.checked_file`). Neither file has the pending configuration:
-the log has it, so the abort of a configuration change has nothing to undo in these files
-(KUDU-1735).
+The vote state is Kudu's `consensus-metadata`. Each of the two files is replaced as a whole,
+atomically and durably (`targets.checked_file`). Only the log has a pending configuration, so the
+abort of a configuration change has nothing to undo in these files (KUDU-1735).
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ _encode = msgspec.msgpack.Encoder().encode
 class VoteState(msgspec.Struct, frozen=True, array_like=True):
     """The term, the vote and the committed configuration, which a replica must never forget.
 
-    `last_logged` is the last entry of a log that this replica gave up (`tombstoned_voting.py`).
+    `last_logged` identifies the last entry of a log that was removed when this replica became a
+    tombstone (`tombstoned_voting.py`); without such a log, it is `OpId(0, 0)`.
     """
 
     current_term: int
@@ -36,7 +36,7 @@ class VoteState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The state machine as of `last_included`; `digest` covers all entries applied up to it."""
+    """The state machine (`data`) and the digest of all entries, both up to `last_included`."""
 
     last_included: OpId
     config: RaftConfig
@@ -55,7 +55,7 @@ async def save(disk: Disk, path: str, content: VoteState | Snapshot) -> None:
 
 
 async def load(disk: Disk, path: str, content_type: type[Content]) -> Content | None:
-    """Return the content of the file; `None` if there is no file. Raises `DamagedFileError`."""
+    """Read the file at `path`; return `None` if there is no file. Raises `DamagedFileError`."""
     try:
         body = await checked_file.read(disk, path, _MAGIC[content_type])
     except FileNotFoundError:

@@ -20,7 +20,7 @@ from targets.kudu.rpc import RpcClient, RpcError
 SNAPSHOT_BYTES_MAX: Final = 1 << 28
 """Maximum size in bytes of a snapshot that a replica sends or accepts."""
 _BYTES_PER_S_MIN: Final = 64 * 1024
-"""Bandwidth of the slowest supported link, by which a large request's timeout is extended."""
+"""Bandwidth of the slowest supported link; a request's timeout grows with its size accordingly."""
 _CHUNK_RETRIES_MAX: Final = 16
 _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 """Maximum number of bytes that a message with one entry adds to the entry's payload."""
@@ -203,7 +203,7 @@ class Senders:
         self._step(ev.CopyStarted(effect.peer_uuid, effect.request_id, error))
 
     def send_run_election(self, effect: ev.SendRunElection) -> None:
-        """Ask a peer once to run for leader; if the call fails, an election timer elects one."""
+        """Ask a peer once to run for leader; if the call fails, an election timeout decides."""
         self._spawn(self._ask_to_run(effect), "hand over")
 
     async def _ask_to_run(self, effect: ev.SendRunElection) -> None:

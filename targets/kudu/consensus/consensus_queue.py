@@ -52,7 +52,7 @@ _REFUSES_COPY: Final = frozenset(
 class _PendingRead:
     """A read that waits until a majority has answered a request sent after the read arrived.
 
-    `number` counts the reads, and `index` is the read index, which must be committed as well.
+    `number` counts the reads as they arrive; `index` is the read index, which must also commit.
     """
 
     number: int
@@ -168,7 +168,7 @@ class Leader:
     def _reached(self, own: int, of_peer: Callable[[PeerProgress], int]) -> int:
         """Return the highest value that a majority of the voters has reached.
 
-        `own` is this replica's value, and `of_peer` returns a peer's.
+        `own` is this replica's value, and `of_peer` returns the value of a peer.
         """
         peers, local_uuid, configs = self.peers, self._state.uuid, self._configs
         values = [own if uuid == local_uuid else of_peer(peers[uuid]) for uuid in configs.voters]
@@ -302,7 +302,7 @@ class Leader:
     def _answering_peer(
         self, event: ev.UpdateAnswered | ev.SnapshotSent | ev.CopyStarted
     ) -> PeerProgress | None:
-        """Return the peer whose outstanding request ended; None if the answer is late."""
+        """Return the peer whose outstanding request `event` ends; `None` if `event` is late."""
         peer = self.peers.get(event.peer_uuid)
         if peer is None or peer.in_flight != event.request_id:
             return None
@@ -349,7 +349,7 @@ class Leader:
 
         A new non-voter is asked only after its addition has committed; otherwise a replica could
         remain on a server that never became a member. A voter is asked at once, because the commit
-        of a pending change may need its acknowledgement. A failed replica is only marked.
+        of a pending change may need its acknowledgement. A failed replica becomes `is_hopeless`.
         """
         peer.match_index = 0
         is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
@@ -445,7 +445,7 @@ class Leader:
         self._resolve_reads()
 
     def _resolve_reads(self) -> None:
-        """Report the reads that a majority has confirmed as ready, oldest first."""
+        """Add a `ReadReady` for each read that a majority has confirmed, oldest first."""
         if not self._reads:
             return
         confirmed = self._reached(self._read_count, _READ_ACKED)

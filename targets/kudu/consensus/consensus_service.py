@@ -4,8 +4,8 @@ The service checks the server's identity (`dest_uuid`) and then routes a call to
 (`tablet_id`). So it refuses a request for an earlier server at the same address (KUDU-1613 and
 related issues).
 
-No call needs a task of its own: an answer that depends on the disk is sent in the step that learns
-that the data are durable. Snapshots arrive in chunks; the receiver asks again for a missing chunk.
+No call to a replica needs a task of its own: an answer that waits for the disk is sent in the step
+that handles the sync. Snapshots arrive in chunks; the receiver asks again for a missing chunk.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _Vote = Callable[[msg.RequestConsensusVoteRequest], Answer]
 _Code = msg.ConsensusErrorCode
 
 MissingGroupHook = Callable[[msg.StartTabletCopyRequest], Awaitable[msg.ConsensusError | None]]
-"""A hook of the server's owner that creates and starts an empty replica from `superblock`.
+"""A hook of the server's owner that creates an empty replica from `request.superblock`.
 
-The replica starts with the configuration `request.config`. The hook first stops the
+The hook starts the replica with the configuration `request.config`. The hook first stops the
 `TombstonedVoter` of the tablet, if there is one. It returns None, or the reason why it created no
 replica: TABLET_NOT_FOUND if the tablet was deleted on this server for good, ALREADY_INPROGRESS
 during another transition of the tablet.
@@ -68,18 +68,18 @@ class ConsensusService:
         rpc_server.serve(self._start_copy)
 
     def add(self, group_id: str, calls: ConsensusCalls) -> None:
-        """Start routing the calls of a group (`Replica.start` calls this)."""
+        """Route the group's calls to `calls` from now on (`Replica.start` calls this)."""
         assert group_id not in self._calls, f"{group_id} is served already"
         self._failed.pop(group_id, None)
         self._calls[group_id] = calls
 
     def add_tombstone(self, group_id: str, vote: _Vote, last_logged: msg.OpId) -> None:
-        """Let a tombstone answer vote requests only (`TombstonedVoter.start` calls this)."""
+        """Route the group's vote requests to its tombstone, and refuse its other calls."""
         assert group_id not in self._calls, f"{group_id} has a replica"
         self._tombstones[group_id] = (vote, last_logged)
 
     def remove(self, group_id: str) -> None:
-        """Stop routing the group's calls; the answer is TABLET_NOT_FOUND. Safe to call twice."""
+        """Answer the group's calls with TABLET_NOT_FOUND from now on. Safe to call twice."""
         self._calls.pop(group_id, None)
         self._failed.pop(group_id, None)
         self._tombstones.pop(group_id, None)
@@ -115,7 +115,7 @@ class ConsensusService:
         return msg.ConsensusError(_Code.TABLET_NOT_FOUND, f"no tablet {tablet_id} here")
 
     def _stale(self, request: msg.StartTabletCopyRequest) -> msg.ConsensusError | None:
-        """Return an error if the caller's term is older than the tablet's tombstone here."""
+        """Return an error if the tombstone's log ended in a term after the caller's term."""
         _, last = self._tombstones.get(request.tablet_id, (None, msg.OpId(0, 0)))
         if last.term <= request.caller_term:
             return None
@@ -125,12 +125,12 @@ class ConsensusService:
     async def _start_copy(
         self, request: msg.StartTabletCopyRequest, _peer: str
     ) -> msg.StartTabletCopyResponse:
-        """Have the server's owner create an empty replica, unless the tablet has one here."""
+        """Have the server's owner create an empty replica, unless the server has a replica."""
         error = None
         if request.dest_uuid != self.local_uuid:
             error = self._refusal(request)
         elif self.on_missing_group is None:
-            error = msg.ConsensusError(_Code.UNKNOWN, "no tablet is copied to this server")
+            error = msg.ConsensusError(_Code.UNKNOWN, "this server accepts no tablet copies")
         elif request.tablet_id not in self._calls:
             error = self._stale(request) or await self.on_missing_group(request)
         if error is not None:
@@ -147,7 +147,7 @@ class _Incoming:
 
 
 class ConsensusCalls:
-    """Handles the consensus calls of one replica, whose `core` it changes only through `step`."""
+    """Handles the consensus calls to one replica; changes its `core` only through `step`."""
 
     def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
         self._core = core

@@ -29,7 +29,7 @@ class ConfigRefusedError(NotAppendedError):
 
 
 class OverloadedError(NotAppendedError):
-    """Too many writes wait for their commit, or the payload exceeds the size of a message."""
+    """Too many writes wait for their commit, or the payload is too large for a message."""
 
 
 class IndeterminateError(RaftError):

@@ -292,8 +292,8 @@ class ProposalAccepted(Effect, frozen=True):
 class ConfigForced(Effect, frozen=True):
     """Report that an administrator's `ForceConfig` was appended to this log, as the entry `opid`.
 
-    Entries that only the removed members have are lost. The order is answered once the entry is
-    durable.
+    Entries that only the removed members have are lost. The shell answers the administrator once
+    the entry `opid` is durable.
     """
 
     token: Any

@@ -1,8 +1,8 @@
 """Election timeouts, and the only timer of a replica.
 
-Every heartbeat moves a follower's deadline; to make and cancel a timer of the event loop each time
-would cost more than the heartbeat itself. So the deadline is a number, and a timer that fires
-before the deadline is set again for the remaining time.
+Every heartbeat moves a follower's deadline, and a new timer of the event loop for every heartbeat
+would be costly. So the deadline is a number, and a timer that fires before the deadline is set
+again for the remaining time.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class ElectionTimeouts:
         Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`).
         Here the timeout is a random share of the shortest one, so that the replicas of a group do
         not run at the same time. A short timeout is safe because it starts a pre-election, which
-        followers of a live leader refuse. A replica draws the short timeout only once: when the
-        last replica of a group starts, all others are running.
+        followers of a live leader refuse. One short timeout per replica is enough to elect the
+        first leader: when the last replica of a group starts, all others are running.
         """
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 
@@ -113,7 +113,7 @@ class ReplicaTimer:
             self._set_deadline(self._clock.monotonic_ns() + timeout_ns)
 
     def lead(self) -> None:
-        """Set the deadline one heartbeat interval from now; call this when the replica leads."""
+        """Set the deadline one heartbeat interval from now; call this only on a leader."""
         self._set_deadline(self._clock.monotonic_ns() + self._heartbeat_ns)
 
     def stop(self) -> None:

@@ -29,7 +29,7 @@ _LEFT_OUT = "you were left out of this group"
 class Follower:
     """Takes entries and snapshots from leaders whose term the core has accepted.
 
-    The follower keeps the answers whose entries are not durable yet.
+    The follower holds back the answer to a request until the request's entries are durable.
     """
 
     def __init__(self, state: RaftState) -> None:
@@ -139,7 +139,7 @@ class Follower:
             self._acknowledge(reply, matched)
 
     def install(self, event: ev.SnapshotReceived) -> None:
-        """Install a leader's snapshot, unless this log has committed all entries that it covers."""
+        """Install a leader's snapshot, unless this log has committed the snapshot's entries."""
         state, last = self._state, event.last_included
         committed = self._log.term_at(self._log.commit_index)
         if last.term < committed and state.is_stranger(event.caller_uuid):

@@ -31,7 +31,7 @@ class Journal:
         self.term = last.term
         self.digest = digest
         # All digests are in one buffer, ending with the digest at `index`: 2048 objects would take
-        # 20 times the memory in every replica.
+        # several times the memory in every replica.
         self._digests = bytearray(digest)
 
     def add(self, entry: Entry) -> None:

@@ -6,8 +6,8 @@ were queued during the write of the previous record. One sync makes the whole re
     header  magic, segment number, CRC-32
     record  magic, body length, CRC-32 of both, CRC-32 of the body, body (msgpack)
 
-A truncation appends, as in Kudu's log: if an appended entry has an index at or below the last one,
-it replaces the tail from that index on. Nothing on disk is changed in place.
+A truncation is an append, as in Kudu's log: an entry whose index is at or below the last index
+replaces the log's tail from its own index on. Nothing on disk is changed in place.
 
 **Torn or corrupt?** A power cut leaves a prefix of the unsynced bytes, because a file grows on the
 disk only with its data. Only the last segment can end in a torn record, and recovery truncates that
@@ -69,9 +69,9 @@ class _Segment:
 class Wal:
     """The write-ahead log of one replica. Call `recover` once, then `append`.
 
-    The caller spawns the task `run`, which calls `on_durable(sequence)` once an append is durable.
-    With `sync` off (Kudu's default), appends count as durable without a sync; a power cut may then
-    lose entries, but a kill of the process does not.
+    The caller spawns the task `run`, which calls `on_durable(sequence)` once all appends up to
+    number `sequence` are durable. With `sync` off (Kudu's default), appends count as durable
+    without a sync; a power cut may then lose entries, but a kill of the process does not.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class Wal:
         return file
 
     async def collect(self, index: int) -> None:
-        """Remove the oldest segments that have no entry after `index`, down to `segments_min`."""
+        """Remove the oldest segments without entries after `index`, but keep `segments_min`."""
         async with self._writing:
             while len(self._segments) > self._segments_min:
                 oldest = self._segments[0]
@@ -258,9 +258,9 @@ class Wal:
             self._file = None
 
     def counters(self, base_index: int) -> dict[str, int]:
-        """Return the log's size on disk, its number of segments and of removable segments.
+        """Return the log's size in bytes, and its numbers of segments and of removable segments.
 
-        `garbage segments` counts the oldest segments without entries after `base_index`, which may
+        "garbage segments" counts the oldest segments without entries after `base_index`, which may
         be removed. A segment whose last entries were overwritten by a later segment stays, together
         with all later segments, until a snapshot covers the overwritten indexes.
         """
@@ -282,7 +282,7 @@ class _Replay:
         self._items: list[tuple[int, Entry]] = []  # (term of the preceding entry, entry)
 
     def add(self, append: _Append, where: str) -> None:
-        """Add the entries of one append to the rebuilt log; `where` is its place in the files.
+        """Add one append's entries to the rebuilt log; `where` is the append's place on disk.
 
         Raises `WalCorruptionError` if there is a gap that no snapshot covers.
         """

@@ -18,7 +18,7 @@ from targets.kudu.messages import RaftConfig
 COMMITTED_LOST: Final = "a committed entry was lost"
 """The start of the message of assertions that fail if a leader lacks committed entries.
 
-Only a disk that loses durable data can cause such a failure.
+Apart from a bug, only a disk that loses durable data can cause such a failure.
 """
 
 _ENTRY_OVERHEAD_BYTES: Final = 16
@@ -155,7 +155,7 @@ class MemoryLog:
         self._remove(slice(0, count))
 
     def install(self, last: OpId, config: RaftConfig) -> bool:
-        """Replace the entries that a snapshot up to `last` covers; `config` is the snapshot's.
+        """Drop the entries that a snapshot with the given `last` entry and `config` covers.
 
         Return whether later entries stay. If the log does not continue the snapshot, all entries
         are dropped.

@@ -1,9 +1,9 @@
 """Messages of `ConsensusService`, after Kudu's `consensus/consensus.proto`.
 
 Every request names its destination server (`dest_uuid`) and the Raft group (`tablet_id`). So one
-dispatcher per server serves all groups, and a node that returns under another identity refuses
-calls for its predecessor. Kudu has no `InstallSnapshot`: it copies whole tablets instead, except
-the masters' system tablet, which cannot be copied (KUDU-2748). `StartTabletCopy` only creates an
+dispatcher per server serves all groups, and a node that was wiped and has a new uuid refuses calls
+to its old uuid. Kudu has no `InstallSnapshot`: it copies whole tablets instead, except the
+masters' system tablet, which cannot be copied (KUDU-2748). `StartTabletCopy` only creates an
 empty replica, which a snapshot or the leader's log then fills.
 """
 
@@ -55,8 +55,8 @@ class OpId(Message, frozen=True):
 class ConsensusErrorCode(enum.IntEnum):
     """Error codes of consensus calls.
 
-    The codes below 20 are Kudu's `ConsensusErrorPB.Code`. The codes from 20 on are codes of Kudu's
-    `TabletServerErrorPB` and status codes that consensus calls use, with new numbers.
+    The codes below 20 are Kudu's `ConsensusErrorPB.Code`. From 20 on, the names are names of codes
+    in Kudu's `TabletServerErrorPB` or of Kudu's status codes, but the numbers are not Kudu's.
     """
 
     UNKNOWN = 1
@@ -118,11 +118,11 @@ class RequestConsensusVoteRequest(ConsensusCall[RequestConsensusVoteResponse], f
 
 
 class UpdateConsensusResponse(Message, frozen=True):
-    """A follower's answer to an update, with its positions in the log.
+    """A follower's answer to an update, with the follower's positions in its own log.
 
     `last_received_current_leader` is the last entry that is durable on the follower and known to
-    be in the caller's log. `last_received` is the end of the follower's log, which may be an entry
-    of an earlier leader.
+    be in the caller's log. `last_received` is the last entry of the follower's log; an earlier
+    leader may have sent it.
     """
 
     responder_uuid: str
@@ -215,13 +215,13 @@ class GetLastOpIdResponse(Message, frozen=True):
 
 
 class GetLastOpIdRequest(ConsensusCall[GetLastOpIdResponse], frozen=True):
-    """Ask a replica, which need not lead, for the last entry of its log."""
+    """Ask any replica for the `OpId` of its last received or last committed entry."""
 
     opid_type: OpIdType = OpIdType.RECEIVED
 
 
 class ReadIndexResponse(Message, frozen=True):
-    """The leader's read index: every write acknowledged before the request is at or before it.
+    """The leader's read index: no write acknowledged before the request has a higher index.
 
     After the request arrived, a majority has confirmed the leader (dissertation 6.4). Kudu has no
     linearizable follower reads (KUDU-500).
@@ -240,9 +240,9 @@ class StepDownMode(enum.StrEnum):
     """The ways in which a leader gives up its role."""
 
     ABRUPT = "ABRUPT"
-    """The leader steps down at once; the first replica whose election timer expires runs."""
+    """The leader steps down at once; the next leader is elected after an election timeout."""
     GRACEFUL = "GRACEFUL"
-    """The leader refuses writes until a successor has its whole log, then asks it to run.
+    """The leader refuses writes, and asks a successor that has its whole log to run for leader.
 
     If no successor takes over within an election timeout, the leader continues to lead.
     """
@@ -308,8 +308,8 @@ class ChangeConfigResponse(Message, frozen=True):
 class ChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
     """Ask a group's leader to change the configuration.
 
-    With `cas_config_opid_index` the change applies only if the committed configuration has that
-    index.
+    If `cas_config_opid_index` is set, the change is refused unless the committed configuration has
+    that index.
     """
 
     change: PeerChange
@@ -352,12 +352,12 @@ class StartTabletCopyResponse(Message, frozen=True):
 
 
 class StartTabletCopyRequest(ConsensusCall[StartTabletCopyResponse], frozen=True):
-    """Ask the server of a member that lacks the tablet to create an empty replica.
+    """Ask a member's server, which has no replica of the tablet, to create an empty one.
 
     `superblock` is the description of the tablet that `Replica(copy_source=...)` returned. The new
-    replica starts from `config`, the committed configuration. With the group's first configuration,
-    the replica might consider itself a voter and, if that configuration had one member, the leader.
-    The call is refused if the server's tombstone has logged an entry of a term after `caller_term`.
+    replica starts from `config`, the committed configuration. If it started from the group's first
+    configuration, it might consider itself a voter or, in a group of one, the leader. The call is
+    refused if the server has a tombstone whose log ended in a term after `caller_term`.
     """
 
     caller_uuid: str

@@ -42,7 +42,7 @@ def changed_config(
 
     The rules are those of Kudu's `RaftConsensus::BulkChangeConfig`: at most one voter changes at a
     time (the old and the new majorities must overlap), and a leader neither removes nor demotes
-    itself. An addition of a member or a removal of a non-member is refused. Raises
+    itself. A change may not add an existing member, nor remove or modify a non-member. Raises
     `BadChangeError`.
     """
     peers = {peer.uuid: peer for peer in config.peers}
@@ -55,12 +55,12 @@ def changed_config(
         raise BadChangeError("the change changes nothing")
     votes = sorted(set(voters_of(config)) ^ set(voters_of(after)))
     if len(votes) > 1:
-        raise BadChangeError(f"one vote may change at a time, not those of {', '.join(votes)}")
+        raise BadChangeError(f"only one voter may change at a time, not {', '.join(votes)}")
     return after
 
 
 def forced_config(config: RaftConfig, members: Collection[str], *, local_uuid: str) -> RaftConfig:
-    """Return `config` with only `members`, for an administrator's forced change of a replica.
+    """Return `config` with only `members`, for a change that an administrator forces on a replica.
 
     Such a change is for a group that has lost its majority for good. As in Kudu's
     `RaftConsensus::UnsafeChangeConfig`, it only removes members, and the replica `local_uuid` must
@@ -69,10 +69,10 @@ def forced_config(config: RaftConfig, members: Collection[str], *, local_uuid: s
     uuids = [peer.uuid for peer in config.peers]
     strangers = [uuid for uuid in members if uuid not in uuids]
     if strangers:
-        raise BadChangeError(f"{', '.join(strangers)} is not in the committed configuration here")
+        raise BadChangeError(f"not in the committed configuration here: {', '.join(strangers)}")
     after = RaftConfig(config.opid_index, tuple(p for p in config.peers if p.uuid in members))
     if local_uuid not in voters_of(after):
-        raise BadChangeError(f"{local_uuid}, which is asked, would not be a voter")
+        raise BadChangeError(f"this replica, {local_uuid}, would not be a voter")
     if after == config:
         raise BadChangeError("the change changes nothing")
     return after
@@ -105,9 +105,9 @@ def _apply_change(peers: dict[str, PeerConfig], change: PeerChange, leader_uuid:
 class ConfigHistory:
     """The committed configuration of a log and the configurations appended after it.
 
-    The newest configuration is active from the moment it is in the log, and a truncation
-    reactivates its predecessor (Raft 6; the bug KUDU-1338 did not). `voters` and `majority` refer
-    to the active configuration.
+    The newest configuration is active from the moment it is in the log. A truncation that removes
+    it reactivates its predecessor (Raft 6); Kudu once did not (KUDU-1338). `voters` and
+    `majority` refer to the active configuration.
     """
 
     __slots__ = ("_items", "active", "committed", "majority", "voters")

@@ -103,7 +103,7 @@ class Replica:
         self._can_copy = copy_source is not None
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._core: RaftCore | None = None
-        self._last_logged = msg.OpId(0, 0)  # last entry of a log that this replica gave up
+        self._last_logged = msg.OpId(0, 0)  # last entry of a log that was removed (tombstone)
         self._calls: ConsensusCalls | None = None
         self._events: deque[ev.Event] = deque()
         self._effects: deque[ev.Effect] = deque()
@@ -163,7 +163,7 @@ class Replica:
 
     @property
     def role(self) -> str:
-        """LEADER, FOLLOWER, CANDIDATE, LEARNER (a non-voter) or NON_PARTICIPANT."""
+        """The role: LEADER, FOLLOWER, CANDIDATE, LEARNER (a non-voter) or NON_PARTICIPANT."""
         return (Role.NON_PARTICIPANT if self._core is None else self._core.role)._value_
 
     @property
@@ -193,15 +193,15 @@ class Replica:
         return self._core.config
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """Return the leader's view of each member, itself included, by uuid; {} on non-leaders."""
+        """Map the uuid of each member, this leader included, to its health; `{}` on non-leaders."""
         return {} if self._core is None else self._core.peer_health()
 
     @property
     def has_what_older_terms_committed(self) -> bool:
-        """Whether this replica leads and has applied an entry of its own term.
+        """Whether this replica leads and has applied an entry of its term (so all of older terms).
 
-        The applied index may be behind the core's commit index, because a disk write can come
-        between the core's step and the application of its effects.
+        The core's commit index does not show this: a disk write can come between the core's step
+        and the application of the entries that the step committed.
         """
         core = self.core
         return core.committed_in_term and core.log.term_at(self.applied_index) == core.term
@@ -283,9 +283,9 @@ class Replica:
             self._calls.stop()
 
     async def keep_last_logged(self) -> None:
-        """Store the last entry of the log in the vote state, before the log is removed.
+        """Store the `OpId` of the last log entry in the vote state, before the log is removed.
 
-        Call this only after `start` and `stop`. As long as the log exists, the stored entry has no
+        Call this only after `start` and `stop`. As long as the log exists, the stored `OpId` has no
         effect.
         """
         assert self.state_text == "STOPPED", f"the replica is {self.state_text}"
@@ -381,7 +381,7 @@ class Replica:
     # --- effects ----------------------------------------------------------------------------
 
     def _effect_handlers(self) -> dict[type, Callable[[Any], None]]:
-        """The handler of each kind of effect; a kind without a handler is a barrier."""
+        """Map each type of effect to its handler; an effect without a handler is a barrier."""
         senders = self._senders
         return {
             ev.AppendLog: self._append_log,
@@ -454,7 +454,7 @@ class Replica:
         )
 
     def _read_ready(self, effect: ev.ReadReady) -> None:
-        assert effect.index <= self._applier.journal.index, "a read is ready before it was applied"
+        assert effect.index <= self._applier.journal.index, "the read index is not applied yet"
         effect.token.finish(effect.index)
 
     def _read_rejected(self, effect: ev.ReadRejected) -> None:
@@ -488,7 +488,7 @@ class Replica:
         self._env.event(kind, group=self._group_label, term=core.term)
 
     def _timer_fired(self, event: ev.Event) -> None:
-        # While a replica waits for its disk, drop timer events, or many would run at once later.
+        # While a barrier waits for the disk, drop timer events: queued, they would all run later.
         if not self._busy:
             self.step(event)
 
@@ -512,7 +512,7 @@ class Replica:
         limit = entry_limit(self._flags)
         if len(payload) > limit:
             raise OverloadedError(
-                f"a payload of {len(payload)} bytes; the limit is {limit} (KUDU-3036)"
+                f"the payload has {len(payload)} bytes; the limit is {limit} (KUDU-3036)"
             )
         self._check_running()
         waiting = self._applier.waiting_count
@@ -523,7 +523,7 @@ class Replica:
         try:
             outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
         except TimeoutError as error:
-            message = f"not committed within {timeout_s} s; it may be later"
+            message = f"not committed within {timeout_s} s; the write may still commit"
             raise IndeterminateError(message) from error
         return outcome
 
@@ -552,7 +552,7 @@ class Replica:
         return self.committed_config
 
     async def confirm_leadership(self, *, timeout_s: float) -> int:
-        """Wait until this replica leads and has applied all writes acknowledged before this call.
+        """Confirm that this replica leads, and wait until it has applied all acknowledged writes.
 
         The wait ends when a majority has answered a request sent after this call, an entry of the
         leader's own term has committed, and all entries up to the read index are applied. Returns

@@ -27,7 +27,7 @@ Guarantees, and their mechanisms:
 * **A leader without a majority steps down** after the longest election timeout (profile `strict`;
   a leader of Kudu continues to lead for ever).
 
-Assertions check all index arithmetic. A failed assertion means a bug, or a node that lost data that
+Assertions check the index arithmetic. A failed assertion means a bug, or a node that lost data that
 it had acknowledged as durable.
 """
 
@@ -102,8 +102,8 @@ class RaftCore:
     ) -> None:
         """Start from the state recovered from disk: `entries` are durable, and `base` is committed.
 
-        `last_logged` is the last entry of a log that this replica gave up
-        (`tombstoned_voting.py`).
+        `last_logged` identifies the last entry of a log that was removed when this replica became
+        a tombstone.
         """
         self.uuid = uuid
         self.options = options or CoreOptions()
@@ -152,7 +152,7 @@ class RaftCore:
 
     @property
     def voted_for(self) -> str | None:
-        """The candidate that this replica voted for in the current term."""
+        """The candidate that this replica voted for in the current term; `None` if none."""
         return self._state.voted_for
 
     @property
@@ -169,7 +169,7 @@ class RaftCore:
 
     @property
     def is_new(self) -> bool:
-        """Whether this replica has never known a leader: it has no term and no entry."""
+        """Whether this replica has never known a leader: its term is 0 and its log is empty."""
         return self.term == 0 and self.log.last_index == 0
 
     @property
@@ -178,14 +178,14 @@ class RaftCore:
         return self._leader.committed_in_term
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """Return the leader's view of each member, itself included, by uuid; {} on non-leaders."""
+        """Map the uuid of each member, this leader included, to its health; `{}` on non-leaders."""
         if not self._leader.leads:
             return {}
         return {self.uuid: PeerHealth.HEALTHY, **self._leader.health()}
 
     @property
     def all_sent_ns(self) -> int:
-        """The time, in ns, at which this replica, as leader, last sent to all peers at once."""
+        """The time, in ns, at which this replica, as leader, last sent updates to all peers."""
         return self._leader.all_sent_ns
 
     # --- stepping ---------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class RaftCore:
         self.leader_uuid = leader_uuid
 
     def _follow(self, caller_term: int, caller_uuid: str) -> bool:
-        """Follow the leader `caller_uuid`; return False if its term is over or it was removed."""
+        """Follow leader `caller_uuid`; return False if its term is over or has another leader."""
         term = self._state.term
         if caller_term < term:
             return False
@@ -406,7 +406,7 @@ class RaftCore:
     def _log_is_current(self, last_logged: OpId) -> bool:
         """Whether a candidate's log is at least as up to date as this replica's (Raft 5.4.1).
 
-        The end of a log that this replica gave up counts too.
+        If this replica was a tombstone, its log counts as ending no earlier than the removed log.
         """
         given_up, last = self._last_logged, self.log.last
         least = max((last.term, last.index), (given_up.term, given_up.index))

@@ -32,15 +32,15 @@ class PeerProgress:
     """A leader's record of one peer: its progress in the log, and its health.
 
     The record follows Kudu's `TrackedPeer` and `PeerHealthStatus` (`consensus/consensus_queue.cc`).
-    A peer that needs entries before the leader's log gets a snapshot. So a peer is beyond recovery
-    only if it reports a failure, or if it has no replica and refuses to create one.
+    A peer that needs entries which the leader's log no longer has gets a snapshot. So a peer is
+    beyond recovery only if it reports a failure, or has no replica and refuses to create one.
     """
 
     uuid: str
     address: str
     config: PeerConfig
     next_index: int
-    # time of the peer's last answer or, before its first answer, of its addition by this leader
+    # time of the peer's last answer or, before its first answer, of the creation of this record
     contact_ns: int
     match_index: int = 0
     in_flight: int | None = None  # the id of the only outstanding request

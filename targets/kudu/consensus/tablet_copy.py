@@ -58,7 +58,7 @@ class Snapshots:
             await self._files.sweep()  # a crash after the save may have left old files
 
     def begin(self, log: MemoryLog) -> bool:
-        """Whether a snapshot is due; if it is, the caller must call `take`."""
+        """Return whether to take a snapshot now; if True, the caller must call `take`."""
         entries = self._applier.journal.index - self.index
         due = entries >= self._every or (entries > 0 and log.payload_bytes > self._log_bytes_max)
         if not due or self._running:
@@ -69,7 +69,7 @@ class Snapshots:
     async def take(self, log: MemoryLog) -> int:
         """Save a snapshot; return the index up to which the log in memory may be dropped.
 
-        A tail of the log stays, so that slow followers can catch up without a whole snapshot.
+        Unless the log is too large, a tail of it stays, so that slow followers need no snapshot.
         """
         async with self._lock:
             # Skip the save if a newer snapshot was installed during the wait for the lock.

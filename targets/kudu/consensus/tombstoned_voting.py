@@ -7,7 +7,7 @@ does not run for leader until its own log has reached that entry. So every entry
 replica acknowledged still counts towards the required majority.
 
 Without the votes of tombstones, a group of three could elect no leader if it lost one member for
-good and a delayed order tombstoned another one.
+good and a delayed DeleteTablet call turned a second member into a tombstone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TombstonedVoter:
         self._consensus.add_tombstone(self._group_id, self._vote, state.last_logged)
 
     async def stop(self) -> None:
-        """Stop answering; a vote that is being saved is still saved. Safe to call twice."""
+        """Stop answering, and wait until a vote in progress is saved. Safe to call twice."""
         if self._core is not None:
             self._core = None
             self._consensus.remove(self._group_id)

@@ -1,7 +1,7 @@
 """Operators' requests to the leader: maintenance of tablet servers, replacement of lost tablets.
 
-Each request is a single write, and an operator may repeat it. A repeated change of maintenance
-succeeds, and a repeated replacement gets NOT_FOUND, because the old tablet is dead.
+Each request is a single write, and an operator may repeat a request. A repeated change of
+maintenance succeeds. A repeated replacement gets NOT_FOUND, because the old tablet is dead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENTER: Final = TServerStateChange.ENTER_MAINTENANCE_MODE
 
 
 class Admin:
-    """The operators' operations; each one receives the epoch in which it runs.
+    """The operators' operations; each one receives the `Epoch` (leadership) in which it runs.
 
     All operations raise `RefusedError`.
     """

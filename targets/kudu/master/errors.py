@@ -71,8 +71,8 @@ def write_lost(cause: object) -> RefusedError:
 def wrong_cluster(theirs: str, ours: str) -> RefusedError:
     """Return the error for a tablet server that belongs to another cluster than this master."""
     return invalid_argument(
-        f"the tablet server belongs to the cluster {theirs}, and this is {ours}: check the "
-        "addresses of masters that it was started with"
+        f"the tablet server belongs to cluster {theirs}, and this master to cluster {ours}: check "
+        "the master addresses with which the tablet server was started"
     )
 
 
@@ -95,12 +95,12 @@ def overloaded(cause: object) -> RefusedError:
 
 
 def too_stale(bound_ns: int | None, limit_ms: int) -> RefusedError:
-    """Return the error for a read that allows only a newer state than this master has."""
-    age = "its age is not known" if bound_ns is None else f"it is up to {bound_ns / 1e6:.0f} ms"
+    """Return the error for a read whose staleness bound this master's state does not meet."""
+    age = "its age is unknown" if bound_ns is None else f"its age is up to {bound_ns / 1e6:.0f} ms"
     return RefusedError(
         _Code.TOO_STALE,
         _Status.SERVICE_UNAVAILABLE,
-        f"the state of this master may be older than {limit_ms} ms: {age}; ask another one",
+        f"the state of this master may be older than {limit_ms} ms: {age}; ask another master",
     )
 
 

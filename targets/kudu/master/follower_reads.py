@@ -8,8 +8,8 @@ monotonic clock, so no other clock and no message delay can make the bound too s
 clock may be slow, so the bound is larger than the clock's reading (`_RATE_MIN`). A leader confirms
 its own leadership instead of sending a request.
 
-A request for the read index serves all reads for which it is recent enough; reads that need a newer
-index share the next request. A read gets the state and its age in the same step. The transmission
+One request for the read index serves all reads that accept a state of its age; other reads share
+the next request. A read gets the state and the state's age in the same step. The transmission
 of the answer adds no staleness, because a read takes effect when it is evaluated.
 """
 
@@ -52,7 +52,7 @@ class FollowerReads:
         self._clock = node.env.clock
         self._leadership = leadership
         self._limit_s = node.flags.master_follower_read_timeout_ms / 1000
-        # time of the request for the newest read index that is applied now; None before the first
+        # time at which the newest read index that is applied now was requested; None: none yet
         self._asked_ns: int | None = None
         self._asking: asyncio.Task[None] | None = None
 
@@ -61,7 +61,7 @@ class FollowerReads:
     ) -> Response:
         """Return `evaluate(catalog, meta)` of a state that is at most `max_staleness_ms` old.
 
-        Raises `RefusedError` if the state is too old until the deadline.
+        Raises `RefusedError` if the state is still too old at the deadline.
         """
         if Bug.LEADER_READS in self._node.bugs:
             raise not_supported("max_staleness_ms: only leaders answer reads")

@@ -4,7 +4,7 @@ All state of a leader is in one `Epoch`, and a new leadership starts with a new 
 works on the epoch in which it began and checks after every wait that this epoch still leads. A
 write that is replicated after a change of leadership is void, because its batch names the term in
 which it was planned. Kudu has `leader_lock_` for the same purpose, which blocks requests while the
-maps are reloaded (d1d3cfe77). Here a reload creates new maps, and no request reads the old maps
+maps are reloaded (commit d1d3cfe77). Here a reload creates new maps; no request reads the old maps
 afterwards.
 
 A lock covers a table and its tablets (Kudu locks tablets one by one). A request takes several locks
@@ -96,7 +96,7 @@ class Epoch:
         self._background.append(task)
 
     def counters(self) -> dict[str, int]:
-        """Return counters that grow with pending work and must be small again when it is done."""
+        """Return counters of pending work, which must be small again when the work is done."""
         return {
             "locks": len(self._locks),
             "requests in flight": len(self.in_flight),
@@ -115,7 +115,7 @@ class Epoch:
     # --- waits -------------------------------------------------------------------------------
 
     async def confirm(self) -> None:
-        """Wait until a majority confirms this leader, so that the maps are as new as this call.
+        """Wait until a majority confirms this leader and the maps have all acknowledged operations.
 
         Raises `RefusedError` if the leadership is lost or not confirmed in time.
         """
@@ -204,7 +204,7 @@ class Epoch:
         if len(payload) > limit:  # followers would never accept such a large entry (KUDU-3036)
             raise invalid_argument(
                 f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
-                f"{limit} (flag rpc_max_message_size, less what a message adds)"
+                f"{limit} (flag rpc_max_message_size, minus the overhead of a message)"
             )
         try:
             _, _, applied = await self._replica.replicate(payload)

@@ -55,7 +55,7 @@ class Leadership:
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: Replica | None = None
-        self._epoch: Epoch | None = None  # not ready yet while the cluster id is written
+        self._epoch: Epoch | None = None  # set before `_is_ready`: it writes the cluster id first
         self._is_ready = False
         self._last_term: int = -1  # newest term for which this master has begun to load the catalog
         self._view = Catalog.load(rows, 0)
@@ -124,7 +124,7 @@ class Leadership:
                 await epoch.write(cluster_id=self._node.new_id())
             except RefusedError:
                 if epoch.is_current():
-                    replica.step_down()  # without a step-down, this term has no ready leader
+                    replica.step_down()  # otherwise this term would never have a ready leader
                 return
         if not epoch.is_current():
             return
@@ -136,7 +136,7 @@ class Leadership:
             tables=len(catalog.by_name),
             revision=catalog.revision,
         )
-        # The previous leader may have left calls unfinished: send all again, they are idempotent.
+        # The previous leader may have left CreateTablet calls unfinished: send all of them again.
         for _, tablet in sorted(catalog.tablets.items()):
             if tablet.state is TabletState.CREATING:
                 epoch.tasks.submit(create_replicas(tablet))

@@ -38,7 +38,7 @@ from targets.kudu.rpc import Call, RpcServer
 from targets.kudu.rpc.server import request_type_of
 
 _TORN_S: Final = 0.001
-"""The pause, in seconds, before each table of a torn list, in which other threads of Kudu run."""
+"""The pause, in seconds, before `_list_torn` reads a table; in Kudu, other threads run then."""
 
 Request = TypeVar("Request", bound=Call[m.MasterResponse])
 Response = TypeVar("Response", bound=m.MasterResponse)

@@ -99,9 +99,9 @@ class Membership:
     async def add(self, request: AddMasterRequest) -> None:
         """Add a master as a non-voter; return once the change is committed.
 
-        Raises `RefusedError`. The code is 15 if the master is a member already, and 7 if the change
-        cannot be made now (Kudu: IllegalState, ServiceUnavailable and Aborted). The status is
-        INVALID_ARGUMENT for a malformed address.
+        Raises `RefusedError`. The code is MASTER_ALREADY_PRESENT if the master is a member already,
+        and NOT_THE_LEADER if the change cannot be made now (Kudu: IllegalState, ServiceUnavailable
+        and Aborted). The status is INVALID_ARGUMENT for a malformed address.
         """
         self._refuse_if_offline_only("AddMaster")
         replica = self._leader()
@@ -136,10 +136,10 @@ class Membership:
     async def _is_ours(self, address: str, newcomer: GetMasterRegistrationResponse) -> bool:
         """Whether the master at `address` may join this cluster: it belongs to no other cluster.
 
-        A master that does not consider itself a member has the configuration of the cluster in its
-        settings, which must be this cluster. A master that considers itself a member may be a
-        removed member of this cluster, because a removed master gets no notice. It still has its
-        votes and its log, so it may return if its cluster id is the id of this cluster.
+        A master that does not consider itself a member has the configuration of the cluster whose
+        masters are in its settings; that must be this cluster. A master that considers itself a
+        member may have been removed without notice. As it still has its votes and its log, it may
+        return if its cluster id is the id of this cluster.
         """
         if newcomer.member_type == _OUTSIDE:
             config = newcomer.committed_config
@@ -186,7 +186,7 @@ class Membership:
 
     def _refuse_if_offline_only(self, what: str) -> None:
         if Bug.OFFLINE_MEMBERS in self._node.bugs:
-            raise not_supported(f"{what}: masters change while the cluster is down")
+            raise not_supported(f"{what}: masters can change only while the cluster is down")
 
     def _leader(self) -> Replica:
         """Return the system tablet's replica if this master leads and is ready.
@@ -226,7 +226,7 @@ class Membership:
 async def _change(
     replica: Replica, decided_on: RaftConfig, change: PeerChange, *, code: MasterErrorCode
 ) -> None:
-    """Make the change if `decided_on` is still the committed configuration.
+    """Change the masters' configuration if `decided_on` is still the committed configuration.
 
     Raises `RefusedError` with `code` if the committed configuration has changed, or if no change
     can be made now.

@@ -1,6 +1,6 @@
 """A tablet server's heartbeats to masters, with one loop per master (Kudu: one thread per master).
 
-`_MasterLoop` is the shell around a `ReportTracker`. A loop waits for the interval or for a change,
+Each `_MasterLoop` has a `ReportTracker`. A loop waits for the interval or for a change of a tablet,
 asks the tablet manager for the reports that are due, and passes the master's answer to the tracker.
 A changed tablet is reported at once, after a short pause in which further changes join the report.
 A master that does not answer delays only its own loop.
@@ -67,7 +67,7 @@ class _MasterLoop:
             failures_before_backoff=flags.heartbeat_max_failures_before_backoff,
             full_on=_full_on(node.bugs),
         )
-        # With switch KUDU-1374, an acknowledgement by this master clears the marks of these loops.
+        # With switch KUDU-1374, this master's acknowledgements clear the dirty marks of `others`.
         self.others: Sequence[_MasterLoop] = ()
         self._wake = Wakeup()
 
@@ -162,7 +162,7 @@ class Heartbeater:
         self._membership = membership
         self._seqno = seqno
         self._told = tuple(masters)
-        self._named_by = (-1, False)  # term of the last believed answer, and whether a leader's
+        self._named_by = (-1, False)  # last believed answer: its term, whether a leader sent it
         self._named: tuple[str, ...] = ()  # masters that the last believed answer named
         self._loops: dict[str, _MasterLoop] = {}
         self._tablets: TabletManager | None = None  # set by `run`
@@ -211,7 +211,7 @@ class Heartbeater:
                 self._follow((*self._told, *self._named))
 
     def _follow(self, masters: Sequence[str]) -> None:
-        """Start and stop loops, so that exactly `masters` have one."""
+        """Start and stop loops, so that exactly the masters in `masters` have a loop."""
         wanted = dict.fromkeys(masters)
         if wanted.keys() == self._loops.keys():
             return

@@ -8,9 +8,9 @@ two copies of a request, only the first one takes effect.
 A result is kept for `remember_responses_ttl_ms`, and a client for `remember_clients_ttl_ms` after
 its last write. The latest clients are always kept. If they were not, a leader's clock that is hours
 ahead would move the log's time and remove all clients at once, and late copies of requests would
-take effect again. A client reports the request number below which it has all answers, and these
-results are removed at once. A request whose result was removed is stale: the server no longer knows
-whether the request was applied.
+take effect again. A client reports the request number below which it has all answers; results below
+that number are removed at once. A request whose result was removed is stale: the server no longer
+knows whether the request was applied.
 
 If a result were removed early, a late copy of the request would take effect again. So if there are
 too many results, `is_full` makes the leader refuse new writes (THROTTLED). But the log's time
@@ -89,7 +89,7 @@ class Results:
     def makes_room(self, timestamp: int) -> bool:
         """Return whether a write at `timestamp` would expire all results above the limits.
 
-        Results above the limits come from writes that the leader accepted before the limit.
+        Results above the limits come from writes that were accepted before a limit was reached.
         """
         count, row_errors = self.count, self._row_errors
         for age in self._by_age:

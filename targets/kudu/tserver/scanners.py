@@ -126,7 +126,7 @@ class Scans:
         """Return the newest applied timestamp, after a majority has confirmed this leader."""
         if self._replica.role != "LEADER":
             raise TabletRefusedError(
-                _Code.NOT_THE_LEADER, f"{self._replica.group_id} is led elsewhere"
+                _Code.NOT_THE_LEADER, f"not the leader of {self._replica.group_id}"
             )
         if not self._confirms and self._replica.has_what_older_terms_committed:
             # Switch NO-LEASE: this leader may be deposed, but it has all entries of older terms.

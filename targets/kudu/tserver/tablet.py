@@ -89,7 +89,7 @@ class AdvanceOp(msgspec.Struct, frozen=True, array_like=True, tag="ADVANCE"):
 class WriteOutcome(msgspec.Struct, frozen=True):
     """The outcome of applying a write; `result` is `None` if the write is stale.
 
-    `again` is true if the log has applied an earlier copy of the write.
+    `again` is true if the replica has applied an earlier copy of the write.
     """
 
     result: WriteResult | None
@@ -149,7 +149,7 @@ class TabletMachine:
         self._history_age = from_micros(flags.tablet_history_max_age_sec * _US_PER_S)
         self.table_name = table_name
         self.applied_index = 0
-        self.last_timestamp = 1  # no write has timestamp 1; 0 means none
+        self.last_timestamp = 1  # below every write's timestamp
         self._disk_bytes = 0  # size of the row files to which the next snapshot adds changes
         self._set_schema(schema, schema_version)
         self.rows = self._no_rows()

@@ -121,7 +121,7 @@ class Tablet:
 
     @property
     def is_copied(self) -> bool:
-        """Whether a `COPYING` replica has all entries that its source had when the copy began."""
+        """Whether a `COPYING` replica has committed the configuration with which it began."""
         return self._replica.core.commit_index >= self.superblock.copied_at
 
     @property
@@ -188,13 +188,13 @@ class Tablet:
     async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
         """Replicate a schema change through the group and wait until this replica has applied it.
 
-        Only one schema change runs at a time; a second caller must retry later. The rules are
+        Only one schema change runs at a time; a second caller must retry later. The version is
         checked first, to save a log entry, and again when the operation is applied. Raises
         `TabletRefusedError`.
         """
         if not self.is_serving:
             raise TabletRefusedError(
-                _Code.TABLET_NOT_RUNNING, f"the replica of {self.tablet_id} is not up"
+                _Code.TABLET_NOT_RUNNING, f"the replica of {self.tablet_id} is not running"
             )
         self._check_leads()
         operation = AlterSchemaOp(request.schema, request.schema_version, request.new_table_name)
@@ -221,13 +221,13 @@ class Tablet:
 
     def _check_leads(self) -> None:
         if self._replica.role != "LEADER":
-            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"{self.tablet_id} is led elsewhere")
+            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"not the leader of {self.tablet_id}")
 
     def _check_altered(self, outcome: AlterOutcome, operation: AlterSchemaOp) -> None:
         current, asked = self._machine.schema_version, operation.schema_version
         if outcome is AlterOutcome.OLDER:
             raise TabletRefusedError(
-                _Code.TABLET_HAS_A_NEWER_SCHEMA, f"the tablet has version {current}, asked: {asked}"
+                _Code.TABLET_HAS_A_NEWER_SCHEMA, f"the tablet has version {current}, above {asked}"
             )
         if outcome is AlterOutcome.MISMATCHED:
             raise TabletRefusedError(
@@ -248,7 +248,7 @@ class Tablet:
         except ClockError as error:
             raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
         if not await self._safe_time.advance(request.timestamp, self._safe_time_limit_s):
-            raise TabletRefusedError(_Code.TIMED_OUT, f"{request.timestamp} was not reached")
+            raise TabletRefusedError(_Code.TIMED_OUT, f"the log is below {request.timestamp}")
         return m.AdvanceSafeTimeResponse()
 
     def _time_passed(self, timestamp: int) -> None:

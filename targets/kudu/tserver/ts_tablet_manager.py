@@ -15,8 +15,8 @@ call would create the tablet again. A tombstone keeps the vote state of its grou
 (KUDU-871).
 
 A leader that finds a member without a replica asks its server to create one (`start_copy`),
-possibly in place of a tombstone. The new replica starts empty and is `COPYING` until it has all
-entries that its source had committed at the time of that request.
+possibly in place of a tombstone. The new replica starts empty and is `COPYING` until it has
+committed the configuration with which it started.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ class TabletManager:
         tablet_id = request.tablet_id
         if tablet_id in self._deleted:
             raise TabletRefusedError(
-                _Code.TABLET_NOT_FOUND, f"{tablet_id} was deleted here and does not come back"
+                _Code.TABLET_NOT_FOUND, f"{tablet_id} was deleted here, so it cannot be created"
             )
         if tablet_id in self._tablets:
-            raise TabletRefusedError(_Code.TABLET_ALREADY_EXISTS, f"{tablet_id} is here already")
+            raise TabletRefusedError(_Code.TABLET_ALREADY_EXISTS, f"{tablet_id} exists here")
         if all(peer.uuid != self._uuid for peer in request.config.peers):
             raise TabletRefusedError(
                 _Code.UNKNOWN_ERROR, f"{self._uuid} is not in the configuration of {tablet_id}"
@@ -117,8 +117,8 @@ class TabletManager:
     async def delete_tablet(self, request: m.DeleteTabletRequest) -> None:
         """Delete a replica for good, or leave a tombstone.
 
-        Fails with CAS_FAILED if the replica's committed configuration is newer than the caller's,
-        because the replica may have been added again after the caller's decision (KUDU-1129).
+        Refused with CAS_FAILED if the replica's committed configuration is newer than the request's
+        index, because the replica may have been added again after the decision (KUDU-1129).
         """
         self._check(request.dest_uuid, request.tablet_id)
         if request.delete_type not in {DELETED, TOMBSTONED}:
@@ -150,7 +150,7 @@ class TabletManager:
         self._on_dirty(tablet_id)
 
     async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
-        """Change a tablet's schema in its whole group; refused unless this replica leads it."""
+        """Replicate a schema change in a tablet's group; refused unless this replica leads."""
         self._check(request.dest_uuid, request.tablet_id)
         tablet = self._tablets.get(request.tablet_id)
         if tablet is None:
@@ -163,7 +163,7 @@ class TabletManager:
             raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
         if not tablet.is_serving:
             raise TabletRefusedError(
-                _Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not up"
+                _Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not running"
             )
         return tablet
 
@@ -174,7 +174,7 @@ class TabletManager:
             )
         doing = self._in_transition.get(tablet_id)
         if doing is not None:
-            raise TabletRefusedError(_Code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
+            raise TabletRefusedError(_Code.ALREADY_INPROGRESS, f"{doing} {tablet_id} already")
 
     async def start_copy(self, request: raft.StartTabletCopyRequest) -> raft.ConsensusError | None:
         """Create an empty replica, which the calling leader then fills (`MissingGroupHook`).

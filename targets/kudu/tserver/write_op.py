@@ -76,7 +76,7 @@ class Writes:
             outcome: m.WriteResponse = await first.wait(None)
             return outcome
         if self._replica.role != "LEADER":
-            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"{request.tablet_id} is led elsewhere")
+            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"not the leader of {request.tablet_id}")
         earlier = self._machine.results.find(*key)
         if earlier is not None:
             return self._answer(earlier)
@@ -147,13 +147,13 @@ class Writes:
         if results.is_full and not results.makes_room(self._clock.now()):
             raise TabletRefusedError(
                 _Code.THROTTLED,
-                f"the results of {results.count} writes are remembered; they go with time "
-                "(flag remember_responses_ttl_ms)",
+                f"the tablet remembers the results of {results.count} writes, and must forget old "
+                "results first (flag remember_responses_ttl_ms)",
             )
         if self._is_full:
             raise TabletRefusedError(
                 _Code.THROTTLED,
-                f"{len(self._under_way)} writes of {self._waiting_bytes} bytes wait already",
+                f"{len(self._under_way)} writes ({self._waiting_bytes} bytes) wait already",
             )
         if not 0 < len(request.operations) <= ROWS_MAX:
             raise TabletRefusedError(
@@ -201,6 +201,6 @@ class Writes:
 def _stale() -> TabletRefusedError:
     return TabletRefusedError(
         _Code.REQUEST_STALE,
-        "the result of this write is forgotten; whether it happened is not known here",
+        "the result of this write was removed, so it is unknown whether the write was applied",
         indeterminate=True,
     )

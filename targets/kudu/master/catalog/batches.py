@@ -32,7 +32,7 @@ PACKED_FROM: Final = 16
 Packing costs time on every master and saves too little space for fewer tablets.
 """
 
-_TABLET_BYTES_MIN: Final = 28  # minimum size of a packed tablet: its key range has no bounds
+_TABLET_BYTES_MIN: Final = 28  # size of a packed tablet whose key range has no bounds
 
 _PACKED: Final = b"\xc1"  # the only byte with which no msgpack value begins
 _ID_DIGITS: Final = 32
@@ -154,7 +154,7 @@ def _pack(batch: Batch) -> _PackedBatch:
 
 
 def _unpack(packed: _PackedBatch) -> Batch:
-    """Unpack a batch; its records share equal parts in memory."""
+    """Unpack a batch; equal parts of its records are the same objects in memory."""
     texts, peers, origins, times = packed.texts, packed.peers, packed.origins, packed.times_ns
 
     def unpack_consensus(state: _Consensus | None) -> ConsensusState | None:

@@ -3,8 +3,8 @@
 The correct path follows a contract (`leader_term.py`): lock, copy, one batch, commit, publish,
 calls. The switches restore three violations of the contract (ORDER-CREATE, ORDER-DELETE,
 ORDER-REPLACE), which Kudu fixed in March and April 2016; operations with several writes (KUDU-495);
-and a gap that Kudu still has (RENAME-GAP). The caller of each function has the correct path next to
-it. The functions emit events, so that a nemesis can strike between two steps.
+and a gap that Kudu still has (RENAME-GAP). The correct path is in the caller of each function. The
+functions emit events, so that a nemesis can inject a fault between two steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from targets.kudu.master.leader_term import Epoch
 from targets.kudu.messages import Schema
 
 GAP_S: Final = 0.0002
-"""The pause, in seconds, between two steps in memory in which other threads of Kudu could run."""
+"""The pause, in seconds, between two in-memory steps; in Kudu, other threads can run there."""
 
 
 async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> None:
@@ -105,7 +105,7 @@ async def write_split(
         for tablet in plan.tablets:
             await epoch.write(tablets=[tablet])
             env.event("tablet-replicated", tablet=tablet.id)
-    except RefusedError as refusal:  # the table is gone already, so a plain refusal would be wrong
+    except RefusedError as refusal:  # the table is deleted already: the operation had an effect
         raise write_lost(refusal.error.message) from refusal
     return applied
 

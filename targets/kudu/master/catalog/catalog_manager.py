@@ -47,7 +47,7 @@ IN_FLIGHT_MAX: Final = 512
 """Maximum number of DDL requests that a leader runs at the same time."""
 
 _RESOLVE_ATTEMPTS_MAX: Final = 8
-"""Maximum number of attempts to lock the table of a name.
+"""Maximum number of attempts of a request to lock the table that has a given name.
 
 An attempt fails if the name moves to another table while the request waits for the lock.
 """
@@ -55,7 +55,7 @@ Seen = TypeVar("Seen")
 
 
 class Ddl:
-    """The three DDL operations; each one receives the epoch in which it runs.
+    """The three DDL operations; each one receives the `Epoch` (leadership) in which it runs.
 
     All operations raise `RefusedError`.
     """
@@ -109,8 +109,8 @@ class Ddl:
         if stored is not None:
             if stored.nonce != request_id.nonce:
                 raise invalid_argument(
-                    f"the request id {key} was used with nonce {stored.nonce!r} before, now it "
-                    f"comes with {request_id.nonce!r}; give every operation a new number"
+                    f"the request id {key} was used with nonce {stored.nonce!r} before, now with "
+                    f"{request_id.nonce!r}; give every operation a new sequence number"
                 )
             return stored
         first = epoch.in_flight.get(key)
@@ -153,15 +153,15 @@ class Ddl:
             reply = _reply(plan, request.request_id)
             await create_unordered(self._env, epoch, plan, reply)
             stored = epoch.catalog.find_reply(*reply.key)
-            assert stored is not None, "its batch was applied"
+            assert stored is not None, "the batch was applied without its answer"
             return stored
         return await self._commit(epoch, plan, request.request_id)
 
     async def _wait_alive(self, epoch: Epoch, check: Callable[[int], None]) -> None:
         """Call `check` with the number of available tablet servers, until it passes.
 
-        A refusal by `check` counts only two heartbeats after this leader became ready, because a
-        master that has just started knows no tablet servers yet (KUDU-1358).
+        A refusal is final only once this leader has been ready for two heartbeat intervals, because
+        a master that has just started knows no tablet servers yet (KUDU-1358).
         """
         interval_ns = self._flags.heartbeat_interval_ms * 1_000_000
         waits = not self._node.bugs & {Bug.KUDU_1358, Bug.PLACE_AT_ONCE}
@@ -193,8 +193,8 @@ class Ddl:
                 plan = await confirmed(epoch, plan_again)
                 if plan.table_id == table.id:
                     return await self._commit(epoch, plan, request_id, is_delete=is_delete)
-            # The name has moved to another table, and this request does not hold its lock.
-        raise busy(f"the table {identifier} moves too fast", _RESOLVE_ATTEMPTS_MAX)
+            # The name has moved to another table, whose lock this request does not hold.
+        raise busy(f"attempts to lock the table {identifier}", _RESOLVE_ATTEMPTS_MAX)
 
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False

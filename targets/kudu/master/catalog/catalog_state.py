@@ -74,17 +74,17 @@ class Catalog:
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}
         # tablet -> highest schema version that one of its replicas reported
         self.reported_versions: dict[str, int] = {}
-        # tables that need the background loop: ALTERING, or with tablets that do not run
+        # tables with work for the background loop: ALTERING, or with tablets that do not run
         self.unsettled: dict[str, None] = {}
         self.tservers: dict[str, TServerRecord] = {}
-        # tablet -> the state that the tablet's leader last reported to this master
+        # tablet -> the health of peers that the tablet's leader last reported to this master
         self.views: dict[str, LeaderView] = {}
         self.to_review: dict[str, None] = {}  # tablets that may have too few or too many replicas
         # table -> its tablets by partition start
         self._live_tablets: dict[str, list[TabletRecord]] = {}
         self.hidden: dict[str, None] = {}  # new names that do not resolve yet (switch RENAME-GAP)
         self.heard: dict[str, dict[str, None]] | None = None
-        """Only with switch KUDU-1353: tablet -> the tablet servers that reported it to this leader.
+        """Only with switch KUDU-1353: tablet id -> servers that reported the tablet to this leader.
 
         Without the switch, `peers` returns all peers in the stored configuration.
         """
@@ -188,7 +188,7 @@ class Catalog:
     def is_in_maintenance(self, ts_uuid: str) -> bool:
         """Whether a tablet server is in maintenance.
 
-        Such a server gets no replicas, and its silence counts as no failure.
+        Such a server gets no replicas, and its silence does not count as a failure.
         """
         record = self.tservers.get(ts_uuid)
         return record is not None and record.in_maintenance
@@ -201,7 +201,7 @@ class Catalog:
         return tuple(peer for peer in peers if peer.uuid in heard)
 
     def differences(self, other: Catalog) -> list[str]:
-        """Return the differences between two catalogs as sentences, with one example per map."""
+        """Describe how this catalog differs from `other`, with one example per map."""
         differences = []
         if self.revision != other.revision:
             differences.append(f"revision {self.revision}, not {other.revision}")

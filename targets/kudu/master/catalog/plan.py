@@ -27,7 +27,7 @@ class CreateReplica:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The call's identity; a second call with the same identity is not queued (KUDU-2992)."""
+        """The call's identity; at most one call with this identity is pending (KUDU-2992)."""
         return ("create", self.tablet_id, self.ts_uuid)
 
 
@@ -72,9 +72,9 @@ def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
 class ChangeConfig:
     """A call to a tablet's leader that carries out one decision of re-replication.
 
-    `server` is the chosen server of an addition. The tablet's leader carries out the decision only
-    if its configuration still has the index `cas_config_opid_index`, on which the decision is
-    based.
+    `server` is the server chosen for an addition. The tablet's leader carries out the decision only
+    if its configuration still has the index `cas_config_opid_index`; the decision is based on that
+    configuration.
     """
 
     tablet_id: str

@@ -71,7 +71,7 @@ class TableRecord(_Record, frozen=True):
     applied_schema: Schema | None = None
     applied_version: int = 0
     state_msg: str = ""
-    create_ns: int = 0  # these times are wall clocks of the masters that led at the time
+    create_ns: int = 0  # this and the next two: wall clock of the master that led at that time
     alter_ns: int = 0
     delete_ns: int = 0
     owner: str = ""
@@ -190,9 +190,9 @@ decode_reply: Final = msgspec.msgpack.Decoder(Reply).decode
 class Batch(_Record, frozen=True):
     """One write to the system tablet: whole records, which replace older ones atomically.
 
-    `leader_term` is the term of the catalog on which the batch was planned. A batch that the log
-    has in another term is void: an operation must not commit on a catalog that was loaded for
-    another leadership (bug RELOAD-NO-LOCK).
+    `leader_term` is the term of the catalog on which the batch was planned. A batch whose log entry
+    has another term is void: an operation must not commit if it was planned on a catalog that was
+    loaded for another leadership (bug RELOAD-NO-LOCK).
     """
 
     leader_term: int

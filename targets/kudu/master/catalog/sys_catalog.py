@@ -33,7 +33,7 @@ from targets.kudu.master.catalog.records import (
 
 REPLIES_MAX: Final = 4096
 HMS_EVENTS_MAX: Final = 4096
-"""Maximum number of Hive metastore events for which the index of the operation is kept."""
+"""Maximum length of `SystemTablet.hms_events`."""
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
@@ -80,16 +80,16 @@ class SystemTablet:
         self.running_since: dict[str, int] = {}
         """Tablet id -> index of the operation that made the tablet RUNNING.
 
-        With these indexes in a dump, a checker finds a `done` of IsCreateTableDone that was early.
+        With these indexes in a dump, a checker finds IsCreateTableDone answers that came too early.
         """
         self.hms_event = 0
         """Id of the last event of the Hive metastore's log that was applied or skipped."""
         self.hms_events: list[tuple[int, int]] = []
-        """Pairs of an event id and the index of the operation that stored it, oldest first."""
+        """Pairs (metastore event id, index of the operation that stored the id), oldest first."""
         self.observer: Callable[[Batch, int, int], None] | None = None
-        """A callback with (batch, index, term) that is called when a batch changes rows."""
+        """A function that is called with (batch, index, term) when a batch changes rows."""
         self.on_restore: Callable[[], None] | None = None
-        """A callback that is called after a snapshot has replaced all rows."""
+        """A function that is called after a snapshot has replaced all rows."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Applied:
         batch = decode_batch(payload)

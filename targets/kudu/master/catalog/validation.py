@@ -57,7 +57,7 @@ def bad_schema(schema: Schema, flags: Flags) -> str | None:
     """Return the reason why a table cannot have this schema; `None` if it can."""
     columns = schema.columns
     if not columns or not columns[0].is_key:
-        return "the schema has no key column in front; the first columns must be the key"
+        return "the schema does not start with a key column; the first columns must be the key"
     if len(columns) > flags.max_num_columns:
         return (
             f"the schema has {len(columns)} columns; the limit is {flags.max_num_columns} "
@@ -70,7 +70,7 @@ def bad_schema(schema: Schema, flags: Flags) -> str | None:
         if problem is not None:
             return problem
         if column.name in seen:
-            return f"the column name {column.name!r} is there twice; names are unique in a table"
+            return f"the column name {column.name!r} occurs twice; names are unique in a table"
         if column.is_key and not previous_is_key:
             return f"the key column {column.name!r} comes after another column; keys come first"
         if column.is_key and column.type in _NO_KEYS:
@@ -84,7 +84,7 @@ def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str |
     """Return the reason why a table cannot be partitioned in this way; `None` if it can."""
     buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
     if buckets < 1:
-        return f"num_hash_buckets is {buckets}; a table has at least one tablet"
+        return f"num_hash_buckets is {buckets}; it must be at least 1"
     keys = tuple(column.name for column in schema.columns if column.is_key)
     hashed, ranged = partition_schema.hash_columns, partition_schema.range_columns
     for kind, names in (("hash", hashed), ("range", ranged)):
@@ -94,12 +94,12 @@ def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str |
                     f"the {kind} column {name!r} is not a key column; the key is {', '.join(keys)}"
                 )
             if name in names[:position]:
-                return f"the {kind} column {name!r} is there twice"
+                return f"the {kind} column {name!r} occurs twice in the partitioning"
     if splits and not ranged:
         return f"there are {len(splits)} range splits, but no range columns"
     if not all(splits) or any(low >= high for low, high in itertools.pairwise(splits)):
         return (
-            "the range splits are not rising: each must be above the one before it, and not empty"
+            "the range splits do not rise: each must be nonempty and greater than its predecessor"
         )
     return None
 

@@ -66,7 +66,7 @@ def plan_assignments(
 ) -> Plan:
     """Plan the placements and replacements of one table's tablets as one batch.
 
-    The plan ends after `ASSIGNED_MAX` tablets; the next call plans more. The plan is empty if no
+    The plan stops at `ASSIGNED_MAX` tablets; the next call plans the rest. The plan is empty if no
     tablet needs a change, or if too few tablet servers are alive.
     """
     changed: list[TabletRecord] = []

@@ -55,7 +55,7 @@ from targets.kudu.wakeup import Wakeup
 PENDING_MAX: Final = 10_000
 """Maximum number of pending calls.
 
-Further calls are dropped. Tablet reports and the creation timeout cause dropped calls again.
+Further calls are dropped. Tablet reports and the creation timeout later trigger such calls again.
 """
 
 _DONE_CREATE: Final = (TabletErrorCode.TABLET_ALREADY_EXISTS,)
@@ -137,7 +137,7 @@ class Tasks:
         self._abort(list(self._pending.values()))
 
     def kick(self, ts_uuid: str) -> None:
-        """Retry the pending calls to tablet server `ts_uuid` now, because it answers again."""
+        """Retry now all pending calls that may go to `ts_uuid`, because it answers again."""
         for entry in self._pending.values():
             if isinstance(entry.call, AlterTablet | ChangeConfig) or entry.call.ts_uuid == ts_uuid:
                 entry.wake.set()
@@ -274,7 +274,7 @@ class Tasks:
         if tablet.consensus.config.opid_index != call.cas_config_opid_index:
             return _Step.DONE  # a newer configuration is stored
         if review(self._catalog, tablet.id, self._flags) != call.decision:
-            return _Step.DONE  # not needed any more, or not reported yet
+            return _Step.DONE  # the decision is outdated, or its reason is not reported yet
         leader_uuid = tablet.consensus.leader_uuid
         leader = None if leader_uuid is None else self._tservers.get(leader_uuid)
         if leader_uuid is None or leader is None:
@@ -311,7 +311,7 @@ class Tasks:
         try:
             response = await self._client.call(server.address, request, timeout_s=timeout_s)
         except RpcError:
-            # Retry even if the server may have handled the call: all three calls are idempotent.
+            # Retry even if the server may have handled the call: every kind of call is idempotent.
             return _Step.RETRY
         if response.error is None or response.error.code in final:
             return _Step.DONE

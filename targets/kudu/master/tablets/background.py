@@ -1,4 +1,4 @@
-"""The leader's background loop, which runs every second or when other code wakes the loop.
+"""The leader's background loop; each pass starts after an interval or when `epoch.wake` is set.
 
 The loop places PREPARING tablets, replaces tablets that stay CREATING, and completes alters that
 all tablets have reported. The loop handles one table at a time, under the table's lock, with one

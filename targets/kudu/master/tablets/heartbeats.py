@@ -41,7 +41,7 @@ from targets.kudu.messages import (
 )
 
 REPORTED_MAX: Final = 4096
-"""Maximum number of a report's tablets in one batch.
+"""Maximum number of tablets of one report that are written in one batch.
 
 Several batches are allowed, because the tablets are independent of each other.
 """
@@ -76,7 +76,7 @@ class Heartbeats:
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
             return self._response(meta)  # a follower ignores reports
         ours = self._leadership.cluster_id or ""
-        # This master does not know the cluster id yet, so it cannot check the server's id.
+        # A master that does not know its cluster id yet cannot check the id that a server sends.
         if request.cluster_id and not ours:
             return TSHeartbeatResponse(meta, error=not_initialized().error)
         if request.cluster_id and request.cluster_id != ours:

@@ -1,4 +1,4 @@
-"""The decision which replica of a tablet to add or to evict, as pure functions.
+"""Pure functions that decide whether to add or evict a replica of a tablet, and which one.
 
 The rules are those of Kudu's `consensus/quorum_util.cc`. The usual scheme is 3-4-3: add a
 non-voter, let the leader replica promote it once it has caught up, then evict the replica that it
@@ -144,7 +144,7 @@ class _Peers:
     def lacks_one(self, num_replicas: int, spared: Collection[str]) -> bool:
         """Whether too few voters will remain and a healthy majority can add a member.
 
-        Voters marked `replace` and failed voters will not remain; members to promote will.
+        Failed voters and voters marked `replace` count as leaving, members to promote as voters.
         """
         going = sum(
             p.replace or (self._of(p) in _FAILED and p.uuid not in spared) for p in self._voters
@@ -153,7 +153,7 @@ class _Peers:
         return num_replicas > len(self._voters) - going + coming and self._has_majority
 
     def to_evict(self, num_replicas: int) -> str | None:
-        """Return the uuid of a member, not the leader, that the tablet can lose; None if none.
+        """Return the uuid of a member other than the leader to evict; `None` if there is none.
 
         If the leader reports itself as unhealthy, no member is evicted.
         """

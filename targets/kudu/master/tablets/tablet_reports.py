@@ -32,8 +32,8 @@ from targets.kudu.messages import RaftConfig, ReportedTablet
 class ReportPlan:
     """The consequences of a tablet report.
 
-    A plan has the tablet records to write, the reported schema versions, the calls to make, the
-    leaders' reports on their peers, and alarms.
+    A plan has the tablet records to write, the reported schema versions by tablet id, the calls to
+    make, the leaders' reports on their peers' health by tablet id, and alarms.
     """
 
     tablets: list[TabletRecord] = field(default_factory=list)
@@ -110,7 +110,7 @@ def _judge(
         return None
     config, stored = replica.committed_config, tablet.consensus
     if replica.data_state == COPYING and config is None:
-        return None  # the replica does not know its configuration yet, so it may be a member
+        return None  # the replica knows no configuration yet, but it may be a member: keep it
     if stored is None or _is_stray(ts_uuid, replica, stored.config):
         if stored is not None and replica.data_state != TOMBSTONED:
             plan.calls.append(_tombstone(tablet, ts_uuid, stored.config.opid_index))
@@ -179,8 +179,8 @@ def _merge(
 def _is_stray(ts_uuid: str, replica: ReportedTablet, stored: RaftConfig) -> bool:
     """Whether a replica is outside the stored configuration and knows no newer configuration.
 
-    Kudu tombstones only replicas that know an older configuration, and so keeps a replica that has
-    learned of its own eviction.
+    Kudu tombstones only replicas that know an older configuration. So it keeps a replica that has
+    the configuration from which it was evicted.
     """
     if _has_peer(stored, ts_uuid):
         return False

@@ -1,8 +1,8 @@
 """The tablet servers known to one master, with addresses, liveness and load; replica placement.
 
 The map of tablet servers is not replicated. Every master has its own map, which is empty after a
-restart. Followers' maps are up to date, because tablet servers send heartbeats to all masters (maps
-that were not caused KUDU-1358). The caller passes all times, in ns of the monotonic clock.
+restart. Followers' maps are up to date, because tablet servers send heartbeats to all masters
+(outdated maps caused KUDU-1358). The caller passes all times, in ns of the monotonic clock.
 
 A new replica goes to the less loaded of two random available servers, as in Kudu's
 `master/placement_policy.cc`, and a server gets only one replica of a tablet. Locations (racks) are
@@ -102,7 +102,7 @@ class TServerMap:
             server.heard_ns = _UNHEARD_NS
 
     def alive(self, now_ns: int, unresponsive_ns: int) -> list[TServer]:
-        """Return the servers whose last heartbeat is at most `unresponsive_ns` old, by uuid."""
+        """Return the servers heard at most `unresponsive_ns` before `now_ns`, sorted by uuid."""
         return [server for server in self if now_ns - server.heard_ns <= unresponsive_ns]
 
 
