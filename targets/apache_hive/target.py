@@ -40,7 +40,7 @@ _OPTIONS: Final = (
 )
 """Options that mean the same for real and for bundled metastores."""
 _USUAL: Final = {"socket-timeout-ms": 3000}
-"""Defaults that differ from the bundled target's: Java is slow, and retries come after a pause."""
+"""Defaults that differ from the bundled target's, since Java is slow and retries come late."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _TOKEN_OPTIONS: Final = (
     *("token-store", "token-max-age-ms", "token-renew-ms", "token-key-ms", "token-scan-ms"),
@@ -180,7 +180,7 @@ class ApacheHiveTarget(
 
 
 def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
-    """Return the metastores; if the layout has spares, each can also serve or idle as a variant."""
+    """Return the metastores. If the layout has spares, each gets a variant that serves or idles."""
     if not layout.spares:
         return [*metastores]
     count = len(layout.metastores)

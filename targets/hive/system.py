@@ -169,7 +169,7 @@ class MetastoreSystem(System):
 
     ask_s = 1.0
     outside_max = 2
-    """Maximum number of metastores outside the core: this many may fail at once."""
+    """Maximum number of metastores that may fail at once; `core` draws all others."""
     bugs: frozenset[Bug] = frozenset()
     """Defects of clients, in addition to the defects of the layout."""
     no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - an invalid token
@@ -224,7 +224,7 @@ class MetastoreSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """The groups of nodes. The database leads if it answers; all metastores are followers."""
+        """The groups of nodes: a database that answers leads, metastores that answer follow."""
         active = {name: NodeRole("follower") for name in await self._alive()}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._database_answers() else {}
         every = tuple(address.node for address in self._members.listed)
@@ -286,7 +286,7 @@ class MetastoreSystem(System):
     # --- calls -------------------------------------------------------------------------------
 
     async def _without_tokens(self) -> list[str]:
-        """Messages about the metastores that do not reject an invalid token."""
+        """One message for each metastore that does not reject an invalid token."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(self.no_token)) for address in every)
@@ -303,7 +303,7 @@ class MetastoreSystem(System):
         return reply is not None and not reply.error
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """The answer of each listed metastore by name; `None` if its call fails."""
+        """Map each listed metastore's name to its answer, or to `None` if the call failed."""
         every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {
@@ -329,7 +329,7 @@ class HiveSystem(MetastoreSystem):
         )
 
     async def ready(self) -> Convergence:
-        """Check that every metastore answers with the last event, so reaches the database."""
+        """Check that every metastore reaches the database, by asking for the last event's id."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None

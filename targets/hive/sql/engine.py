@@ -171,7 +171,7 @@ class Engine:
         if table.serial and table.serial not in row:
             row[table.serial] = self._store.next_serial(statement.table)
         if len(row) != len(table.columns):
-            raise RefusedStatementError(f"{statement.table} has {', '.join(table.columns)}")
+            raise RefusedStatementError(f"{statement.table} needs {', '.join(table.columns)}")
         place = (statement.table, self._store.next_number(statement.table))
         await self._put(transaction, place, None, row)
         serial = row[table.serial] if table.serial else None
@@ -220,7 +220,7 @@ class Engine:
     def _visible_rows(
         self, transaction: _Transaction, table: str, where: Where
     ) -> Iterator[tuple[int, Row]]:
-        """The matching rows that a statement sees: its snapshot and its transaction's writes."""
+        """Yield number and content of each matching row of the snapshot and of own writes."""
         if transaction.serializable:
             if len(transaction.reads) >= READS_MAX:
                 raise RefusedStatementError(f"more than {READS_MAX} reads in a transaction")

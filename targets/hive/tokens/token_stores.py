@@ -70,7 +70,7 @@ class StoreKind(enum.StrEnum):
 def open_store(
     env: Env, kind: StoreKind, transactions: Transactions, zookeeper: Callable[[], ZooKeeper]
 ) -> TokenStore:
-    """Open a token store of this kind; only `ZOOKEEPER` calls `zookeeper` for a session."""
+    """Open a token store of this kind; `zookeeper` opens a session if `kind` is `ZOOKEEPER`."""
     match kind:
         case StoreKind.MEMORY:
             return MemoryTokens()

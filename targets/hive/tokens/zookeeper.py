@@ -28,10 +28,10 @@ _KEYS: Final = f"{_ROOT}/keys"
 
 
 class ZooKeeperTokens:
-    """A `targets.hive.tokens.store.TokenStore` over znodes."""
+    """A `targets.hive.tokens.store.TokenStore` that keeps tokens and keys in znodes."""
 
     def __init__(self, session: ZooKeeper) -> None:
-        """`session` is not used yet; the first call creates the parent znodes."""
+        """Store tokens over `session`; the first call creates the parent znodes."""
         self._session = session
         self._has_parents = False
 

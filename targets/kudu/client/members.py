@@ -51,7 +51,7 @@ class _AskAnotherError(Exception):
 
 
 class MembersClient:
-    """The part of one client that changes memberships; `addresses` maps masters to addresses."""
+    """The part of one client that changes memberships; `addresses` maps nodes to addresses."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class MembersClient:
     async def _once(
         self, call: v.MembersCall, address: str, deadline: Deadline, attempts: list[Attempt]
     ) -> Completion | None:
-        """Send the call to a master; return `None` if it did nothing and another must be asked."""
+        """Send the call to a master; return `None` if it did nothing and the next may be asked."""
         node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
 
         def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:

@@ -44,7 +44,7 @@ R = TypeVar("R", bound=m.TabletResponse)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The tablet that an operation is sent to; `tried` are replicas that refused in this round."""
+    """The tablet that an operation is sent to; `tried` are the replicas that refused in a round."""
 
     name: str
     table: Table
@@ -95,7 +95,7 @@ class Replicas:
         self._policy = policy
 
     async def attempt(self, target: Target, request: Call[R], limit_s: float) -> Answered[R] | None:
-        """Make one RPC to the next replica; return `None` at the deadline or for a gone table.
+        """Make one RPC to the next replica; return `None` at the deadline or if the table is gone.
 
         If the answer shows that this replica cannot serve the request, the next attempt goes to
         another replica.

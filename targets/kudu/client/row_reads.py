@@ -158,7 +158,7 @@ def _page(asked: m.ScanRequest, token: bytes, timestamp: int, wait_s: float) -> 
         key_end=asked.key_end,
         page_token=token,
         allow_followers=asked.allow_followers,
-        timeout_ms=max(1, int(wait_s * 900)),  # 90 %, so that the answer arrives in time
+        timeout_ms=max(1, int(wait_s * 900)),  # 90 % of `wait_s`: leaves time for the answer
     )
 
 

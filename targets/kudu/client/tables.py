@@ -162,7 +162,7 @@ class TableCache:
         )
 
     def _refused(self, name: str, error: m.MasterError | None) -> bool:
-        """Whether an error means to ask again. Raises `Gone` if the table does not exist."""
+        """Whether `error` allows to ask again. Raises `Gone` if the table does not exist."""
         if error is None:
             return False
         code, status = error.code, error.status

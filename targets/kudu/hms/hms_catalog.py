@@ -138,8 +138,8 @@ class HmsDdl(Ddl):
                 is_reserved = False
                 return await super()._commit(epoch, plan, request_id)
             except RefusedError as refusal:
-                # After an unknown outcome the next leader decides (`Repair`); under
-                # CREATE-HMS-GHOST the entry is dropped nevertheless.
+                # If the outcome is unknown, the next leader decides about the entry (`Repair`).
+                # Switch CREATE-HMS-GHOST drops the entry nevertheless.
                 if not refusal.error.indeterminate or Bug.CREATE_HMS_GHOST in self._bugs:
                     await self._drop_entry(table)
                 raise
@@ -160,7 +160,7 @@ class HmsDdl(Ddl):
             await self._hms.catalog.create(table, "" if retried else table.id)
         except HmsError as error:
             if error.kind == api.ALREADY_EXISTS and retried:
-                # The retry takes the effect of the first call for another client's table.
+                # The retry mistakes the entry from its own first call for another client's table.
                 raise RefusedError(
                     MasterErrorCode.TABLE_ALREADY_PRESENT,
                     AppStatus.ALREADY_PRESENT,
@@ -245,7 +245,7 @@ class HmsDdl(Ddl):
         except HmsError as error:
             raise _unknown(error) from error
         except RefusedError as refusal:
-            # The next leader may still carry out the event.
+            # The next leader may still carry out the metastore's event.
             raise write_lost(refusal.error.message) from refusal
         done = self._hms.applied(epoch, table.id, marker)
         if done is None:

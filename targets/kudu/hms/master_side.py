@@ -69,7 +69,7 @@ class HmsSide:
         return self._listener_of(epoch).applied(table_id, marker)
 
     def creating(self, epoch: Epoch) -> dict[str, Creating]:
-        """Unfinished creates of this leadership, by the ids of their tables."""
+        """Map table ids to the unfinished creates of this leadership."""
         return self._creating if epoch is self._epoch else {}
 
     def _listener_of(self, epoch: Epoch) -> Listener:
