@@ -139,7 +139,7 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Overwrite the entry `old`, whatever its table id, by `table`; only for tools."""
+        """Overwrite the entry `old`, which may have any table id, by `table`; only for tools."""
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
         context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
         call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)

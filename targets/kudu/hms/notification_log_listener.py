@@ -109,7 +109,7 @@ class Listener:
             raise HmsError("", why, maybe_done=False) from error
 
     async def wait_turn(self, create: Creating) -> None:
-        """Wait until all events before the create's own event are carried out; may raise an error."""
+        """Wait until all events before the create's own event are carried out; may raise errors."""
         if self._swallows:
             return
         self._wake.set()

@@ -99,7 +99,7 @@ class WriteRequest(TabletServerCall[WriteResponse], frozen=True):
 
 
 class ReadMode(enum.IntEnum):
-    """Which state a scan reads (`ReadMode` of Kudu's `common/common.proto`)."""
+    """Modes of reading, which choose a state (`ReadMode` of Kudu's `common/common.proto`)."""
 
     READ_LATEST = 1
     """The newest state on this replica.
