@@ -77,8 +77,8 @@ class Layout:
         selection = options["selection"] or usual.value
         if selection not in [*Selection]:
             raise UsageError(
-                f"--selection is {selection!r}; it must be one of: {', '.join(Selection)}, or "
-                f"leave it out: {settings.profile} has {usual.value}"
+                f"--selection is {selection!r}; it must be one of: {', '.join(Selection)} "
+                f"(by default, {settings.profile} has {usual.value})"
             )
         delay_s = options["retry_delay_ms"] / 1000
         self.client = ClientSettings(
@@ -114,8 +114,8 @@ class Layout:
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
         if chosen not in ["", *UriList]:
             raise UsageError(
-                f"--uri-list is {chosen!r}; it must be one of: {', '.join(UriList)}, or leave it "
-                f"out: {settings.profile} has {usual.value}"
+                f"--uri-list is {chosen!r}; it must be one of: {', '.join(UriList)} "
+                f"(by default, {settings.profile} has {usual.value})"
             )
         if chosen and not self.spares:
             raise UsageError(
@@ -130,8 +130,8 @@ class Layout:
         usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
         if chosen not in ["", *StoreKind]:
             raise UsageError(
-                f"--token-store is {chosen!r}; it must be one of: {', '.join(StoreKind)}, or leave "
-                f"it out: it is {usual.value} then"
+                f"--token-store is {chosen!r}; it must be one of: {', '.join(StoreKind)} "
+                f"(by default {usual.value})"
             )
         if chosen not in ("", StoreKind.MEMORY) and Bug.TOKEN_MEMORY.id in settings.bugs:
             raise UsageError(
@@ -158,8 +158,8 @@ def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
     chosen = settings.options[option] or usual.value
     if chosen not in [*kinds]:
         raise UsageError(
-            f"--{option} is {chosen!r}; it must be one of: {', '.join(kinds)}, or leave it out: it "
-            f"is {real.value} in processes and containers, and {ours.value} in simulation"
+            f"--{option} is {chosen!r}; it must be one of: {', '.join(kinds)} (by default "
+            f"{real.value} in processes and containers, and {ours.value} in simulations)"
         )
     return kinds(chosen)
 
@@ -184,7 +184,7 @@ class MetastoreSystem(System):
         more_groups: Mapping[str, Sequence[str]],
         start_s: float = START_S,
     ) -> None:
-        """`more_groups` has groups of other nodes; an added metastore must serve in `start_s`."""
+        """`more_groups` are other nodes' groups; an added metastore must serve within `start_s`."""
         self._env = env
         self._layout = layout
         self._connect = connect

@@ -102,7 +102,7 @@ class MetastoreClient:
         self._address: Address | None = None
         self._opened_ns = 0
         self._was_opened = False
-        self._position: int | None = None  # position in the log of events
+        self._position: int | None = None  # id of the last polled event
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
         """Perform one operation. Raises `UsageError` if no vocabulary has this operation."""
@@ -225,7 +225,7 @@ class MetastoreClient:
         raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
-        """Read further events of the log. A gap shows that the cleaner removed unread events."""
+        """Read the next events of the log. A gap in their ids shows that events were cleaned."""
         if self._position is None:
             self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position

@@ -284,7 +284,7 @@ class _Cache:
         self._read_s = 0.0
 
     async def tables(self) -> dict[tuple[str, str], MetaTable]:
-        """All tables by database and name, at most `_REFRESH_S` old."""
+        """Map `(database, name)` to each table; the copy is at most `_REFRESH_S` old."""
         now_s = asyncio.get_running_loop().time()
         if self._tables is None or now_s - self._read_s > _REFRESH_S:
             tables = await self._transactions.run(Isolation.SERIALIZABLE, read_tables)

@@ -42,7 +42,7 @@ class _Transaction:
     def __init__(self, number: int, isolation: Isolation) -> None:
         self.number = number
         self.serializable = isolation is Isolation.SERIALIZABLE
-        self.moment: int | None = None  # a serializable transaction's snapshot, once it has one
+        self.moment: int | None = None  # a serializable transaction's snapshot, once taken
         self.writes: dict[Place, Change] = {}
         self.reads: list[tuple[str, Where]] = []
         self.failed = False
@@ -180,7 +180,7 @@ class Engine:
     async def _put(
         self, transaction: _Transaction, place: Place, old: Row | None, new: Row | None
     ) -> None:
-        """Write a locked or a new row, after waiting for the locks of its changed unique keys."""
+        """Write a new row or a locked old row, after locking the row's changed unique keys."""
         table = place[0]
         before = [] if old is None else list(keys_of(table, old))
         after = [] if new is None else list(keys_of(table, new))

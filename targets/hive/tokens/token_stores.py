@@ -14,7 +14,7 @@ from targets.hive.zookeeper.protocol import ZooKeeper
 
 
 class MemoryTokens:
-    """Hive's `MemoryTokenStore`, its default: tokens that only this metastore knows, until it ends.
+    """Hive's default, `MemoryTokenStore`: one metastore's own tokens, lost when it ends.
 
     Keys are numbered from 0.
     """

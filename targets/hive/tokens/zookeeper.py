@@ -109,7 +109,7 @@ class ZooKeeperTokens:
         return {ident: decode_token(data) for ident, data in children.items()}
 
     async def _read_all(self, parent: str) -> dict[str, bytes]:
-        """Return the data of all znodes below `parent`, by name; skip znodes removed meanwhile."""
+        """Map the name of each znode below `parent` to its data; skip znodes removed meanwhile."""
         session = await self._open_now()
         data = {}
         for name in await session.children(parent):

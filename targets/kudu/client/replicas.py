@@ -81,7 +81,7 @@ class Answered(Generic[R]):
 
 
 def _leads(response: Any) -> bool:
-    """Whether the leader answered: always for a write; a scan's answer has the replica's role."""
+    """Whether the leader answered: only leaders answer writes; a scan's answer says the role."""
     return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 
@@ -133,7 +133,7 @@ class Replicas:
         await target.deadline.pause(self._policy.backoff_s(target.rounds))
 
     async def _next(self, target: Target) -> str | None:
-        """The next replica to try. Once all were tried, ask a master where the replicas are."""
+        """Return the next replica to try. After all replicas, ask a master where they are now."""
         address = self._untried(target)
         if address is not None:
             return address

@@ -238,7 +238,7 @@ class RowWriter:
 def _written(
     parts: Sequence[_Part], table: Table, count: int, attempts: Sequence[Attempt]
 ) -> Completion:
-    """The completion of a write, by the table in the module's docstring."""
+    """The completion of a write, as the table in the module's docstring defines it."""
     results: list[str | None] = [None] * count
     for part in parts:
         for position, result in zip(part.positions, part.results(), strict=True):

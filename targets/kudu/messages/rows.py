@@ -85,7 +85,7 @@ class WriteResponse(TabletResponse, frozen=True):
     timestamp: int = 0
     row_errors: tuple[RowError, ...] = ()
     propagated_timestamp: int = 0
-    index: int = 0  # index in the tablet's log up to which the answer reflects the log
+    index: int = 0  # index of the newest log entry that the answer reflects
     term: int = 0
 
 

@@ -1,4 +1,4 @@
-"""HTML that is always escaped, and building blocks of pages: tables, facts, badges, notes.
+"""Builders of HTML that escape all text, and parts of pages: tables, facts, badges, notes.
 
 Any value that is not an `Html` is treated as text and escaped.
 """

@@ -265,7 +265,7 @@ class _Dial:
 
 
 class RpcClient:
-    """Client for methods of other nodes, over one cached connection per address.
+    """Client for the RPC methods of other nodes, over one cached connection per address.
 
     A name is resolved again at every attempt to connect, so that a call after a network error
     reaches the node that has the name at that time (KUDU-1885).

@@ -76,7 +76,7 @@ class _Method:
 
 
 class RpcServer:
-    """Server for methods of a node, on one port.
+    """Server for the RPC methods of one node, on one port.
 
     `handler(request, peer)` is a coroutine function, or a plain function that returns the answer
     at once, an `Answer` (both need no task), or an awaitable. `peer` is the caller's node name.
