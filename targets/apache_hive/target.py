@@ -160,7 +160,7 @@ class ApacheHiveTarget(
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """Return the permits of the profile, adapted to the token store and a missing KDC."""
+        """Return the permits of the profile, which also depend on the token store and the KDC."""
         store = _layout(settings).token_store
         permits = list(permits_of_profile(settings.profile, store))
         if not settings.options["kdc"]:

@@ -208,8 +208,8 @@ class MetastoreSystem(System):
     def core(self, rng: random.Random) -> Sequence[str]:
         """Draw nodes that suffice to serve: the database, ZooKeeper, the KDC and some metastores.
 
-        All listed metastores except `outside_max` are drawn, since clients only try a few, but at
-        least one.
+        At least one listed metastore is drawn, and all except `outside_max`, because a client only
+        tries a few metastores.
         """
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - self.outside_max))

@@ -176,7 +176,7 @@ def _election_ms(flags: Flags) -> float:
 def _times(flags: Flags) -> list[dict[str, Any]]:
     """Limits of outages and elections.
 
-    An outage may last six of the shortest election timeouts plus one second; clean runs need 1.5.
+    An outage may last six minimal election timeouts plus one second; clean runs need 1.5 of them.
     """
     timeout_s = _election_ms(flags) / 1000
     outage = "a new leader is elected after one election timeout, or a few if votes are split"

@@ -107,7 +107,7 @@ class Get(msgspec.Struct, frozen=True, tag="getData"):
 
 
 class SetData(msgspec.Struct, frozen=True, tag="setData"):
-    """Replace a znode's data, refused if `version` is outdated; the answer is the new version."""
+    """Replace a znode's data; refused if `version` is outdated. The answer is the new version."""
 
     path: str
     data: bytes
@@ -115,7 +115,7 @@ class SetData(msgspec.Struct, frozen=True, tag="setData"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Remove a znode without children, refused if `version` is outdated."""
+    """Remove a znode without children; refused if `version` is outdated."""
 
     path: str
     version: int | None = None
@@ -142,11 +142,11 @@ class ZooKeeper(Protocol):
         ...
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Replace a znode's data, refused if `version` is outdated; return the new version."""
+        """Replace a znode's data, unless `version` is outdated; return the new version."""
         ...
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove a znode without children, refused if `version` is outdated."""
+        """Remove a znode without children, unless `version` is outdated."""
         ...
 
     async def children(self, path: str) -> Sequence[str]:

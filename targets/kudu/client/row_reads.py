@@ -132,7 +132,7 @@ class RowReader:
         return why
 
     async def _columns(self, target: Target, ids: Sequence[int]) -> Mapping[int, m.Column] | None:
-        """Map column ids to columns; if one of `ids` is unknown, first ask a master for the schema."""
+        """Map column ids to columns; for unknown `ids`, first ask a master for the new schema."""
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:

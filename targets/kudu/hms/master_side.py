@@ -20,7 +20,7 @@ class HmsSide:
     """A master's client of the metastores, and its current listener and repair.
 
     `voters` are the addresses of the masters in the committed configuration. `start_list` are the
-    masters with which this one was started; entries name them under switch STALE-MASTER-ADDRS.
+    masters with which this master started; entries name them under switch STALE-MASTER-ADDRS.
     """
 
     def __init__(
