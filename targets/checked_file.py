@@ -23,7 +23,7 @@ class DamagedFileError(TargetError):
 
 
 async def write(disk: Disk, path: str, magic: bytes, body: bytes) -> None:
-    """Replace the file durably by `body`, in the format that the 8 bytes of `magic` name."""
+    """Durably replace the file's content by `body`; the 8 bytes `magic` name its format."""
     await disk.replace(path, _HEADER.pack(magic, len(body), zlib.crc32(body)) + body)
 
 

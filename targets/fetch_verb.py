@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path  # determinism: this module is no part of a node
+from pathlib import Path  # determinism: no node runs this
 from typing import Any, Final
 
 KNOWN: Final[Mapping[str, str]] = {"hive": "targets.apache_hive.fetching"}
-"""The programs that can be fetched, and the module whose `fetch` downloads each of them."""
+"""Map each program that can be fetched to the module whose `fetch` downloads it."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -50,7 +50,7 @@ class Switch(enum.Enum):
 
     _value_: Row
 
-    # Every RPC looks up some members; the default hash, of the name, is computed by Python code.
+    # Every RPC hashes some members, and the default `__hash__` is slow because it is Python code.
     __hash__ = object.__hash__
 
     @property
@@ -63,7 +63,7 @@ AnySwitch = TypeVar("AnySwitch", bound=Switch)
 
 
 def titles_of(ledger: type[Switch]) -> dict[str, str]:
-    """Titles of all defects by id, sorted."""
+    """Map the id of each defect to its title and the time of its fix, sorted by id."""
     return {
         bug.id: f"{bug.value.title} ({bug.value.until})"
         for bug in sorted(ledger, key=lambda bug: bug.name)
@@ -71,7 +71,7 @@ def titles_of(ledger: type[Switch]) -> dict[str, str]:
 
 
 def profiles_of(ledger: type[AnySwitch], names: Iterable[str]) -> dict[str, frozenset[AnySwitch]]:
-    """The defects of each profile."""
+    """Map each profile in `names` to its defects."""
     return {name: frozenset(bug for bug in ledger if name in bug.value.profiles) for name in names}
 
 

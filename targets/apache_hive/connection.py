@@ -42,12 +42,12 @@ class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types
 
 
 class ThriftConnection:
-    """One connection to a metastore (`targets.hive.client.connection.Connection`)."""
+    """One connection to a metastore; implements `targets.hive.client.connection.Connection`."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool = False
     ) -> None:
-        """Create a connection. If `framed`, each message follows its length, as after SASL."""
+        """Create a connection. If `framed`, a length precedes each message, as after SASL."""
         self._reader, self._writer = reader, writer
         self._framed = framed
         self._count = 0
@@ -143,7 +143,7 @@ def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
 
 
 class ThriftDoor:
-    """Opener of Thrift connections, a `targets.hive.client.connection.Connect`."""
+    """Opener of Thrift connections; implements `targets.hive.client.connection.Connect`."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env
@@ -154,7 +154,7 @@ class ThriftDoor:
         try:
             async with asyncio.timeout(timeout_s):
                 host, port = self._env.endpoint(address)
-                streams = await asyncio.open_connection(host, port)  # determinism: real only
+                streams = await asyncio.open_connection(host, port)  # determinism: not simulated
                 connection = ThriftConnection(*streams)
                 await connection.greet(timeout_s=timeout_s)
         except TimeoutError as error:

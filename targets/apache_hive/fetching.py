@@ -1,4 +1,4 @@
-"""`harness fetch hive`: fetch a real metastore's files with Maven and its mirrors and proxies.
+"""`harness fetch hive`: fetch a real metastore's files with Maven, which may use mirrors.
 
 The files are collected and hashed in a temporary folder, which is then moved into the cache. The
 bundled event listener (`EventLog.java`) is compiled against the files.
@@ -7,13 +7,13 @@ bundled event listener (`EventLog.java`) is compiled against the files.
 from __future__ import annotations
 
 import hashlib
-import os  # determinism: no part of a node
-import shutil  # determinism: no part of a node
-import subprocess  # determinism: no part of a node
+import os  # determinism: no node runs this
+import shutil  # determinism: no node runs this
+import subprocess  # determinism: no node runs this
 import tarfile
-import tempfile  # determinism: no part of a node
+import tempfile  # determinism: no node runs this
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path  # determinism: no part of a node
+from pathlib import Path  # determinism: no node runs this
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -53,7 +53,7 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def fetch(progress: Callable[[str], None]) -> Path:
-    """Return the folder with all artefacts, after fetching them if they are missing or outdated.
+    """Fetch all artefacts if they are missing or outdated, and return their folder.
 
     Raises `InfrastructureError` if Java or Maven is missing, or if the hash of a file differs from
     `artefacts.lock`.
@@ -87,7 +87,7 @@ def fetch(progress: Callable[[str], None]) -> Path:
 
 
 def _program(name: str, why: str, package: str) -> str:
-    """Return the path of a program in JAVA_HOME or on PATH; raise `InfrastructureError` if none."""
+    """Find a program in JAVA_HOME or on PATH; raise `InfrastructureError` if it is in neither."""
     home = os.environ.get("JAVA_HOME")
     of_java = Path(home) / "bin" / name if home else None
     program = str(of_java) if of_java and of_java.is_file() else shutil.which(name)

@@ -95,7 +95,7 @@ def kdc_node(users: Iterable[str]) -> NodeSpec:
 
 
 def keytab() -> str:
-    """The metastores' keytab (MIT's version 2) in base64, since a node's files are text."""
+    """The metastores' keytab (MIT's format, version 2) in base64, since a node's files are text."""
 
     def counted(text: str) -> bytes:
         return len(text).to_bytes(2) + text.encode()

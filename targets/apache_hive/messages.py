@@ -21,7 +21,7 @@ from targets.hive import api
 
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
-"""The query text of the views as which tables are created."""
+"""The query of the views; every table is created as a view."""
 
 _REFUSED: Final = {
     "token does not exist": api.INVALID_TOKEN,
@@ -30,7 +30,7 @@ _REFUSED: Final = {
     "tried to renew a token": api.ACCESS_CONTROL,
     "is trying to renew a token": api.ACCESS_CONTROL,
 }
-"""Parts of Hadoop's messages about refused tokens, with their exceptions, which metastores drop."""
+"""Map phrases of Hadoop's messages to their exceptions, whose types metastores do not pass on."""
 
 
 class Exchange(NamedTuple):
@@ -167,7 +167,7 @@ def exchange_for(call: api.ApiCall) -> Exchange:
         case api.GetNextEvents(last, most):
             request = ttypes.NotificationEventRequest(last, most)
             return _exchange("get_next_notification", _events, rqst=request)
-    raise TypeError(f"{type(call).__name__} is not among the calls of this client")
+    raise TypeError(f"this client makes no call of type {type(call).__name__}")
 
 
 def error_of(answer: Any) -> api.MetastoreError | None:

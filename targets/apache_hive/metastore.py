@@ -9,7 +9,7 @@ connection before they connect to the metastore.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path  # determinism: no part of a node
+from pathlib import Path  # determinism: no node runs this
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -75,7 +75,7 @@ def _settings() -> Mapping[str, str]:
         "javax.jdo.option.ConnectionPassword": USER,  # required by Hive, unused
         "metastore.warehouse.dir": "file:{data}/warehouse",
         "metastore.thrift.bind.host": "{host}",
-        # Of two concurrent creates, Hive refuses one only after a retry, by default 2 s later.
+        # Hive refuses the later of two concurrent creates after a retry, by default 2 s later.
         "metastore.hmshandler.retry.interval": "300ms",
         "metastore.transactional.event.listeners": "harness.EventLog",
         "metastore.event.message.factory": (
@@ -87,7 +87,7 @@ def _settings() -> Mapping[str, str]:
 
 
 def event_settings(ttl_s: int) -> Mapping[str, str]:
-    """Settings that make Hive remove events older than `ttl_s`, not only every two hours."""
+    """Settings that make Hive soon remove events older than `ttl_s`; its default is two hours."""
     listener = "hive.metastore.event.db.listener"
     return {
         f"{listener}.timetolive": f"{ttl_s}s",
@@ -135,12 +135,12 @@ def _site(settings: Mapping[str, str]) -> str:
 
 
 def as_member(metastore: NodeSpec) -> NodeSpec:
-    """The declaration of a metastore that serves, with a variant `IDLE`."""
+    """Return the declaration of a serving metastore, extended by the variant `IDLE`."""
     return msgspec.structs.replace(metastore, variants={IDLE: Variant(command=_IDLE)})
 
 
 def as_spare(metastore: NodeSpec) -> NodeSpec:
-    """The declaration of a metastore as a spare: idle, with a variant `SERVING`."""
+    """Turn a metastore's declaration into a spare's: it idles, and its variant `SERVING` serves."""
     serving = Variant(command=metastore.command)
     return msgspec.structs.replace(metastore, command=_IDLE, variants={SERVING: serving})
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os  # determinism: no part of a node
+import os  # determinism: no node runs this
 from typing import Any, Final
 
 from puresasl import SASLError
@@ -81,9 +81,9 @@ class _Tickets:
         self._file = -1
 
     async def context(self, user: str) -> tuple[Any, bytes]:
-        """Start a GSSAPI security context for a user; return it and its first message."""
+        """Start a GSSAPI security context for a user; return the context and its first message."""
         async with self._lock:
-            return await asyncio.to_thread(self._begin, user)  # determinism: real only
+            return await asyncio.to_thread(self._begin, user)  # determinism: not simulated
 
     def _begin(self, user: str) -> tuple[Any, bytes]:
         import gssapi
@@ -120,7 +120,7 @@ class KerberosConnection:
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """Make a call as the user it names. After a `ChannelError` the connection is unusable."""
+        """Make a call as the user in `call`. After a `ChannelError` the connection is unusable."""
         whole = False
         try:
             if isinstance(call, api.Authenticate):
@@ -150,14 +150,14 @@ def _user_of(call: api.ApiCall) -> str:
 
 
 class KerberosDoor:
-    """Opener of Kerberos connections, a `targets.hive.client.connection.Connect`."""
+    """Opener of Kerberos connections; implements `targets.hive.client.connection.Connect`."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env
         self._tickets = _Tickets(env)
 
     async def __call__(self, address: Address, *, timeout_s: float) -> KerberosConnection:
-        """Open a connection as the first user. Raises `ChannelError` with `sent` false."""
+        """Open a connection as the user `USERS[0]`. Raises `ChannelError` with `sent` false."""
         return KerberosConnection(self, address, await self.open(address, USERS[0], timeout_s))
 
     async def open(self, address: Address, user: str, timeout_s: float) -> ThriftConnection:
@@ -187,7 +187,7 @@ class KerberosDoor:
         try:
             async with asyncio.timeout(timeout_s):
                 host, port = self._env.endpoint(address)
-                reader, writer = await asyncio.open_connection(host, port)  # determinism: real only
+                reader, writer = await asyncio.open_connection(host, port)  # determinism: real runs
                 streams = _Streams(reader, writer)
                 await (_digest(streams, token) if token else self._gssapi(streams, user))
                 connection = ThriftConnection(reader, writer, framed=True)

@@ -27,7 +27,7 @@ _DEFAULT: Final = "default"
 class ApacheHiveSystem(MetastoreSystem):
     """The deployed real metastores, which ignore request ids.
 
-    An operation has time to try two metastores, so only one metastore may be outside the core.
+    An operation has time to try two metastores, so at most one metastore may be down.
     """
 
     ask_s = 5.0

@@ -40,7 +40,7 @@ _OPTIONS: Final = (
 )
 """Options that mean the same for real and for bundled metastores."""
 _USUAL: Final = {"socket-timeout-ms": 3000}
-"""Defaults that differ from the bundled target's: Java is slow, and retries come after a pause."""
+"""Defaults that differ from the bundled target's, since Java is slow and retries come late."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _TOKEN_OPTIONS: Final = (
     *("token-store", "token-max-age-ms", "token-renew-ms", "token-key-ms", "token-scan-ms"),
@@ -160,7 +160,7 @@ class ApacheHiveTarget(
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """Return the permits of the profile, adapted to the token store and a missing KDC."""
+        """Return the permits of the profile, which also depend on the token store and the KDC."""
         store = _layout(settings).token_store
         permits = list(permits_of_profile(settings.profile, store))
         if not settings.options["kdc"]:
@@ -180,7 +180,7 @@ class ApacheHiveTarget(
 
 
 def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
-    """Return the metastores; if the layout has spares, each can also serve or idle as a variant."""
+    """Return the metastores. If the layout has spares, each gets a variant that serves or idles."""
     if not layout.spares:
         return [*metastores]
     count = len(layout.metastores)

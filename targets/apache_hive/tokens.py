@@ -26,7 +26,7 @@ class Token(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The owner's name, read from the identifier. Raises `ValueError` if that is cut off."""
+        """The owner's name. Raises `ValueError` if the identifier ends within the name."""
         name, _ = _counted(self.identifier, 1)
         return name.decode()
 
@@ -59,16 +59,16 @@ def read_hadoop(text: str) -> Token:
 
 
 def _counted(raw: bytes, at: int) -> tuple[bytes, int]:
-    """Read a length (Hadoop's `WritableUtils`) and its bytes; return the bytes and their end."""
+    """Read a length (Hadoop's `WritableUtils`) and as many bytes; return the bytes and the end."""
     if at >= len(raw):
-        raise ValueError("a token ends in the middle")
+        raise ValueError("the token is cut off")
     first = raw[at] if raw[at] < 128 else raw[at] - 256
     more = 0 if first >= -112 else -112 - first
     size = int.from_bytes(raw[at + 1 : at + 1 + more]) if more else first
     start = at + 1 + more
     text = raw[start : start + size]
     if size < 0 or len(text) < size:
-        raise ValueError("a token ends in the middle")
+        raise ValueError("the token is cut off")
     return text, start + size
 
 

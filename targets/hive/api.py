@@ -18,7 +18,7 @@ INVALID_OBJECT: Final = "InvalidObjectException"
 META: Final = "MetaException"
 INVALID_TOKEN: Final = "InvalidToken"  # noqa: S105 - the name of an exception
 ACCESS_CONTROL: Final = "AccessControlException"
-"""An exception of Hadoop, like `INVALID_TOKEN`; Thrift wraps it in a `META` or hangs up."""
+"""A Hadoop exception, like `INVALID_TOKEN`; metastores report a `META` instead, or hang up."""
 REFUSALS: Final = (
     ALREADY_EXISTS,
     NO_SUCH_OBJECT,
@@ -138,11 +138,11 @@ class GetAllTables(msgspec.Struct, frozen=True, tag="get_all_tables"):
 
 
 class GetTableMeta(msgspec.Struct, frozen=True, tag="get_table_meta"):
-    """Ask for [database, name] of all tables of all databases, sorted."""
+    """Ask for the sorted list of all tables of all databases, each as `[database, name]`."""
 
 
 class GetTableObjects(msgspec.Struct, frozen=True, tag="get_table_objects_by_name"):
-    """Ask for the tables of these names, with columns and parameters, except absent tables."""
+    """Ask for the tables `names`, with columns and parameters; the answer omits absent tables."""
 
     database: str
     names: tuple[str, ...]

@@ -21,7 +21,7 @@ HIVE: Final = ("hive2.3", "hive4")
 
 
 class Bug(Switch):
-    """All defects. The command line writes ids with dashes: `Bug.DROP_DROP` is `DROP-DROP`."""
+    """All known defects. On the command line, ids have dashes: `Bug.DROP_DROP` is `DROP-DROP`."""
 
     DROP_DROP = Row(
         title="a drop does not check how many rows it deleted",

@@ -56,7 +56,7 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Add the metastores of `nodes` that are not listed, in turn; return their names."""
+        """Add the metastores `nodes` that are not listed, one by one; return which were added."""
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None
@@ -77,7 +77,7 @@ class Members:
         return True
 
     async def remove(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Remove the listed metastores of `nodes`, in turn, except the last metastore of all."""
+        """Remove the listed metastores `nodes`, one by one, but never the last one on the list."""
         done = []
         async with self._turn:
             for name in nodes:

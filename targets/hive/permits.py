@@ -51,7 +51,7 @@ _PERMITS: Final[dict[Bug, Permit]] = {
 
 
 def permits_of_profile(profile: str, store: StoreKind) -> list[Permit]:
-    """The permits of a profile with this token store, by name."""
+    """The permits of a profile with this token store, sorted by name."""
     bugs = PROFILES[profile]
     if store is not StoreKind.MEMORY:
         bugs -= {Bug.TOKEN_MEMORY}

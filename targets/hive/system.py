@@ -77,8 +77,8 @@ class Layout:
         selection = options["selection"] or usual.value
         if selection not in [*Selection]:
             raise UsageError(
-                f"--selection is {selection!r}; it must be one of: {', '.join(Selection)}, or "
-                f"leave it out: {settings.profile} has {usual.value}"
+                f"--selection is {selection!r}; it must be one of: {', '.join(Selection)} "
+                f"(by default, {settings.profile} has {usual.value})"
             )
         delay_s = options["retry_delay_ms"] / 1000
         self.client = ClientSettings(
@@ -114,8 +114,8 @@ class Layout:
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
         if chosen not in ["", *UriList]:
             raise UsageError(
-                f"--uri-list is {chosen!r}; it must be one of: {', '.join(UriList)}, or leave it "
-                f"out: {settings.profile} has {usual.value}"
+                f"--uri-list is {chosen!r}; it must be one of: {', '.join(UriList)} "
+                f"(by default, {settings.profile} has {usual.value})"
             )
         if chosen and not self.spares:
             raise UsageError(
@@ -130,8 +130,8 @@ class Layout:
         usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
         if chosen not in ["", *StoreKind]:
             raise UsageError(
-                f"--token-store is {chosen!r}; it must be one of: {', '.join(StoreKind)}, or leave "
-                f"it out: it is {usual.value} then"
+                f"--token-store is {chosen!r}; it must be one of: {', '.join(StoreKind)} "
+                f"(by default {usual.value})"
             )
         if chosen not in ("", StoreKind.MEMORY) and Bug.TOKEN_MEMORY.id in settings.bugs:
             raise UsageError(
@@ -158,8 +158,8 @@ def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
     chosen = settings.options[option] or usual.value
     if chosen not in [*kinds]:
         raise UsageError(
-            f"--{option} is {chosen!r}; it must be one of: {', '.join(kinds)}, or leave it out: it "
-            f"is {real.value} in processes and containers, and {ours.value} in simulation"
+            f"--{option} is {chosen!r}; it must be one of: {', '.join(kinds)} (by default "
+            f"{real.value} in processes and containers, and {ours.value} in simulations)"
         )
     return kinds(chosen)
 
@@ -169,7 +169,7 @@ class MetastoreSystem(System):
 
     ask_s = 1.0
     outside_max = 2
-    """Maximum number of metastores outside the core: this many may fail at once."""
+    """Maximum number of metastores that may fail at once; `core` draws all others."""
     bugs: frozenset[Bug] = frozenset()
     """Defects of clients, in addition to the defects of the layout."""
     no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - an invalid token
@@ -184,7 +184,7 @@ class MetastoreSystem(System):
         more_groups: Mapping[str, Sequence[str]],
         start_s: float = START_S,
     ) -> None:
-        """`more_groups` has groups of other nodes; an added metastore must serve in `start_s`."""
+        """`more_groups` are other nodes' groups; an added metastore must serve within `start_s`."""
         self._env = env
         self._layout = layout
         self._connect = connect
@@ -208,8 +208,8 @@ class MetastoreSystem(System):
     def core(self, rng: random.Random) -> Sequence[str]:
         """Draw nodes that suffice to serve: the database, ZooKeeper, the KDC and some metastores.
 
-        All listed metastores except `outside_max` are drawn, since clients only try a few, but at
-        least one.
+        At least one listed metastore is drawn, and all except `outside_max`, because a client only
+        tries a few metastores.
         """
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - self.outside_max))
@@ -224,7 +224,7 @@ class MetastoreSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """The groups of nodes. The database leads if it answers; all metastores are followers."""
+        """The groups of nodes: a database that answers leads, metastores that answer follow."""
         active = {name: NodeRole("follower") for name in await self._alive()}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._database_answers() else {}
         every = tuple(address.node for address in self._members.listed)
@@ -286,7 +286,7 @@ class MetastoreSystem(System):
     # --- calls -------------------------------------------------------------------------------
 
     async def _without_tokens(self) -> list[str]:
-        """Messages about the metastores that do not reject an invalid token."""
+        """One message for each metastore that does not reject an invalid token."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(self.no_token)) for address in every)
@@ -303,7 +303,7 @@ class MetastoreSystem(System):
         return reply is not None and not reply.error
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """The answer of each listed metastore by name; `None` if its call fails."""
+        """Map each listed metastore's name to its answer, or to `None` if the call failed."""
         every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {
@@ -329,7 +329,7 @@ class HiveSystem(MetastoreSystem):
         )
 
     async def ready(self) -> Convergence:
-        """Check that every metastore answers with the last event, so reaches the database."""
+        """Check that every metastore reaches the database, by asking for the last event's id."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None

@@ -160,7 +160,7 @@ class HiveTarget(
     def _database(
         self, layout: Layout, options: Mapping[str, Any]
     ) -> tuple[NodeSpec, Mapping[str, Any]]:
-        """Declare the node `db`; also return the `NodeSpec` fields that metastores need for it."""
+        """Declare the node `db`; also return `NodeSpec` fields with which metastores can use it."""
         if layout.database is DatabaseKind.POSTGRES:
             from targets.hive.sql import postgres, server
 
@@ -184,7 +184,7 @@ class HiveTarget(
         return node, {}
 
     def _zookeepers(self, layout: Layout) -> tuple[Sequence[NodeSpec], Mapping[str, str]]:
-        """Declare the nodes `zk1..n`; also return the variables that metastores need for them."""
+        """Declare the nodes `zk1..n`; also return environment variables that metastores need."""
         if layout.zookeepers and layout.zookeeper is ZooKeeperKind.ENSEMBLE:
             from targets.hive.zookeeper import ensemble, kazoo
 

@@ -66,9 +66,9 @@ def describe_bounds(
 
 
 def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
-    """Build the snapshot's `accepts`: the limits of requests that differ from Kudu's own.
+    """Build the snapshot's `accepts`: those limits of requests that flags have changed.
 
-    The checker assumes Kudu's own limits by default, so snapshots under Kudu's flags do not change.
+    The checker assumes Kudu's own limits by default, so a snapshot under Kudu's flags has none.
     """
 
     def declared(found: Flags) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _election_ms(flags: Flags) -> float:
 def _times(flags: Flags) -> list[dict[str, Any]]:
     """Limits of outages and elections.
 
-    An outage may last six of the shortest election timeouts plus one second; clean runs need 1.5.
+    An outage may last six minimal election timeouts plus one second; clean runs need 1.5 of them.
     """
     timeout_s = _election_ms(flags) / 1000
     outage = "a new leader is elected after one election timeout, or a few if votes are split"
@@ -201,7 +201,7 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
 
 
 def _scaled(number: int, factor: Fraction) -> float:
-    """Multiply a limit by a factor; keep whole results integers, as in stored limits."""
+    """Multiply a limit by a factor; return an `int` if the result is whole."""
     scaled = number * factor
     return int(scaled) if scaled.denominator == 1 else float(scaled)
 

@@ -25,7 +25,7 @@ STILL: Final = ("legacy", "modern")
 
 
 class Bug(Switch):
-    """All defects. The id on the command line has dashes: `Bug.KUDU_765` is `KUDU-765`."""
+    """All known defects. On the command line, ids have dashes: `Bug.KUDU_765` is `KUDU-765`."""
 
     NO_LEASE = Row(
         title="leaders answer reads without asking a majority",

@@ -29,7 +29,7 @@ class NodeContext:
     rpc: RpcClient
 
     def check_failed(self, why: str) -> None:
-        """End this node, as a failed CHECK ends Kudu's. Only code behind switches calls this."""
+        """End this node, like a failed CHECK in Kudu; only the code of defects calls this."""
         self.env.spawn(_raise(why), name="check-failed")
 
     def new_id(self) -> str:

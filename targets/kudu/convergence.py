@@ -68,7 +68,7 @@ def _find(masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
 
 
 def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
-    """Masters whose term or applied state differs from the leader's."""
+    """Yield a line for each master whose term or applied state differs from the leader's."""
     expected = dumps[leader]
     for name, dump in dumps.items():
         if dump["term"] != expected["term"]:
@@ -110,7 +110,7 @@ def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
 
 
 def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[str]:
-    """Replicas that are missing, differ from the catalog, or should not exist."""
+    """Yield a line for each replica that is missing, differs from the catalog or is left over."""
     versions = {table["id"]: table["version"] for table in leader["tables"]}
     names = {dump["uuid"]: name for name, dump in tservers.items()}
     held = {

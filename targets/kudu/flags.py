@@ -90,7 +90,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> Flags:
-    """Flags from `NAME=VALUE,NAME=VALUE`; raises `UsageError` for unknown names or bad values.
+    """Parse `NAME=VALUE,NAME=VALUE`; raises `UsageError` for unknown flags or bad values.
 
     `usual` holds the defaults of a profile that differ from `strict`.
     """
@@ -138,8 +138,8 @@ DRAWN: Final[Mapping[str, Sequence[int]]] = {
     "tablet_snapshot_every": (2, 4, 50),
     "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000 bytes: a few catalog entries
     "log_segment_size_kb": (512, 8),
-    # With Kudu's own timeout, no server counts as failed before most runs are over. With a shorter
-    # one, the masters replace the replicas of an absent server on another server, if one is free.
+    # With Kudu's own timeout (300 s), no server counts as failed before most runs are over.
+    # With a shorter timeout, the masters replace an absent server's replicas on a free server.
     "follower_unavailable_considered_failed_sec": (300, 300, 3, 10),
 }
 """Flags that soaks draw at random: sizes of logs and appends, snapshot intervals, failure timeouts.

@@ -104,13 +104,12 @@ The undone work does not show which defect caused it.
 
 _UNSYNCED: Final = Permit(
     name=LOST_AFTER_POWER_CUT,
-    # A leader that lacks committed entries makes replicas that have them end or differ: Kudu's
-    # PendingRounds::AbortOpsAfter checks that nothing committed is aborted. Replicas of tablets
-    # that the catalog has lost remain, because a master ignores tablets that it does not know.
+    # If a leader lost committed entries, replicas that still have the entries end or differ.
+    # A replica that has to abort a committed entry ends (Kudu: PendingRounds::AbortOpsAfter).
+    # Replicas of tablets that the catalog has lost stay, because masters ignore unknown tablets.
     why="logs are not synced",
-    # A configuration may be lost as well. Then one group may have two majorities, each with a
-    # leader. Masters that remember the configuration of one tombstone the replicas to which the
-    # other copies.
+    # If a configuration is lost, a Raft group may get two majorities, each with its own leader.
+    # Masters that remember the configuration of one majority tombstone the other's new replicas.
     signs=(COMMITTED_LOST, TWO_LEADERS),
     after="power-cut",
     rules={
@@ -122,15 +121,15 @@ _UNSYNCED: Final = Permit(
 
 _EVICTED_FIRST: Final = Permit(
     name="evicted-first",
-    # If the source of the copy dies, the remaining replicas may never form a majority: a replica
-    # without data does not vote before 1.5.
+    # If the source of a copy dies, the other replicas may never form a majority again.
+    # Before Kudu 1.5, a replica without data does not vote.
     why="a lost replica is evicted before the next one has its data",
     rules=UNDONE,
 )
 
 
 def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
-    """The permits of a profile whose nodes run with `flags`, by name."""
+    """The permits of a profile whose nodes run with `flags`, sorted by name."""
     permits = [permit for bug, permit in _PERMITS.items() if bug in PROFILES[profile]]
     undone = [why for bug, why in _UNDONE.items() if bug in PROFILES[profile]]
     if undone:

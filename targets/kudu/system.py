@@ -236,7 +236,7 @@ class KuduSystem(System):
         all_addresses = {peer.address for config in configs for peer in config.peers}
         nodes = self._layout.all_masters
         self._members = tuple(name for name in nodes if nodes[name] in addresses)
-        # Keyed by address: a master that took over another's name answers under both names.
+        # Key by address: a spare that took over a lost master's name answers under both names.
         members = {answer.address: answer for answer in heard if answer.address in addresses}
         same = len(members) == len(addresses) == len(newest.peers) and all(
             answer.committed_config == newest and answer.active_index == newest.opid_index
@@ -346,7 +346,7 @@ class KuduSystem(System):
     async def _ask(
         self, address: str, request: Call[R_co], *, limit_s: float = _ASK_LIMIT_S
     ) -> R_co | None:
-        """Make one call; `None` if no answer came, which here is an observation, not an error."""
+        """Make one call; return `None` if no answer came, which is an observation and no error."""
         try:
             return await self._rpc.call(address, request, timeout_s=limit_s)
         except RpcError:

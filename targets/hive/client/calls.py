@@ -19,7 +19,7 @@ ClientCall = hms.HmsCall | hms_tokens.TokenCall
 
 
 def call_of(f: str, value: Any) -> ClientCall:
-    """Decode an operation of `hms` or `hms_tokens`. Raises `UsageError` for any other value."""
+    """Decode an operation of the vocabulary `hms` or `hms_tokens`, or raise `UsageError`."""
     return hms_tokens.call_of(f, value) if f in hms_tokens.BY_NAME else hms.call_of(f, value)
 
 

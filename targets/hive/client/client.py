@@ -102,7 +102,7 @@ class MetastoreClient:
         self._address: Address | None = None
         self._opened_ns = 0
         self._was_opened = False
-        self._position: int | None = None  # position in the log of events
+        self._position: int | None = None  # id of the last polled event
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
         """Perform one operation. Raises `UsageError` if no vocabulary has this operation."""
@@ -225,7 +225,7 @@ class MetastoreClient:
         raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
-        """Read further events of the log. A gap shows that the cleaner removed unread events."""
+        """Read the next events of the log. A gap in their ids shows that events were cleaned."""
         if self._position is None:
             self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position
@@ -242,7 +242,7 @@ class MetastoreClient:
         return {"result": "ok", "after": after, "events": [event_row(event) for event in events]}
 
     async def call(self, operation: Operation, call: api.ApiCall) -> Any:
-        """Return the answer of a call, in at most as many attempts as the settings allow.
+        """Make a call, in at most as many attempts as the settings allow, and return its answer.
 
         Raises `MetastoreError` if a metastore answers with an exception, `ChannelError` if the last
         attempt gets no answer, and `NoMetastoreError` if no connection opens.
@@ -265,7 +265,7 @@ class MetastoreClient:
             await asyncio.sleep(self._settings.retry_delay_s)
 
     def _avoid(self) -> None:
-        """Note that the metastore of the last call did not serve."""
+        """Remember that the metastore of the last call did not serve, so that it is tried last."""
         if self._address is not None:
             self._uris.lost(self._address, self._env.clock.monotonic_ns())
 
@@ -301,7 +301,7 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """Return the open connection, or a new one if `again`, or if it is broken or too old."""
+        """Return the open connection, replaced first if `again`, or if it is broken or too old."""
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):

@@ -39,7 +39,7 @@ class Connect(Protocol):
 
 
 class Door:
-    """Opener of connections to bundled metastores, a `Connect`."""
+    """Opener of connections to bundled metastores; implements `Connect`."""
 
     def __init__(self, env: Env) -> None:
         self._env = env

@@ -25,7 +25,7 @@ from harness.env import Address
 from targets.hive.client.settings import Selection
 
 AVOIDED_NS: Final = 10_000_000_000
-"""The time for which a client tries a metastore only after all others, once it has lost a call."""
+"""For this long after a metastore lost a call, a client tries all other metastores first."""
 
 
 class Uris:
@@ -39,7 +39,7 @@ class Uris:
         *,
         remembers: bool,
     ) -> None:
-        """Take the list `given`. If `remembers`, avoid a metastore that lost a call for a while."""
+        """Take the list `given`. If `remembers`, avoid metastores that lately lost a call."""
         self._is_random = selection is Selection.RANDOM
         self._rng = rng
         self._remembers = remembers
@@ -71,7 +71,7 @@ class Uris:
             self._lost_ns[uri] = now_ns
 
     def promote(self) -> None:
-        """Before a reconnect, move a random other metastore to the head of a `random` list."""
+        """Before a reconnect, swap the head of a `random` list with a randomly drawn metastore."""
         if self._is_random and len(self._uris) > 1:
             other = 1 + self._rng.randrange(len(self._uris) - 1)
             uris = self._uris

@@ -140,7 +140,7 @@ class Ddl:
             where += equal(DB_NAME=call.database, TBL_NAME=call.name)
         count = await session.delete(TABLES, where)
         if count == 0:
-            # Only a drop that read its table without a lock can find no row to delete.
+            # A drop can miss its row only if the drop read the row without locking it.
             renamed = await session.select(TABLES, equal(TBL_ID=table.ident))
             if renamed or Bug.DROP_DROP not in self._bugs:
                 raise MetastoreError(NO_SUCH_OBJECT, message)

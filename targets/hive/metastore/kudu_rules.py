@@ -47,7 +47,7 @@ def is_synchronized(table: MetaTable) -> bool:
 
 
 def check_create(table: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` if the rules forbid to create this table."""
+    """Raise `MetastoreError` if the rules forbid the creation of `table`."""
     if not is_kudu(table):
         _refuse_keys(table)
     elif is_synchronized(table):
@@ -56,7 +56,7 @@ def check_create(table: MetaTable, context: Context) -> None:
 
 
 def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` if the rules forbid to alter the table `before` to `after`."""
+    """Raise `MetastoreError` if the rules forbid the change from `before` to `after`."""
     if not is_kudu(after):
         _refuse_keys(after)
     if not is_synchronized(before) and not is_synchronized(after):
@@ -76,7 +76,7 @@ def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
 
 
 def check_drop(table: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` if the caller means another table of the same name."""
+    """Raise `MetastoreError` if the caller's table id is not the id of `table`."""
     meant = _of(context, TABLE_ID)
     if meant is not None and is_synchronized(table):
         is_meant = table.parameters.get(TABLE_ID) == meant

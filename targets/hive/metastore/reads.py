@@ -31,7 +31,7 @@ async def read_table(
 
 
 async def read_names(session: Session, where: Where = ()) -> list[tuple[str, str]]:
-    """Database and name of all matching tables, sorted."""
+    """The sorted pairs `(database, name)` of all matching tables."""
     rows = await session.select(TABLES, where)
     return sorted((str(row["DB_NAME"]), str(row["TBL_NAME"])) for row in rows)
 

@@ -145,7 +145,7 @@ class Service:
             case GetEventsCount():
                 return len(await self._events.after(session, call.from_event, None))
             case _:
-                raise AssertionError(f"{call!r} is no read")
+                raise AssertionError(f"{call!r} is not a read")
 
     async def _read_cached(self, cache: _Cache, call: GetTable | GetTableMeta) -> Any:
         tables = await cache.tables()
@@ -178,7 +178,7 @@ class Service:
                 self._cache.forget()
 
     async def _change_and_directory(self, call: CreateTable | DropTable) -> None:
-        """Run a change; make or remove the directory in another transaction (HIVE-21640)."""
+        """Run a change; make or remove the directory in a separate transaction (HIVE-21640)."""
         is_create = isinstance(call, CreateTable)
         if isinstance(call, CreateTable):
             path = call.table.full_name
@@ -272,7 +272,7 @@ class Service:
 
 
 class _Cache:
-    """Switch CACHED-STORE: all tables in the memory of one metastore, reloaded periodically.
+    """One metastore's copy of all tables, reloaded periodically (switch CACHED-STORE).
 
     Hive's CachedStore updates itself from the log of events, every minute by default. A change made
     through this metastore is visible here at once.
@@ -284,7 +284,7 @@ class _Cache:
         self._read_s = 0.0
 
     async def tables(self) -> dict[tuple[str, str], MetaTable]:
-        """All tables by database and name, at most `_REFRESH_S` old."""
+        """Map `(database, name)` to each table; the copy is at most `_REFRESH_S` old."""
         now_s = asyncio.get_running_loop().time()
         if self._tables is None or now_s - self._read_s > _REFRESH_S:
             tables = await self._transactions.run(Isolation.SERIALIZABLE, read_tables)

@@ -31,7 +31,7 @@ BACKOFF_S_MAX: Final = 0.02
 
 
 class Transactions:
-    """Access to the database: a metastore runs every transaction through `run`."""
+    """A metastore's access to the database; `run` runs all its transactions."""
 
     def __init__(self, env: Env, database: Database) -> None:
         self._env = env

@@ -32,7 +32,7 @@ async def remove_directory(session: Session, path: str) -> None:
 
 
 async def move_directory(session: Session, path: str, to: str) -> None:
-    """Move a directory to another path, and replace a directory there."""
+    """Move a directory to the path `to`; a directory at `to` is removed first."""
     await remove_directory(session, to)
     await session.update(DIRECTORIES, {"PATH": to}, equal(PATH=path))
 

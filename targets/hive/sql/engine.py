@@ -42,7 +42,7 @@ class _Transaction:
     def __init__(self, number: int, isolation: Isolation) -> None:
         self.number = number
         self.serializable = isolation is Isolation.SERIALIZABLE
-        self.moment: int | None = None  # a serializable transaction's snapshot, once it has one
+        self.moment: int | None = None  # a serializable transaction's snapshot, once taken
         self.writes: dict[Place, Change] = {}
         self.reads: list[tuple[str, Where]] = []
         self.failed = False
@@ -171,7 +171,7 @@ class Engine:
         if table.serial and table.serial not in row:
             row[table.serial] = self._store.next_serial(statement.table)
         if len(row) != len(table.columns):
-            raise RefusedStatementError(f"{statement.table} has {', '.join(table.columns)}")
+            raise RefusedStatementError(f"{statement.table} needs {', '.join(table.columns)}")
         place = (statement.table, self._store.next_number(statement.table))
         await self._put(transaction, place, None, row)
         serial = row[table.serial] if table.serial else None
@@ -180,7 +180,7 @@ class Engine:
     async def _put(
         self, transaction: _Transaction, place: Place, old: Row | None, new: Row | None
     ) -> None:
-        """Write a locked or a new row, after waiting for the locks of its changed unique keys."""
+        """Write a new row or a locked old row, after locking the row's changed unique keys."""
         table = place[0]
         before = [] if old is None else list(keys_of(table, old))
         after = [] if new is None else list(keys_of(table, new))
@@ -220,7 +220,7 @@ class Engine:
     def _visible_rows(
         self, transaction: _Transaction, table: str, where: Where
     ) -> Iterator[tuple[int, Row]]:
-        """The matching rows that a statement sees: its snapshot and its transaction's writes."""
+        """Yield number and content of each matching row of the snapshot and of own writes."""
         if transaction.serializable:
             if len(transaction.reads) >= READS_MAX:
                 raise RefusedStatementError(f"more than {READS_MAX} reads in a transaction")

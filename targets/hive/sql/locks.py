@@ -23,7 +23,7 @@ class _Lock:
 
 
 class Locks:
-    """All locks of the database. An owner is the number of a transaction."""
+    """All locks of the database; the owner of a lock is the number of a transaction."""
 
     def __init__(self) -> None:
         self._locks: dict[Hashable, _Lock] = {}

@@ -48,7 +48,7 @@ def require_driver() -> None:
         import psycopg  # noqa: F401 - only tests the import
     except ImportError as error:
         raise UsageError(
-            f"a PostgreSQL as database needs psycopg 3, which cannot be imported: {error}; "
+            f"PostgreSQL as the database needs psycopg 3, which cannot be imported: {error}; "
             "install catalog-harness[hive], or use --database store"
         ) from error
 
@@ -63,12 +63,12 @@ class _Status(enum.IntEnum):
 
 
 class PostgresDatabase:
-    """A PostgreSQL server as a `Database`, to which metastores and the harness connect."""
+    """A `Database` on a PostgreSQL server; the metastores and the harness connect to it."""
 
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """Sessions that wait for an answer longer than `answer_s` are lost."""
+        """A session that waits longer than `answer_s` for an answer is lost."""
         self._env = env
         self._address = address
         self._connect_s = connect_s
@@ -173,7 +173,7 @@ class PostgresSession:
 
     async def commit(self) -> None:
         if self._status is _Status.FAILED:
-            # To this commit PostgreSQL would reply with a rollback, but not with an error.
+            # PostgreSQL would answer this commit with a rollback, and not with an error.
             raise RefusedStatementError("current transaction is aborted")
         await self._run("commit", ())
 

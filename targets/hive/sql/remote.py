@@ -1,4 +1,4 @@
-"""Sessions with the bundled database over the network, and a choice between kinds of databases."""
+"""Sessions with the bundled database over the network, and `database_at` for any database."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _reply: Final = msgspec.msgpack.Decoder(Reply)
 
 
 class StoreDatabase:
-    """The bundled store as a `Database`, to which metastores and the harness connect."""
+    """A `Database` on the bundled store; the metastores and the harness connect to it."""
 
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """Sessions that wait for an answer longer than `answer_s` are lost."""
+        """A session that waits longer than `answer_s` for an answer is lost."""
         self._env = env
         self._address = address
         self._connect_s = connect_s

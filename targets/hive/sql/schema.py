@@ -25,7 +25,7 @@ TOKENS: Final = "DELEGATION_TOKENS"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with its columns in order; the database fills in `serial` if an insert omits it.
+    """A table with its columns in order; the database numbers rows in the column `serial`.
 
     `numbers` are the other numeric columns; the rest are texts. No value is null.
     """

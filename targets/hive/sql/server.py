@@ -96,8 +96,7 @@ def server_node(
             ),
             ("sh", "-c", "postgres --single -j -D {data}/pg postgres < {files}/schema.sql"),
         ),
-        # After a kill, another process may have the number in the old server's lock file, and a
-        # new server would refuse to start, so remove the file.
+        # A killed server leaves its lock file. If another process gets its pid, the start fails.
         command=("sh", "-c", f"rm -f {{data}}/pg/postmaster.pid; exec {_SERVER}"),
         ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
         clock_probe=(  # prints the time of the server's clock

@@ -22,7 +22,7 @@ Key = tuple[str, int, tuple[Any, ...]]
 
 
 class Change(NamedTuple):
-    """A row before and after a change; `None` if the row did not exist or is deleted."""
+    """A changed row: `old` is `None` if it did not exist before, `new` if it is deleted."""
 
     place: Place
     old: Row | None
@@ -33,7 +33,7 @@ class Image(msgspec.Struct, frozen=True):
     """All committed state, in the form of a checkpoint."""
 
     rows: dict[str, dict[int, Row]]
-    numbers: dict[str, int]  # the number of the next row, by table
+    numbers: dict[str, int]  # the number of each table's next row
     serials: dict[str, int]
 
 
@@ -136,7 +136,7 @@ class Store:
             self._keys[key] = number
 
     def find(self, table: str, where: Where) -> Iterable[int]:
-        """Numbers of all rows that may match: one at most if the conditions fix a unique key."""
+        """Numbers of all rows that may match: at most one if the conditions fix a unique key."""
         values = {c.column: c.value for c in where if c.operator == "="}
         for number, columns in enumerate(SCHEMA[table].unique):
             if all(column in values for column in columns):

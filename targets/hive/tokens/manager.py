@@ -177,7 +177,7 @@ class TokenManager:
     # --- keys --------------------------------------------------------------------------------
 
     async def _current_key(self) -> tuple[int, MasterKey]:
-        """Return the current key with its number; it outlives the tokens that it makes now."""
+        """Return the current key and its number; the key outlives all tokens that it makes now."""
         async with self._rolling:
             age_ms = now_ms(self._env) - self._rolled_ms
             if self._current is None or age_ms > self._times.key_ms:
@@ -203,7 +203,7 @@ class TokenManager:
     async def _remove_expired(self) -> None:
         removed = 0
         for text, stored in (await self._store.all()).items():
-            # A token that is renewed meanwhile no longer equals `stored`, so it stays.
+            # A token that was renewed meanwhile no longer equals `stored`, so the token stays.
             if stored.renew_ms < now_ms(self._env):
                 removed += await self._store.remove(text, only=stored)
         if removed:

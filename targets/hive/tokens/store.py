@@ -44,7 +44,7 @@ class TokenStore(Protocol):
         ...
 
     async def keys(self) -> Mapping[int, MasterKey]:
-        """Return all keys by their numbers."""
+        """Map the number of each key to the key."""
         ...
 
     async def add(self, ident: str, token: StoredToken) -> None:
@@ -52,7 +52,7 @@ class TokenStore(Protocol):
         ...
 
     async def get(self, ident: str) -> StoredToken | None:
-        """Return the stored token or `None`, as of all writes that any metastore acknowledged."""
+        """Return the stored token or `None`; the read sees all writes acknowledged before."""
         ...
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
@@ -67,5 +67,5 @@ class TokenStore(Protocol):
         ...
 
     async def all(self) -> Mapping[str, StoredToken]:
-        """Return all tokens by their identifiers."""
+        """Map the identifier of each token to the token."""
         ...

@@ -14,7 +14,7 @@ from targets.hive.zookeeper.protocol import ZooKeeper
 
 
 class MemoryTokens:
-    """Hive's `MemoryTokenStore`, its default: tokens that only this metastore knows, until it ends.
+    """Hive's default, `MemoryTokenStore`: one metastore's own tokens, lost when it ends.
 
     Keys are numbered from 0.
     """
@@ -70,7 +70,7 @@ class StoreKind(enum.StrEnum):
 def open_store(
     env: Env, kind: StoreKind, transactions: Transactions, zookeeper: Callable[[], ZooKeeper]
 ) -> TokenStore:
-    """Open a token store of this kind; only `ZOOKEEPER` calls `zookeeper` for a session."""
+    """Open a token store of this kind; `zookeeper` opens a session if `kind` is `ZOOKEEPER`."""
     match kind:
         case StoreKind.MEMORY:
             return MemoryTokens()

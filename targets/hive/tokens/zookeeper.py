@@ -28,10 +28,10 @@ _KEYS: Final = f"{_ROOT}/keys"
 
 
 class ZooKeeperTokens:
-    """A `targets.hive.tokens.store.TokenStore` over znodes."""
+    """A `targets.hive.tokens.store.TokenStore` that keeps tokens and keys in znodes."""
 
     def __init__(self, session: ZooKeeper) -> None:
-        """`session` is not used yet; the first call creates the parent znodes."""
+        """Store tokens over `session`; the first call creates the parent znodes."""
         self._session = session
         self._has_parents = False
 
@@ -109,7 +109,7 @@ class ZooKeeperTokens:
         return {ident: decode_token(data) for ident, data in children.items()}
 
     async def _read_all(self, parent: str) -> dict[str, bytes]:
-        """Return the data of all znodes below `parent`, by name; skip znodes removed meanwhile."""
+        """Map the name of each znode below `parent` to its data; skip znodes removed meanwhile."""
         session = await self._open_now()
         data = {}
         for name in await session.children(parent):

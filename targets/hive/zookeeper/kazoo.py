@@ -8,7 +8,7 @@ the call's write may have been done, or may still be. Simulations never import t
 from __future__ import annotations
 
 import asyncio
-import logging  # determinism: real only
+import logging  # determinism: not simulated
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,7 +55,7 @@ class KazooZooKeeper:
         answer_s: float = 5.0,
         session_s: float = 3.0,
     ) -> None:
-        """A call waits `answer_s` for its answer; the time to find a server counts as well.
+        """A call fails after `answer_s` without an answer; this includes the time to find a server.
 
         The client leaves a server that is silent for two thirds of `session_s`.
         """
@@ -102,7 +102,7 @@ class KazooZooKeeper:
         client, self._client = self._client, None
         if client is not None:
             loop = asyncio.get_running_loop()
-            loop.run_in_executor(None, _stop, client)  # determinism: real only
+            loop.run_in_executor(None, _stop, client)  # determinism: not simulated
 
     # --- calls -------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class ConnectionLossError(ZooKeeperError):
 
 
 class BadPathError(ZooKeeperError):
-    """The path is not `/` followed by names between slashes (BadArguments)."""
+    """The path is not `/` followed by names separated by slashes (BadArguments)."""
 
     code = -8
 
@@ -82,12 +82,12 @@ _BY_CODE: dict[int | None, type[ZooKeeperError]] = {
 
 
 def error_of(code: int | None, message: str) -> ZooKeeperError:
-    """Build the error with this code; a code not listed here gives a `ConnectionLossError`."""
+    """Build the error with this code; an unknown code gives a `ConnectionLossError`."""
     return _BY_CODE.get(code, ConnectionLossError)(message)
 
 
 def check_path(path: str, *, is_prefix: bool = False) -> None:
-    """Raise `BadPathError` unless `path` is a znode's path, or with `is_prefix` its prefix."""
+    """Raise `BadPathError` unless `path` (or if `is_prefix`, `path` + digits) is a znode's path."""
     if not (_PREFIX if is_prefix else _PATH).fullmatch(path):
         raise BadPathError(f"{path!r} is not the path of a znode")
 
@@ -107,7 +107,7 @@ class Get(msgspec.Struct, frozen=True, tag="getData"):
 
 
 class SetData(msgspec.Struct, frozen=True, tag="setData"):
-    """Replace a znode's data, unless it has another `version`; answered by the new version."""
+    """Replace a znode's data; refused if `version` is outdated. The answer is the new version."""
 
     path: str
     data: bytes
@@ -115,7 +115,7 @@ class SetData(msgspec.Struct, frozen=True, tag="setData"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Remove a znode without children, unless it has another `version`."""
+    """Remove a znode without children; refused if `version` is outdated."""
 
     path: str
     version: int | None = None
@@ -142,11 +142,11 @@ class ZooKeeper(Protocol):
         ...
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Replace a znode's data, unless it has another `version`; return the new version."""
+        """Replace a znode's data, unless `version` is outdated; return the new version."""
         ...
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove a znode without children, unless it has another `version`."""
+        """Remove a znode without children, unless `version` is outdated."""
         ...
 
     async def children(self, path: str) -> Sequence[str]:

@@ -35,7 +35,7 @@ class MasterAnswer(msgspec.Struct, frozen=True):
 
 
 def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> MasterAnswer | None:
-    """The ready leader of the newest term, if a majority of masters has answered, or `None`.
+    """The ready leader of the newest term; `None` if there is none or no majority answered.
 
     The answers must come from a majority of the members that the leader names. If the leader names
     none, the answers must come from a majority of the masters that were `asked`.

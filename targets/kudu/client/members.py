@@ -51,7 +51,7 @@ class _AskAnotherError(Exception):
 
 
 class MembersClient:
-    """The part of one client that changes memberships; `addresses` maps masters to addresses."""
+    """The part of one client that changes memberships; `addresses` maps nodes to addresses."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class MembersClient:
     async def _once(
         self, call: v.MembersCall, address: str, deadline: Deadline, attempts: list[Attempt]
     ) -> Completion | None:
-        """Send the call to a master; return `None` if it did nothing and another must be asked."""
+        """Send the call to a master; return `None` if it did nothing and the next may be asked."""
         node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
 
         def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:
@@ -144,7 +144,7 @@ class MembersClient:
     # --- replicas ----------------------------------------------------------------------------
 
     async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
-        """Draw a follower and a server to which it moves, or return why there is no move."""
+        """Draw a follower and a server to move it to, or return why no replica can move."""
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )

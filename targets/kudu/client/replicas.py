@@ -44,7 +44,7 @@ R = TypeVar("R", bound=m.TabletResponse)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The tablet that an operation is sent to; `tried` are replicas that refused in this round."""
+    """The tablet that an operation is sent to; `tried` are the replicas that refused in a round."""
 
     name: str
     table: Table
@@ -81,7 +81,7 @@ class Answered(Generic[R]):
 
 
 def _leads(response: Any) -> bool:
-    """Whether the leader answered: always for a write; a scan's answer has the replica's role."""
+    """Whether the leader answered: only leaders answer writes; a scan's answer says the role."""
     return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 
@@ -95,7 +95,7 @@ class Replicas:
         self._policy = policy
 
     async def attempt(self, target: Target, request: Call[R], limit_s: float) -> Answered[R] | None:
-        """Make one RPC to the next replica; return `None` at the deadline or for a gone table.
+        """Make one RPC to the next replica; return `None` at the deadline or if the table is gone.
 
         If the answer shows that this replica cannot serve the request, the next attempt goes to
         another replica.
@@ -133,7 +133,7 @@ class Replicas:
         await target.deadline.pause(self._policy.backoff_s(target.rounds))
 
     async def _next(self, target: Target) -> str | None:
-        """The next replica to try. Once all were tried, ask a master where the replicas are."""
+        """Return the next replica to try. After all replicas, ask a master where they are now."""
         address = self._untried(target)
         if address is not None:
             return address

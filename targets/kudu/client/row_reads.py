@@ -132,7 +132,7 @@ class RowReader:
         return why
 
     async def _columns(self, target: Target, ids: Sequence[int]) -> Mapping[int, m.Column] | None:
-        """Return the columns by id. For an unknown id, ask a master for added columns first."""
+        """Map column ids to columns; for unknown `ids`, first ask a master for the new schema."""
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:
@@ -158,12 +158,12 @@ def _page(asked: m.ScanRequest, token: bytes, timestamp: int, wait_s: float) -> 
         key_end=asked.key_end,
         page_token=token,
         allow_followers=asked.allow_followers,
-        timeout_ms=max(1, int(wait_s * 900)),  # 90 %, so that the answer arrives in time
+        timeout_ms=max(1, int(wait_s * 900)),  # 90 % of `wait_s`: leaves time for the answer
     )
 
 
 def _row(names: Mapping[int, m.Column], ids: Sequence[int], row: Sequence[Any]) -> list[Any]:
-    """The row as [key, cells], without cells that are null or belong to a dropped column."""
+    """The row as `[key, cells]`, without cells that are null or belong to a dropped column."""
     key, cells = None, {}
     for ident, cell in zip(ids, row, strict=True):
         column = names.get(ident)

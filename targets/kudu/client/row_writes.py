@@ -1,4 +1,4 @@
-"""Writes of rows: one RPC per tablet, all at once.
+"""Writes of rows: one RPC per tablet, all sent at once.
 
 The rows for one tablet are one part of the write, which has its own request id. The client resends
 a part under its id, as `RetryPolicy` says; the server executes the part once and repeats its first
@@ -190,7 +190,7 @@ class RowWriter:
             return part.maybe_done and not self._policy.resend
         if error is None:
             if part.target.deadline.left_s < 0:
-                # The caller has stopped waiting: even success would be stamped at a wrong time.
+                # The caller has stopped waiting, so even a success would get a wrong time.
                 part.maybe_done, part.error = True, TOO_LATE
                 return True
             part.answer = answer
@@ -238,7 +238,7 @@ class RowWriter:
 def _written(
     parts: Sequence[_Part], table: Table, count: int, attempts: Sequence[Attempt]
 ) -> Completion:
-    """The completion of a write, by the table in the module's docstring."""
+    """The completion of a write, as the table in the module's docstring defines it."""
     results: list[str | None] = [None] * count
     for part in parts:
         for position, result in zip(part.positions, part.results(), strict=True):

@@ -47,7 +47,7 @@ class Tablet:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table as a master described it; `tablets` are in key order and cover every key."""
+    """A table as a master described it; its `tablets`, in key order, cover every key."""
 
     table_id: str
     schema: m.Schema
@@ -57,7 +57,7 @@ class Table:
 
     @functools.cached_property
     def column_ids(self) -> dict[str, int]:
-        """Ids of the columns that are not part of the key, by name."""
+        """Map the names of the columns outside the key to their ids."""
         return {column.name: column.id for column in self.schema.columns if not column.is_key}
 
     @functools.cached_property
@@ -162,7 +162,7 @@ class TableCache:
         )
 
     def _refused(self, name: str, error: m.MasterError | None) -> bool:
-        """Whether an error means to ask again. Raises `Gone` if the table does not exist."""
+        """Whether `error` allows to ask again. Raises `Gone` if the table does not exist."""
         if error is None:
             return False
         code, status = error.code, error.status

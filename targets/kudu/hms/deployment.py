@@ -86,7 +86,7 @@ class Metastores:
         return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
 
     async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:
-        """Open Kudu's and Hive's catalogs for the tool, which writes `masters` into Hive's entries.
+        """Open Kudu's and Hive's catalogs for `kudu hms`, which writes `masters` into the entries.
 
         Raises `ToolError` if no master leads.
         """
@@ -112,7 +112,7 @@ class Metastores:
         )
 
     async def snapshot(self) -> dict[str, Any] | None:
-        """Read all entries, as [name, table id, masters, cluster id], and the newest event's id.
+        """Read the newest event's id and all entries, as `[name, table id, masters, cluster id]`.
 
         Returns `None` if no metastore answers.
         """

@@ -32,7 +32,7 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def bad_hms_name(name: str) -> str | None:
-    """The reason why Hive does not allow this name of a table; `None` if Hive allows it."""
+    """The reason why `name` is no valid table name in Hive; `None` if the name is valid."""
     if split_name(name) is not None:
         return None
     return (
@@ -44,7 +44,7 @@ def bad_hms_name(name: str) -> str | None:
 def entry_of(
     table: TableRecord, cluster_id: str, addresses: Sequence[str], old: api.MetaTable | None = None
 ) -> api.MetaTable:
-    """Build the entry of a table, whose name Hive allows; keep the other parameters of `old`."""
+    """Build the entry of a table with a name valid in Hive; keep `old`'s other parameters."""
     names = split_name(table.name)
     assert names is not None, f"{table.name!r} was let in"
     keys = {
@@ -107,7 +107,7 @@ class HmsCatalog:
         await self.create(table, self._new_id())
 
     async def drop(self, name: str, table_id: str) -> None:
-        """Drop the entry of this table, if the entry has this name."""
+        """Drop the entry `name`, if it belongs to the table with the id `table_id`."""
         context = {rules.MASTER_EVENT: "true", rules.TABLE_ID: table_id}
         call = api.DropTable(*_split(name), self._new_id(), context)
         await self._client.call(call)
@@ -139,14 +139,14 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Overwrite the entry `old` of any table id with the state of `table`; only for tools."""
+        """Overwrite the entry `old`, which may have any table id, by `table`; only for tools."""
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
         context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
         call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
         await self._client.call(call)
 
     async def downgrade(self, old: api.MetaTable) -> None:
-        """Convert an entry to its format from before Kudu synchronized its catalog with Hive's."""
+        """Convert an entry to the format of the time before Kudu synchronized with Hive."""
         lost = (rules.TABLE_ID, rules.CLUSTER_ID, rules.PURGE)
         kept = {key: value for key, value in old.parameters.items() if key not in lost}
         kept[rules.HANDLER_KEY] = rules.LEGACY_HANDLER
@@ -165,11 +165,11 @@ class HmsCatalog:
         return int(await self._client.call(api.GetCurrentEventId()))
 
     async def entries(self) -> list[api.MetaTable]:
-        """All synchronized tables of this cluster, by name."""
+        """The entries of all synchronized tables of this cluster."""
         return [table for table in await self.all_entries() if self.is_ours(table)]
 
     async def all_entries(self) -> list[api.MetaTable]:
-        """All tables of the metastore, by name; each database is read as one snapshot."""
+        """All tables of the metastore; each database is read as one snapshot."""
         return await tables_of(self._client.call)
 
     def is_ours(self, table: api.MetaTable) -> bool:

@@ -54,11 +54,11 @@ _ELSEWHERE: Final = frozenset(
 
 
 class _TakenError(Exception):
-    """The metastore already has a table of that name."""
+    """The metastore already has a table with the name of the new table."""
 
 
 class HmsDdl(Ddl):
-    """Create, alter and delete with a metastore; `epoch` is the leadership in which they run."""
+    """DDL in a cluster with a metastore; each call runs in the leadership `epoch`."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap, hms: HmsSide) -> None:
         super().__init__(node, tservers)
@@ -71,7 +71,7 @@ class HmsDdl(Ddl):
         return await super().create(epoch, request)
 
     async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
-        """Alter a table; rename it first in the metastore."""
+        """Alter a table; a rename is made in the metastore first."""
         request = msgspec.structs.replace(request, table=_lower(request.table))
         if request.new_table_name is None:
             return await self._alter_columns(epoch, request)
@@ -134,12 +134,12 @@ class HmsDdl(Ddl):
             await self._create_entry(table)
             try:
                 await self._hms.wait_turn(epoch, create)
-                epoch.catalog.release(table.name)  # `super()._commit` reserves it again at once
+                epoch.catalog.release(table.name)  # `super()._commit` reserves the name again
                 is_reserved = False
                 return await super()._commit(epoch, plan, request_id)
             except RefusedError as refusal:
-                # After an unknown outcome the next leader decides (`Repair`); under
-                # CREATE-HMS-GHOST the entry is dropped nevertheless.
+                # If the outcome is unknown, the next leader decides about the entry (`Repair`).
+                # Switch CREATE-HMS-GHOST drops the entry nevertheless.
                 if not refusal.error.indeterminate or Bug.CREATE_HMS_GHOST in self._bugs:
                     await self._drop_entry(table)
                 raise
@@ -160,7 +160,7 @@ class HmsDdl(Ddl):
             await self._hms.catalog.create(table, "" if retried else table.id)
         except HmsError as error:
             if error.kind == api.ALREADY_EXISTS and retried:
-                # The retry takes the effect of the first call for another client's table.
+                # The retry mistakes the entry from its own first call for another client's table.
                 raise RefusedError(
                     MasterErrorCode.TABLE_ALREADY_PRESENT,
                     AppStatus.ALREADY_PRESENT,
@@ -245,7 +245,7 @@ class HmsDdl(Ddl):
         except HmsError as error:
             raise _unknown(error) from error
         except RefusedError as refusal:
-            # The next leader may still carry out the event.
+            # The next leader may still carry out the metastore's event.
             raise write_lost(refusal.error.message) from refusal
         done = self._hms.applied(epoch, table.id, marker)
         if done is None:
@@ -278,7 +278,7 @@ class HmsDdl(Ddl):
 
 
 def _refused(cause: object) -> RefusedError:
-    """Build error 13: the metastore did not make the change, and will not make it later."""
+    """Build the error for a change that the metastore did not make and will not make later."""
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,
@@ -287,7 +287,7 @@ def _refused(cause: object) -> RefusedError:
 
 
 def _unknown(cause: object) -> RefusedError:
-    """Build error 13, indeterminate: the metastore may have made the change."""
+    """Build the indeterminate error for a change that the metastore may have made."""
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,

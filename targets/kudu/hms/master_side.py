@@ -20,7 +20,7 @@ class HmsSide:
     """A master's client of the metastores, and its current listener and repair.
 
     `voters` are the addresses of the masters in the committed configuration. `start_list` are the
-    masters with which this one was started; entries name them under switch STALE-MASTER-ADDRS.
+    masters with which this master started; entries name them under switch STALE-MASTER-ADDRS.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class HmsSide:
         return self._listener_of(epoch).applied(table_id, marker)
 
     def creating(self, epoch: Epoch) -> dict[str, Creating]:
-        """Unfinished creates of this leadership, by the ids of their tables."""
+        """Map table ids to the unfinished creates of this leadership."""
         return self._creating if epoch is self._epoch else {}
 
     def _listener_of(self, epoch: Epoch) -> Listener:

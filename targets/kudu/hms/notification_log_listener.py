@@ -66,7 +66,7 @@ class Creating:
 
 
 class Listener:
-    """The reader of the log in one leadership; `creating` has the running creates by table id."""
+    """The reader of the log in one leadership; `creating` maps table ids to running creates."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Listener:
             raise HmsError("", why, maybe_done=False) from error
 
     async def wait_turn(self, create: Creating) -> None:
-        """Wait until all events before this create are carried out, as `wait_caught_up` does."""
+        """Wait until all events before the create's own event are carried out; may raise errors."""
         if self._swallows:
             return
         self._wake.set()

@@ -24,7 +24,7 @@ class ConnectToMasterRequest(MasterCall[ConnectToMasterResponse], frozen=True):
 
 
 class GetMasterRegistrationResponse(MasterResponse, frozen=True):
-    """A master's registration, with its Raft role and the wall-clock time of its start.
+    """A master's registration, with the master's Raft role and the wall-clock time of its start.
 
     From `committed_config`, a master that starts on an empty disk learns that a cluster exists.
     """

@@ -9,7 +9,7 @@ from targets.kudu.messages.schema import Column, PartitionSchema, Schema
 
 
 class TableIdentifier(Message, frozen=True):
-    """A table by id, by name, or both (which must then agree)."""
+    """The id of a table, its name, or both; both must then name the same table."""
 
     table_id: str | None = None
     table_name: str | None = None
@@ -23,7 +23,7 @@ class CreateTableResponse(MasterResponse, frozen=True):
 
 
 class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
-    """Create a table; if `num_replicas` is -1, with the default number of replicas.
+    """Create a table; a `num_replicas` of -1 means the master's default.
 
     `comment` holds a nonce, by which a later read recognizes this creation.
     """
@@ -60,7 +60,7 @@ class StepType(enum.IntEnum):
 
 
 class AlterStep(Message, frozen=True):
-    """A step of an alter. ADD_COLUMN uses `column`, the others `name`, a rename also `new_name`."""
+    """A step of an alter. Only ADD_COLUMN uses `column`, and only RENAME_COLUMN uses `new_name`."""
 
     type: StepType
     column: Column | None = None

@@ -23,14 +23,14 @@ class RemoveMasterResponse(MasterResponse, frozen=True):
 
 
 class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
-    """Remove the master at `address`; `master_uuid` selects one of several at this address."""
+    """Remove the master at `address`; `master_uuid` chooses if several have this address."""
 
     address: str
     master_uuid: str | None = None
 
 
 class MasterEntry(Message, frozen=True):
-    """A member of the committed configuration, and its answer to a request made just now.
+    """A member of the committed configuration, with the role that it reported just now.
 
     `role` is "UNKNOWN_ROLE" if the member gave no proper answer; `error` says why.
     """

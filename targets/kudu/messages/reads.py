@@ -108,7 +108,7 @@ class TabletLocations(Message, frozen=True):
 
 
 class GetTableLocationsResponse(MasterResponse, frozen=True):
-    """The tablets of a key range, in key order; error 9 if one of these tablets does not run."""
+    """The tablets of a key range, in key order, or TABLET_NOT_RUNNING if one does not run."""
 
     table_id: str = ""
     schema_version: int = 0

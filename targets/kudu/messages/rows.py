@@ -46,10 +46,10 @@ class RowOperation(Message, frozen=True):
 
 
 class RowErrorCode(enum.IntEnum):
-    """The reason why a row was not written; determined by the log, so equal on all replicas."""
+    """The reason why a row was not written. It follows from the log, so all replicas agree."""
 
     NOT_FOUND = 1  # UPDATE, DELETE: the row does not exist
-    INVALID_ARGUMENT = 4  # a column that was dropped meanwhile, or must not be null
+    INVALID_ARGUMENT = 4  # a column was dropped meanwhile, or must not be null
     ALREADY_PRESENT = 6  # INSERT: the row exists already
     OUT_OF_RANGE = 101  # the key belongs to another tablet (Kudu: NotFound)
 
@@ -75,7 +75,7 @@ class RowRequestId(Message, frozen=True):
 
 
 class WriteResponse(TabletResponse, frozen=True):
-    """Without `error` all rows are committed at `timestamp`, except the rows in `row_errors`.
+    """The answer to a write. Without `error`, all rows not in `row_errors` are committed.
 
     With `error.indeterminate` the write may have happened or may still happen; the client learns
     the outcome by sending the same request to the next leader. After any other error the write did
@@ -85,7 +85,7 @@ class WriteResponse(TabletResponse, frozen=True):
     timestamp: int = 0
     row_errors: tuple[RowError, ...] = ()
     propagated_timestamp: int = 0
-    index: int = 0  # index in the tablet's log up to which the answer reflects the log
+    index: int = 0  # index of the newest log entry that the answer reflects
     term: int = 0
 
 
@@ -99,7 +99,7 @@ class WriteRequest(TabletServerCall[WriteResponse], frozen=True):
 
 
 class ReadMode(enum.IntEnum):
-    """The choice of the state that a scan reads (`ReadMode` of Kudu's `common/common.proto`)."""
+    """Modes of reading, which choose a state (`ReadMode` of Kudu's `common/common.proto`)."""
 
     READ_LATEST = 1
     """The newest state on this replica.
@@ -162,7 +162,7 @@ class ScanRequest(TabletServerCall[ScanResponse], frozen=True):
 
 
 class ChecksumResponse(TabletResponse, frozen=True):
-    """`checksum` and `rows` are equal on all replicas with the same `schema_version`."""
+    """Checksum and number of rows; equal on all replicas at one time and `schema_version`."""
 
     checksum: str = ""
     rows: int = 0
@@ -180,7 +180,7 @@ class ChecksumRequest(TabletServerCall[ChecksumResponse], frozen=True):
 
 
 class HostedTablet(Message, frozen=True):
-    """A replica according to its server; `state` and `data_state` as in `ReportedTablet`."""
+    """A replica, as its server reports it; `ReportedTablet` lists `state` and `data_state`."""
 
     tablet_id: str
     table_id: str
@@ -196,7 +196,7 @@ class HostedTablet(Message, frozen=True):
 
 
 class ListTabletsResponse(Message, frozen=True):
-    """The server's replicas, by tablet id."""
+    """All replicas on a tablet server, sorted by tablet id."""
 
     ts_uuid: str
     tablets: tuple[HostedTablet, ...] = ()

@@ -82,7 +82,7 @@ class MasterPages(NodePages):
         return Page(data, master_views.masters(data))
 
     async def _ask(self, peer: PeerConfig) -> MasterAnswer:
-        """Ask a master about itself: another master by a call, this master directly."""
+        """Ask a master for its registration, by RPC unless it is this master itself."""
         request = GetMasterRegistrationRequest()
         if peer.uuid == self._node.uuid:
             answer = self._service.get_master_registration(request, "")

@@ -34,7 +34,7 @@ def masters(
     cluster_id: str | None,
     page_of: PageOf,
 ) -> dict[str, Any]:
-    """Data of `/masters`: the members of the committed configuration, by their own `answers`.
+    """Data of `/masters`: the members of the committed configuration, with their own `answers`.
 
     The list comes from the configuration and not from flags (KUDU-2309), so it is the same on every
     master.

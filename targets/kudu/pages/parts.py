@@ -1,4 +1,4 @@
-"""HTML that is always escaped, and building blocks of pages: tables, facts, badges, notes.
+"""Builders of HTML that escape all text, and parts of pages: tables, facts, badges, notes.
 
 Any value that is not an `Html` is treated as text and escaped.
 """
@@ -54,7 +54,7 @@ def tag(name: str, /, *children: Child, **attributes: str | None) -> Html:
 
 
 def link(text: Child, target: str, **query: str) -> Html:
-    """A link to a page of this or another node, built from text with any characters."""
+    """A link to a page of this or another node; `text` and `query` are escaped."""
     return tag("a", text, href=f"{target}?{urlencode(query)}" if query else target)
 
 
@@ -86,7 +86,7 @@ def code(text: Child, title: str | None = None) -> Html:
 
 
 def moment(time_ns: int) -> Html:
-    """A wall-clock time in UTC; a dash if there is none."""
+    """A wall-clock time in UTC; a dash if `time_ns` is 0."""
     if time_ns <= 0:
         return tag("span", DASH, class_="muted")
     at = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
@@ -94,7 +94,7 @@ def moment(time_ns: int) -> Html:
 
 
 def note(text: Child, kind: str = "") -> Html:
-    """A note above the content; a `warning` is red."""
+    """A note above the page's content, red if `kind` is `warning`."""
     role = "alert" if kind else None
     return tag("p", text, class_=f"note {kind}".rstrip(), role=role)
 
@@ -106,7 +106,7 @@ def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
 
 
 def cards(entries: Iterable[tuple[str, Child, str]]) -> Html:
-    """Key numbers: each with a label and the page to which it links."""
+    """Key numbers, each with its label and a link to a page."""
     cells = (
         tag("a", tag("span", value, class_="number"), tag("span", name), class_="card", href=target)
         for name, value, target in entries

@@ -123,7 +123,7 @@ def partition_text(start: str, end: str) -> Html:
 
 def columns_table(columns: list[Mapping[str, Any]]) -> Html:
     """The columns of a schema, keys first."""
-    typed = any("type" in column for column in columns)  # tablet servers dump ids and names only
+    typed = any("type" in column for column in columns)  # tablet servers dump only ids and names
     rows = (
         (
             column["name"],

@@ -55,7 +55,7 @@ class Route(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The node that the page describes, for the page's header."""
+    """The node that a page describes, as shown in the page's header."""
 
     name: str
     kind: str  # "master", "tablet server"
@@ -64,7 +64,7 @@ class Identity(NamedTuple):
 
 
 class Site:
-    """The pages of one node; `answer` is its `PageHandler`."""
+    """The pages of one node; the method `answer` is a `PageHandler`."""
 
     def __init__(self, identity: Callable[[], Identity], routes: list[Route]) -> None:
         self._identity = identity

@@ -10,7 +10,7 @@ from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT, Dump, Page
 
 
 def tablets(dump: Dump) -> dict[str, Any]:
-    """Data of `/tablets`: every replica on this server, also tombstones, by table and partition."""
+    """Data of `/tablets`: this server's replicas and tombstones, sorted by table and partition."""
     here = sorted(
         dump["tablets"],
         key=lambda t: (t["table_name"], t["partition"]["start"], t["tablet_id"]),

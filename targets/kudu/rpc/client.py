@@ -62,8 +62,7 @@ class _Call:
         self._finish(error)
 
     def _finish(self, outcome: Frame | RpcError) -> None:
-        # Errors are set as results: if the caller was cancelled at the same instant, asyncio would
-        # otherwise log an exception that was never retrieved.
+        # Set an error as the result: asyncio logs exceptions that a cancelled caller ignores.
         if self.outcome is not None and not self.outcome.done():
             self.outcome.set_result(outcome)
 
@@ -85,7 +84,7 @@ class _CallWithCallback(_Call, Generic[R_co]):
         done: Callable[[R_co | RpcError], None],
         deadline: float,
     ) -> None:
-        # sets the same fields as `_Call`; calling its `__init__` would cost another call
+        # set the fields of `_Call` here, because calling its `__init__` takes longer
         self.outcome = None
         self.deadline = deadline
         self.received_before = 0
@@ -266,14 +265,14 @@ class _Dial:
 
 
 class RpcClient:
-    """Client for methods of other nodes, over one cached connection per address.
+    """Client for the RPC methods of other nodes, over one cached connection per address.
 
     A name is resolved again at every attempt to connect, so that a call after a network error
     reaches the node that has the name at that time (KUDU-1885).
     """
 
     def __init__(self, env: Env, *, resolve_once: bool = False) -> None:
-        """Create a client. If `resolve_once` (switch DNS-ONCE), it resolves each name once."""
+        """Create a client. If `resolve_once` (switch DNS-ONCE), resolve each name only once."""
         self._env = env
         self._resolved: dict[Address, Address] | None = {} if resolve_once else None
         self._links: dict[Address, _Link] = {}
@@ -364,7 +363,7 @@ class RpcClient:
             del self._links[link.address]
 
     def is_retired(self, link: _Link) -> bool:
-        """Whether later calls to that address use another connection."""
+        """Whether later calls to the address of `link` use another connection."""
         return self._links.get(link.address) is not link
 
     def _address(self, address: Address | str) -> Address:

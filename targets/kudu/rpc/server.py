@@ -76,7 +76,7 @@ class _Method:
 
 
 class RpcServer:
-    """Server for methods of a node, on one port.
+    """Server for the RPC methods of one node, on one port.
 
     `handler(request, peer)` is a coroutine function, or a plain function that returns the answer
     at once, an `Answer` (both need no task), or an awaitable. `peer` is the caller's node name.
@@ -103,7 +103,7 @@ class RpcServer:
         return self._listener is not None
 
     def serve(self, handler: Handler, request_type: type[Call[Any]] | None = None) -> None:
-        """Serve the method of `request_type` with this handler, its only one.
+        """Serve the method of `request_type` with `handler`; a method has one handler.
 
         By default, `request_type` is the type that the handler declares for its first parameter.
         """
@@ -271,7 +271,7 @@ def _encode_answer(call_id: int, response: Any) -> bytes:
 
 
 def _try_send(conn: Conn, frame: bytes) -> bool:
-    """Send an answer at once, unless the connection is lost; false if back-pressure delays it."""
+    """Send an answer at once; return false if back-pressure delays it. Ignore lost connections."""
     try:
         return conn.try_send(frame)
     except OSError:

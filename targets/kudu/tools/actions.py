@@ -250,7 +250,7 @@ async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said:
-    """Force a configuration on a replica's server; a tablet without a majority has no leader."""
+    """Force a configuration on one replica, since a tablet without a majority has no leader."""
     if given.tablet == SYSTEM_TABLET_ID:
         answer = await admin.ask_master(given.server, m.GetMasterRegistrationRequest())
         uuid = answer.meta.master_uuid

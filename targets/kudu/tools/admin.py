@@ -62,7 +62,7 @@ class Admin:
             raise ToolError(f"Network error: {address}: {error}") from error
 
     async def ask_master(self, address: str, request: Call[Answer]) -> Answer:
-        """Return a master's answer. Raises `ToolError` if it has an error or did not come."""
+        """Return a master's answer. Raises `ToolError` if it holds an error or no answer came."""
         answer = await self.must_answer(address, request)
         if answer.error is not None:
             status = answer.error.status.name.replace("_", " ").capitalize()

@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         changed.add_argument("address", metavar="NODE:PORT")
         if name == "remove":
             changed.add_argument(
-                "--uuid", "--master_uuid", metavar="UUID", help="if several have NODE:PORT"
+                "--uuid", "--master_uuid", metavar="UUID", help="the UUID, if several masters match"
             )
     tserver = modes.add_parser("tserver", help="manage tablet servers").add_subparsers(
         required=True
@@ -123,7 +123,7 @@ def _metastore(modes: Any) -> None:
     texts = {
         "check": "compare Kudu's tables with their entries",
         "precheck": "check that Hive allows the names of all tables",
-        "downgrade": "convert entries to the format from before the synchronization",
+        "downgrade": "convert entries to the format of unsynchronized catalogs",
     }
     for name, text in texts.items():
         actions.add_parser(name, help=text).set_defaults(action=f"hms {name}")
@@ -162,7 +162,7 @@ def _table_changes(table: Any) -> None:
         type=_number("hash buckets", BUCKETS_MAX),
         default=2,
         metavar="N",
-        help="number of tablets, over which keys are hashed (default: %(default)s)",
+        help="number of tablets; keys are hashed to tablets (default: %(default)s)",
     )
     create.add_argument(
         "--replicas",

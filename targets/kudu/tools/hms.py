@@ -27,7 +27,7 @@ from targets.kudu.tools.data_table import listing
 
 
 class Metastore:
-    """Kudu's and Hive's catalogs, for the tool."""
+    """Kudu's and Hive's catalogs, for the actions of `harness kudu hms`."""
 
     def __init__(self, admin: Admin, catalog: HmsCatalog, cluster_id: str) -> None:
         """`admin` calls the masters; `catalog` calls the metastore on behalf of the masters."""
@@ -45,7 +45,7 @@ class Metastore:
 
 
 async def _tables(admin: Admin) -> list[TableRecord]:
-    """Kudu's tables by name, with the fields that entries contain."""
+    """Kudu's tables, sorted by name, with the fields that metastore entries contain."""
     listed = await admin.ask_leader(m.ListTablesRequest())
     tables = []
     for entry in sorted(listed.tables, key=lambda table: table.name):
@@ -69,7 +69,7 @@ async def _tables(admin: Admin) -> list[TableRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A table, its entry, or both, and the mismatch between them."""
+    """A mismatch between a table and its metastore entry, one of which may be missing."""
 
     kind: str  # missing, orphan, inconsistent, badly named
     table: TableRecord | None
@@ -193,7 +193,7 @@ async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
 
 
 async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
-    """Check, without a metastore, that Hive, which ignores case, allows all tables' names."""
+    """Check that all tables' names are valid and distinct in Hive, which ignores case."""
     del given
     tables = await _tables(admin)
     counts = Counter(table.name.lower() for table in tables)

@@ -55,7 +55,7 @@ class ConsensusState(_Part, frozen=True):
     non_voter_uuids: tuple[str, ...] = ()
 
     def agrees_with(self, other: ConsensusState) -> bool:
-        """Whether leader, voters and non-voters are the same.
+        """Whether both states have the same leader, voters and non-voters.
 
         For two replicas, term and type must be the same as well. A master's record has no pending
         configuration, and its term may lag.
@@ -148,7 +148,7 @@ class TabletChecksum(_Part, frozen=True):
 
 
 class ChecksumResults(_Part, frozen=True):
-    """The checksums of all tables, by name, at one snapshot."""
+    """The checksums of each table's tablets, by table name."""
 
     snapshot_timestamp: int | None = None
     tables: dict[str, tuple[TabletChecksum, ...]] = {}

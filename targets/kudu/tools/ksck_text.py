@@ -35,7 +35,7 @@ _USUAL_STATE = "NONE"
 def plain_report(
     results: KsckResults, *, tserver_states: Mapping[str, str] | None = None, full: bool = False
 ) -> str:
-    """The whole report; `tserver_states` are the tablet servers' states, by uuid."""
+    """The whole report; `tserver_states` maps uuids to maintenance states."""
     parts = [
         _masters(results, full=full),
         _states(tserver_states or {}),
