@@ -60,6 +60,9 @@ DOCS_BY_PREFIX: Final = (
 _OTHER_LED: Final = re.compile(
     r" answered op \d+ .*while \S+ (?:led|was the last seen to lead) in term"
 )
+_NO_ORDER: Final = re.compile(
+    r", but no order of the operations(?: on this row)? that respects real time allows it([:.]?)"
+)
 _LABEL: Final = re.compile(r"\[[^\]]*\] (?:[a-z0-9-]+: )?")
 _OP: Final = re.compile(r"\b[Oo]p (\d{1,9})\b")
 _OP_DETAILS: Final = re.compile(r"\((op \d+), [^()]*\)")
@@ -126,6 +129,9 @@ class Head:
         if _COUNTS.match(lines[0]) and len(lines) > 1:
             lines = lines[1:]
         text = _LABEL.sub("", lines[0], count=1) if lines[0].startswith("[") else lines[0]
+        text = _NO_ORDER.sub(
+            lambda found: ":" if found[1] == ":" else ", and no order allows it", text
+        )
         return _ID.sub(r"\1…", _OP_DETAILS.sub(r"(\1)", text))
 
     def _blamed(self) -> Op | None:
