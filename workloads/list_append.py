@@ -34,7 +34,7 @@ _FINAL_WIDTH: Final = 8
 class _ListAppendOps(Blind):
     """An endless generator of transactions.
 
-    `keys` holds, for each place, the key's number and the number of appends requested so far.
+    `keys` has the number of each key in use, and how many appends were requested for it so far.
     `newest` is the highest key number, and `count` makes elements unique. The first `readers`
     threads only read.
     """

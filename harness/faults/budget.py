@@ -16,8 +16,8 @@ from harness.cluster import NodeSpec
 from harness.errors import listed
 
 _COPIES: Final = 3
-"""The assumed number of copies of the data on nodes that no observed group contains, for each role:
-these nodes may hold replicas of groups that are not observed."""
+"""The assumed number of replicas of data on nodes outside of all observed groups: nodes of one role
+may hold replicas of unobserved groups."""
 _NAMED_MAX: Final = 8
 
 

@@ -63,7 +63,7 @@ class Capability(enum.Enum):
 
 
 def _added(amounts: Sequence[float]) -> float:
-    """The sum, rounded after each addition: `sum` rounds differently from Python 3.12 on."""
+    """The sum, rounded after each addition, which `sum` no longer does since Python 3.12."""
     return functools.reduce(operator.add, amounts, 0.0)
 
 
@@ -190,7 +190,7 @@ class _Quality(msgspec.Struct, frozen=True):
         return required(self, self.EFFECTS)
 
     def bounded(self) -> Self:
-        """The quality with each amount limited to its maximum, for several faults together."""
+        """The quality with each amount limited to its maximum, which a sum of faults may exceed."""
         most = {name: effect.most for name, effect in self.EFFECTS.items()}
         too_much = {name: most[name] for name in most if (getattr(self, name) or 0) > most[name]}
         return msgspec.structs.replace(self, **too_much)
@@ -232,8 +232,8 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
     """Effects of a bad link on byte streams above TCP, with the meaning of Toxiproxy's toxics.
 
     Data are halved until no piece is larger than `slice_bytes`, so few pieces are smaller than half
-    of it. `reset_after_ms` resets a connection in both directions after its first bytes in this
-    direction, which are lost.
+    of `slice_bytes`. `reset_after_ms` resets a connection in both directions this long after its
+    first bytes in this direction, which are lost.
     """
 
     slice_bytes: int = 0  # 0: no slicing
