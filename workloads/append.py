@@ -1,4 +1,4 @@
-"""Transactions over tables' columns, for Elle: an added column is an append, a schema is a read.
+"""Transactions for Elle: adding a column to a table is an append, reading its schema is a read.
 
 A column name is used once per run, so a read shows which appends it saw, and in which order. The
 number of columns of a table is limited (Kudu: 300). A table that reaches `--columns` gets no more

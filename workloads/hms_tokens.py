@@ -32,7 +32,7 @@ FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator. `tokens` are the newest; a burst on `hot` has `left` more operations."""
+    """An endless generator. `tokens` are the newest; the burst on `hot` has `left` more to emit."""
 
     mix: Mix
     most: int

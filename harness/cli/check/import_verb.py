@@ -167,7 +167,7 @@ def _case(
 
 
 def _understood_by_key(history: History, judge: HistoryModel) -> int:
-    """The number of independent keys; raises `HistoryError` if one cannot be judged by itself."""
+    """The number of independent keys; raises `HistoryError` if a key cannot be judged alone."""
     for pair in history.pairs:
         if pair.invoke.value is None:
             raise HistoryError(

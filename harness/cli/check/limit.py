@@ -30,7 +30,7 @@ _HELP: Final = (
 
 
 def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
-    """Add the time limit with the help text `text`, and with `searches` the limits of searches."""
+    """Add `--check-time-limit` with the help `text`, and if `searches`, the limits of searches."""
     parser.add_argument(
         FLAG,
         type=_seconds,
