@@ -32,7 +32,7 @@ TABLES_MAX: Final = 1000
 COLUMNS_MAX: Final = 250
 APPENDS_MAX: Final = 16
 FINAL_MAX: Final = 400
-"""The maximum number of tables read at the end; reads during the run cover the others."""
+"""The maximum number of tables read at the end; reads during the run cover other tables."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _tables_at_most(case: Case) -> int:
 
 
 class AppendWorkload(Workload):
-    """Appends of columns to tables and reads of them, as transactions."""
+    """Transactions that append columns to a table or read a table's columns."""
 
     api_version = API_VERSION
     name = "append"
@@ -159,7 +159,7 @@ class AppendWorkload(Workload):
         if int(options["columns"]) < int(options["appends"]):
             raise UsageError(
                 f"--columns is {options['columns']}, but one transaction may append "
-                f"{options['appends']}; raise it, or lower --appends"
+                f"{options['appends']}; raise --columns, or lower --appends"
             )
         tables = range(int(options["tables"]))
         return _AppendOps(

@@ -25,7 +25,7 @@ KEYS_MAX: Final = 1000
 LENGTH_MAX: Final = 1000
 WIDTH_MAX: Final = 16
 FINAL_KEYS_MAX: Final = 2000
-"""The maximum number of keys read at the end; reads during the run cover the others."""
+"""The maximum number of keys read at the end; reads during the run cover other keys."""
 _FINAL_WIDTH: Final = 8
 """The number of keys that one final transaction reads."""
 
@@ -85,7 +85,7 @@ def _keys_at_most(case: Case) -> int:
 
 
 class ListAppendWorkload(Workload):
-    """Transactions with several appends to lists and reads of them."""
+    """Transactions of several appends to lists and reads of lists."""
 
     api_version = API_VERSION
     name = "list-append"

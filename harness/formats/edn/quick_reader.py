@@ -88,7 +88,7 @@ class QuickRefusedError(Exception):
 
 
 class _Quoted(dict[bytes, bytes]):
-    """Keywords and strings as JSON, cached up to a limit."""
+    """Map the texts of keywords and strings to JSON; short texts are cached."""
 
     def __missing__(self, token: bytes) -> bytes:
         if token.startswith(b":"):
