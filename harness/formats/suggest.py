@@ -103,7 +103,7 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
     ):
         return "catalog"
     if words.are_transactions():
-        raise words.none("their values are transactions, which --elle judges whatever `f` says")
+        raise words.none("their values are transactions, which --elle judges for any name in `f`")
     functions = frozenset().union(*(names for names, _ in _KINDS))
     if unknown := sorted(words.names - functions):
         raise words.none(f"no model knows the operation {unknown[0]!r}")
@@ -112,7 +112,7 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
 
 def _register(words: _Words) -> str:
     if words.are_transactions():
-        raise words.none("their values are transactions, which --elle judges whatever `f` says")
+        raise words.none("their values are transactions, which --elle judges for any name in `f`")
     for value in [*words.answers("read"), *words.asked("write")]:
         if members(value) is not None:
             pair = _is_list(value) and len(value) == 2
