@@ -32,7 +32,7 @@ FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator. `tokens` are the newest; the burst on `hot` has `left` more to emit."""
+    """An endless generator. `tokens` are the newest; `left` more operations in a row use `hot`."""
 
     mix: Mix
     most: int

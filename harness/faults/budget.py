@@ -51,7 +51,7 @@ class DamageBudget:
     def _limits(
         self, groups: Mapping[str, Sequence[str]]
     ) -> Mapping[str, tuple[Sequence[str], int]]:
-        """The members of each group, and how many of them may be damaged: fewer than a majority."""
+        """Map each group to its members, and the number of members that may be damaged."""
         observed = {node for members in groups.values() for node in members}
         limits = {name: (members, len(members) // 2) for name, members in groups.items()}
         roles: dict[str, list[str]] = {}

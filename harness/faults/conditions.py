@@ -114,7 +114,7 @@ class _Laid:
         self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
         self.touched = 0.0  # affected disk requests, or ms by which wall clocks jumped
-        self.new = True  # until it is set: disk requests before the fault do not count
+        self.new = True  # not set yet: earlier disk requests do not count
         self.dark = False  # a strobing offset is off at the moment
         self.strobe: asyncio.Task[None] | None = None
 

@@ -21,8 +21,8 @@ import msgspec
 from harness.errors import UsageError
 
 DELAY_MS_MAX: Final = 60_000.0
-RESET_AFTER_MS_MAX: Final = 5_000.0  # a heal waits this long for a real Toxiproxy
-SLICE_BYTES_MAX: Final = 32_768  # the size of one read in a proxy
+RESET_AFTER_MS_MAX: Final = 5_000.0  # a real Toxiproxy takes this long to heal it
+SLICE_BYTES_MAX: Final = 32_768  # a proxy reads at most this much at once
 RATE_KB_S_MAX: Final = 1_000_000
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
@@ -80,7 +80,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def example(self) -> str:
-        """An example of the amount in words, which is the end of its rule."""
+        """An example of the amount in words: the last part of `rule`."""
         return self.rule.rpartition(" ")[2]
 
 
@@ -135,7 +135,7 @@ def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
 
 
 def _share(word: str, needs: Capability, of: str, example: str) -> Effect:
-    """The rules for an amount that is a probability; several combine as independent events."""
+    """The rules for an amount that is a probability; amounts combine as independent events."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)

@@ -175,7 +175,7 @@ def _check_limits(spec: NodeSpec) -> None:
 def _check_variant(spec: NodeSpec, name: str, variant: Variant) -> None:
     where = f"the variant {name!r} of node {spec.name!r}"
     if not _NAME.fullmatch(name) or name == BASE:
-        raise UsageError(f"{where}: the name must match {_NAME.pattern}, not be {BASE!r}")
+        raise UsageError(f"{where}: its name must match {_NAME.pattern} and not be {BASE!r}")
     if variant == Variant():
         raise UsageError(f"{where} changes nothing; give it a command, config, environment, ...")
     if spec.entry is not None and variant.command is not None:
@@ -256,7 +256,7 @@ def forms_of(spec: NodeSpec) -> dict[str, NodeSpec]:
 
 
 def words_of(spec: NodeSpec) -> list[str]:
-    """All texts of a node and its variants in which placeholders are replaced."""
+    """All texts that may contain placeholders, in a node's declaration and its variants."""
     words = [*spec.files.values(), *(word for command in spec.setup for word in command)]
     if isinstance(spec.ready, ReadyCommand):
         words += spec.ready.command

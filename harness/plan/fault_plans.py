@@ -16,7 +16,7 @@ from harness.support.interrupts import blaming
 
 FAULTS_MAX: Final = 100_000
 PLAN_TRIES: Final = 20
-"""The maximum number of plans drawn for a nemesis until no nemesis hides another's faults."""
+"""The maximum number of plans drawn for a nemesis, to find a plan that hides no other plan."""
 
 
 def with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
@@ -108,7 +108,7 @@ def _with_own_id(fault: Fault, others: Collection[str]) -> Fault:
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
-    """Whether `plan` is empty, or has a fault that begins while all other plans' are inactive."""
+    """Whether `plan` has no fault, or a fault that begins while no other plan's fault is active."""
     spans = [
         (fault.at_ns, fault.at_ns + fault.duration_ns)
         for other in plans

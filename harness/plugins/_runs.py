@@ -134,7 +134,7 @@ class Nemesis(Plugin):
     def may_hit(
         self, specs: Mapping[str, NodeSpec], capabilities: Collection[Capability]
     ) -> Sequence[str]:
-        """Return the nodes that faults which need any of `capabilities` may hit."""
+        """Return the nodes that this nemesis may hit with faults that need any of `capabilities`."""
         del capabilities
         return list(specs)
 
@@ -314,7 +314,7 @@ class SunkRuns(Protocol):
         ...
 
     def place_of(self, run: str) -> str | None:
-        """The location of a run's files; `None` if the sink keeps only its rows."""
+        """The location of a run's files; `None` if the sink keeps only the run's rows."""
         ...
 
     def fetch_words(self, run: str, store: str) -> list[str]:

@@ -108,7 +108,7 @@ def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
 
 
 def _numbers(found: object) -> dict[str, int]:
-    """The integers in a mapping by name; another package's checker may give any object."""
+    """The integers in `found` by name; a checker of another package may return any object."""
     if not isinstance(found, Mapping):
         return {}
     return {str(name): number for name, number in found.items() if isinstance(number, int)}

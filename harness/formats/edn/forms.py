@@ -235,7 +235,7 @@ class _Stream:
         return piece
 
     def _exact_piece(self) -> Piece | None:
-        """The next piece, read exactly; `None` if no form is left or the buffer had to grow."""
+        """Read a piece exactly; return `None` if no form is left or the buffer had to grow."""
         text = self._text()
         reader = ExactReader(text, final=self._ended)
         forms: list[Any] = []
