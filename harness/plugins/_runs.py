@@ -134,7 +134,7 @@ class Nemesis(Plugin):
     def may_hit(
         self, specs: Mapping[str, NodeSpec], capabilities: Collection[Capability]
     ) -> Sequence[str]:
-        """Return the nodes that this nemesis may hit with faults that need any of `capabilities`."""
+        """Return the nodes that the nemesis may hit with faults that need any of `capabilities`."""
         del capabilities
         return list(specs)
 
