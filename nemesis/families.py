@@ -2,8 +2,8 @@
 
 Clients still reach both sides of a partition, which matters: a leader that does not yet know that
 it was deposed may give them stale answers. A few partitions chosen by role suffice to find most
-partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). A power cut convicts only a
-target that syncs before it answers; Kudu's defaults (`log_force_fsync_all=false`) promise nothing.
+partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). Only a target that syncs
+before it answers must survive a power cut; Kudu does not by default (`log_force_fsync_all=false`).
 """
 
 from __future__ import annotations

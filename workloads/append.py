@@ -1,4 +1,4 @@
-"""Transactions over tables' columns, for Elle: adding columns appends, reading a schema reads.
+"""Transactions for Elle: adding a column to a table is an append, reading its schema is a read.
 
 A column name is used once per run, so a read shows which appends it saw, and in which order. The
 number of columns of a table is limited (Kudu: 300). A table that reaches `--columns` gets no more
@@ -32,17 +32,17 @@ TABLES_MAX: Final = 1000
 COLUMNS_MAX: Final = 250
 APPENDS_MAX: Final = 16
 FINAL_MAX: Final = 400
-"""The maximum number of tables read at the end; reads during the run cover the others."""
+"""The maximum number of tables read at the end; reads during the run cover other tables."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _AppendOps:
     """An endless generator of creates of tables, appends and reads.
 
-    `tables` holds, for each place, the table's number and the number of columns requested so far.
+    `tables` has the number of each table in use, and how many columns were requested for it so far.
     `missing` are the tables to create. `creating` maps a process to the table that it is creating.
     Until `begun` only creates are emitted. The first `readers` threads only read. Bursts of up to
-    `burst` transactions hit the table in place `hot`; `left` counts those still to emit.
+    `burst` transactions hit `tables[hot]`; `left` transactions of the burst are still to come.
     """
 
     columns: int
@@ -83,7 +83,7 @@ class _AppendOps:
         return Emit(Draft(txn.f, txn.asked(), process, together=together), after)
 
     def append_to(self, place: int, width: int) -> tuple[Txn, _AppendOps]:
-        """A transaction that appends `width` columns, and the generator after it."""
+        """A transaction that appends `width` columns to `tables[place]`, and the next generator."""
         number, asked = self.tables[place]
         elements = [f"c{self.count}.{position}" for position in range(width)]
         txn = Txn([["append", table_name(number), element] for element in elements])
@@ -130,7 +130,7 @@ def _tables_at_most(case: Case) -> int:
 
 
 class AppendWorkload(Workload):
-    """Appends of columns to tables and reads of them, as transactions."""
+    """Transactions that append columns to a table or read a table's columns."""
 
     api_version = API_VERSION
     name = "append"
@@ -159,7 +159,7 @@ class AppendWorkload(Workload):
         if int(options["columns"]) < int(options["appends"]):
             raise UsageError(
                 f"--columns is {options['columns']}, but one transaction may append "
-                f"{options['appends']}; raise it, or lower --appends"
+                f"{options['appends']}; raise --columns, or lower --appends"
             )
         tables = range(int(options["tables"]))
         return _AppendOps(

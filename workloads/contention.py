@@ -16,7 +16,7 @@ from harness.plugins import Option
 from harness.vocabularies import Call
 
 _BURST_PERCENT: Final = 30
-"""Percentage of operations outside a burst that start one."""
+"""The percentage of operations outside a burst that start a burst."""
 READERS: Final = Option("readers", 25, "percentage of clients that only read", within=(0, 100))
 _BURST_MAX: Final = 1000
 NAMES_MAX: Final = 10_000
@@ -82,8 +82,8 @@ class BurstOps(Blind, abc.ABC):
 
     The first `readers` threads only read, and use the mixes `reads` in turn.
 
-    Bursts of up to `burst` operations at once hit the name `hot`; `left` counts those still to
-    emit.
+    Bursts of up to `burst` operations at once hit the name `hot`; `left` operations of the burst
+    are still to come.
     """
 
     names: int

@@ -36,7 +36,7 @@ def replicas_of(case: Case) -> int:
     if isinstance(tservers, int) and replicas > tservers:
         raise UsageError(
             f"--replicas is {replicas}, but there are only {tservers} tablet servers to hold them; "
-            f"lower it, or give --tservers {replicas}"
+            f"lower --replicas, or give --tservers {replicas}"
         )
     return replicas
 

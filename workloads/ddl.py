@@ -70,11 +70,11 @@ operations. Append new entries at the end, so that earlier draws stay the same.
 class _DdlOps(Blind):
     """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
 
-    A burst of up to `burst` operations at once hits one name, `hot`; `left` counts those still to
-    emit. Of the bursts, `moves` percent are twice as long and rename between `hot` and `other`
-    while other clients list. Their operations are up to `gap_ns` apart, and the next one is due at
-    `due_ns`. The gaps matter because a list must be in progress just when a rename takes effect,
-    which is rare for a list that begins together with the rename.
+    A burst of up to `burst` operations at once hits one name, `hot`; `left` operations of the burst
+    are still to come. `moves` percent of the bursts are twice as long and rename between `hot` and
+    `other` while other clients list. Operations of such a burst are up to `gap_ns` apart; the next
+    one is due at `due_ns`. The gaps matter because a list must be in progress just when a rename
+    takes effect, which is rare for a list that begins together with the rename.
     """
 
     names: int

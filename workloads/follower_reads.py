@@ -37,13 +37,13 @@ def parse_bounds(text: str) -> tuple[int, ...]:
 
 
 class _Relaxed(Around, frozen=True):
-    """A generator that adds bounds to some reads of another generator."""
+    """Adds a bound on staleness to some of the reads that the wrapped generator emits."""
 
     percent: int
     bounds: tuple[int, ...]
 
     def emitted(self, ctx: Context, step: Emit) -> Step:
-        """Replace a read without a bound by a read with a bound."""
+        """Replace some reads from the leader by reads with a bound on staleness."""
         draft = step.draft
         stale, rng = STALE.get(draft.f), ctx.random
         if stale is not None and rng.randrange(100) < self.percent:

@@ -32,7 +32,7 @@ FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator. `tokens` are the newest; a burst has `left` more uses of `hot`."""
+    """An endless generator. `tokens` are the newest; `left` more operations in a row use `hot`."""
 
     mix: Mix
     most: int
@@ -54,7 +54,7 @@ class _TokenOps:
         return Emit(draft, dataclasses.replace(state, left=state.left - 1))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Use a newly issued token in place of the oldest one."""
+        """Replace the oldest of `tokens` by a newly issued token, once there are `most` tokens."""
         del ctx
         if event.type is not OpType.OK or event.f != Issue.f:
             return self
@@ -79,7 +79,7 @@ class _TokenOps:
 
 
 def _forged(token: str) -> str:
-    """The token with another password."""
+    """A copy of the token with a wrong password."""
     return f"{token[:-1]}{'0' if token[-1] != '0' else '1'}"
 
 

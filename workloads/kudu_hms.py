@@ -80,7 +80,7 @@ def _name(number: int) -> str:
 
 
 class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
-    """DDL through Kudu, drops and renames through Hive, and reads of both."""
+    """DDL through Kudu, drops and renames through Hive, and reads through both."""
 
     api_version = API_VERSION
     name = "kudu-hms"

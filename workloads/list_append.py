@@ -25,7 +25,7 @@ KEYS_MAX: Final = 1000
 LENGTH_MAX: Final = 1000
 WIDTH_MAX: Final = 16
 FINAL_KEYS_MAX: Final = 2000
-"""The maximum number of keys read at the end; reads during the run cover the others."""
+"""The maximum number of keys read at the end; reads during the run cover other keys."""
 _FINAL_WIDTH: Final = 8
 """The number of keys that one final transaction reads."""
 
@@ -34,7 +34,7 @@ _FINAL_WIDTH: Final = 8
 class _ListAppendOps(Blind):
     """An endless generator of transactions.
 
-    `keys` holds, for each place, the key's number and the number of appends requested so far.
+    `keys` has the number of each key in use, and how many appends were requested for it so far.
     `newest` is the highest key number, and `count` makes elements unique. The first `readers`
     threads only read.
     """
@@ -85,7 +85,7 @@ def _keys_at_most(case: Case) -> int:
 
 
 class ListAppendWorkload(Workload):
-    """Transactions with several appends to lists and reads of them."""
+    """Transactions of several appends to lists and reads of lists."""
 
     api_version = API_VERSION
     name = "list-append"

@@ -41,7 +41,7 @@ def masters_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MembersOps:
-    """An endless generator of membership changes, of which one is open at a time.
+    """An endless generator of membership changes, one at a time.
 
     `inside` are the members among `masters` according to the last list. `busy` is the process of
     the change in progress. In `moves` percent of the changes, a replica of one of `tables` moves.

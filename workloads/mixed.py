@@ -28,7 +28,7 @@ _DDL, _ROWS = DdlWorkload(), RowsWorkload()
 _OPTIONS: Final[Mapping[str, Option]] = {
     option.name: option for option in (*_ROWS.options, *_DDL.options)
 }
-_SHARED: Final = ("moves",)  # always 0: its many lists would crowd out all other operations
+_SHARED: Final = ("moves",)  # always 0: the lists of `moves` would crowd out other operations
 
 
 class _Part(Around, frozen=True):

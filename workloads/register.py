@@ -28,7 +28,7 @@ class _RegisterOps(Blind):
     count: int = 1
 
     def op(self, ctx: Context) -> Step:
-        """Draw an operation: half are reads, `cas_percent` of the others are compare-and-sets."""
+        """Draw an operation: half are reads, `cas_percent` % of the rest are compare-and-sets."""
         if ctx.free_process() is None:
             return Pending(self)
         following = dataclasses.replace(self, count=self.count + 1)

@@ -47,7 +47,7 @@ class _RowsOps:
 
     `missing` are the tables to create. `creating` maps a process to the table that it is creating.
     Until `begun` only creates are emitted. Bursts of up to `burst` operations hit one table and
-    key; `left` counts those still to emit. `past` holds timestamps of earlier scans.
+    key; `left` operations of the burst are still to come. `past` holds timestamps of earlier scans.
     """
 
     tables: int
@@ -250,6 +250,6 @@ class RowsWorkload(Workload):
 
 
 def tables_of(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The tables of rows, `bank` last."""
+    """The names of the workload's tables; `bank`, if there are groups, comes last."""
     names = tuple(f"r{number}" for number in range(int(options["tables"])))
     return (*names, BANK) if int(options["groups"]) else names

@@ -75,4 +75,4 @@ _NAMES: Final[dict[str, Callable[[], Sequence[str]]]] = {
     "elle": lambda: model_names("elle"),
     "bug": _bugs,
 }
-"""Functions that list the possible values of an option, by the option's `dest`."""
+"""Map the `dest` of an option to a function that lists the option's possible values."""

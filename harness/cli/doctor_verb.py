@@ -32,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True):
     ok: bool
     what: str
     detail: str
-    optional: bool = False  # everything works without this, with fewer features
+    optional: bool = False  # without it, the harness works with fewer features
     note: bool = False  # information only: not a failure
 
 

@@ -40,7 +40,7 @@ store = "store"
 # jobs = 2
 
 # Failures that have a ticket: soaks, reports and `harness serve` mark them as known. With
-# fails = false they do not change exit codes. `signature` may be only the first parts of one.
+# fails = false they do not change exit codes. `signature` may be the first parts of a signature.
 # [[known]]
 # signature = "linearizable-catalog · stale-read"
 # ticket = "KUDU-1234"

@@ -34,7 +34,7 @@ _EPILOG: Final = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one group of plug-ins, or a summary of all groups; a broken plug-in is only a line."""
+    """Print one group of plug-ins, or a summary of all; a broken plug-in does not end the verb."""
     parser = Parser(
         prog="harness list",
         description="Without GROUP: count the plug-ins of each group. With GROUP: describe each of "
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.json:
         chosen = [group] if group is not None and group in GROUPS else list(GROUPS)
         if group == FAULTS:
-            raise UsageError("--json has no table of faults; drop --json, or list environments")
+            raise UsageError("--json cannot list faults; drop --json, or list environments")
         if group == BUGS:
             answer: dict[str, Any] = {BUGS: _bugs(parsed.target)}
         else:
@@ -109,7 +109,7 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 def _bugs(target: str | None) -> dict[str, dict[str, str]]:
-    """The bugs by target, each with its title: those of one target, or of all targets."""
+    """Map each target (or only `target`) to its bugs, and each bug to its description."""
     return {name: dict(described.bugs) for name, described in _targets(target) if described.bugs}
 
 
@@ -197,7 +197,7 @@ def _why_not(error: UsageError) -> str:
 
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
-    """An environment's capabilities for foreign programs; disk faults need the harness's disk."""
+    """An environment's capabilities for foreign programs that declare a `faulty_disk`."""
     beyond = ENV_NODES_ONLY - FAULTY_DISK
     able = {what: how for what, how in environment.capabilities.items() if what not in beyond}
     return able | dict(environment.reaches_foreign or {})

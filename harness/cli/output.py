@@ -43,7 +43,7 @@ def reader_went_away() -> bool:
     """Whether stdout is a pipe whose reader has closed it."""
     try:
         poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)  # stderr is never treated as a closed pipe
+        poll.register(sys.stdout.fileno(), 0)  # only stdout: errors on stderr are ignored
         return any(event & select.POLLERR for _, event in poll.poll(0))
     except (OSError, ValueError):  # the stream has no file descriptor
         return False

@@ -97,7 +97,7 @@ class Parser(argparse.ArgumentParser):
         named.setdefault("formatter_class", layout)
         super().__init__(epilog=epilog, allow_abbrev=allow_abbrev, **named)
         self.elsewhere: Callable[[str], str | None] = lambda _: None
-        """Return the message about a flag that other plug-ins have, or `None` for other flags."""
+        """Return a message that names the plug-ins with this flag; `None` if no plug-in has it."""
         self._first: frozenset[str] | None = None
 
     def parse_args(  # type: ignore[override]
@@ -291,7 +291,7 @@ def known_verbs() -> dict[str, str]:
 
 
 def _described(verb: str) -> str:
-    """The one-line description of a third-party verb, from its module's unimported source."""
+    """The one-line description of a third-party verb, read from source without importing it."""
     module = verb_module_name(verb)
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)

@@ -36,7 +36,7 @@ KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "concurrency": ((int,), "a whole number"),
     "jobs": ((int,), "a whole number"),
 }
-"""The keys of the file: the types of a key's value, and their description for errors."""
+"""Map each key of the file to the types of its value, and their description for errors."""
 NO_CONFIG: Final = "--no-config"
 _HELP: Final = ("-h", "--help", "--help-all")
 _FLAGS: Final = {"nemeses": "--nemesis"}

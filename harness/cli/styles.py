@@ -116,7 +116,7 @@ def _without_padding(text: str) -> str:
 
 
 def _wraps(part: RenderableType) -> bool:
-    """Whether to wrap long lines: not in plain text, whose commands and paths users copy."""
+    """Whether to wrap long lines; false for plain text, because users copy commands from it."""
     from rich.text import Text
 
     return not isinstance(part, Text)

@@ -24,7 +24,7 @@ OTHER: Final = Kind("other")
 
 @dataclass(slots=True)
 class Names:
-    """Kinds of attributes and results by name, over all linted files."""
+    """Kinds of attributes and of functions' results, by name, over all linted files."""
 
     attributes: dict[str, list[Kind]] = field(default_factory=dict)
     results: dict[str, list[Kind]] = field(default_factory=dict)

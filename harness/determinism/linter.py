@@ -26,7 +26,7 @@ EXCUSE: Final = re.compile(r"#\s*determinism:\s*\S")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """One place in the code that needs a change or an excuse."""
+    """One place in the code that needs a change or an excuse (`# determinism: <reason>`)."""
 
     path: str
     line: int
@@ -62,7 +62,7 @@ class Linter(ast.NodeVisitor):
     # --- modules, scopes --------------------------------------------------------------------
 
     def visit_Module(self, node: ast.Module) -> None:
-        """Read annotations before code, and skip the code inside them, which never runs."""
+        """Collect all annotations first: code inside annotations never runs, so it is skipped."""
         for child in ast.walk(node):
             for annotation in _annotations_of(child):
                 self._annotations.update(ast.walk(annotation))
@@ -99,7 +99,7 @@ class Linter(ast.NodeVisitor):
     def _bindings(
         self, body: Sequence[ast.stmt], parameters: dict[str, Kind] | None = None
     ) -> dict[str, Kind]:
-        """The names that a scope binds, with their kinds by annotation or assigned values."""
+        """Map each name that a scope binds to its kind, from its annotation or assigned values."""
         declared: dict[str, Kind] = dict(parameters or {})
         assigned: dict[str, list[ast.expr]] = {}
         for node in _walk_scope(body):
@@ -111,7 +111,7 @@ class Linter(ast.NodeVisitor):
                         assigned.setdefault(target.id, []).append(node.value)
             elif isinstance(node, ast.NamedExpr):
                 assigned.setdefault(node.target.id, []).append(node.value)
-        # Twice, since a name may be assigned from another name that comes later in the dictionary.
+        # Two passes, since a name may be assigned from a name that comes later in the dictionary.
         self._scopes.append(declared)
         for _ in range(2):
             for name, values in assigned.items():
@@ -391,7 +391,7 @@ class Linter(ast.NodeVisitor):
 
 
 def _is_view(node: ast.expr) -> bool:
-    """Whether a node is `d.keys()` or `d.items()`, which make a set with an operator."""
+    """Whether a node is `d.keys()` or `d.items()`, whose operators (`&`, `|`) return sets."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

@@ -16,8 +16,8 @@ from harness.cluster import NodeSpec
 from harness.errors import listed
 
 _COPIES: Final = 3
-"""The assumed number of copies of the data on nodes that no observed group contains, for each role:
-these nodes may hold replicas of groups that are not observed."""
+"""The assumed number of replicas of data on nodes outside of all observed groups: nodes of one role
+may hold replicas of unobserved groups."""
 _NAMED_MAX: Final = 8
 
 
@@ -51,7 +51,7 @@ class DamageBudget:
     def _limits(
         self, groups: Mapping[str, Sequence[str]]
     ) -> Mapping[str, tuple[Sequence[str], int]]:
-        """The members of each group, and how many of them may be damaged: fewer than a majority."""
+        """Map each group to its members, and the number of members that may be damaged."""
         observed = {node for members in groups.values() for node in members}
         limits = {name: (members, len(members) // 2) for name, members in groups.items()}
         roles: dict[str, list[str]] = {}

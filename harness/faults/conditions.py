@@ -69,7 +69,7 @@ class Links:
             await self._settle(laid.links, lease_s)
         except BaseException as error:
             del self._laid[fault_id]
-            if not isinstance(error, UsageError):  # raised before any link changes
+            if not isinstance(error, UsageError):  # a `UsageError` comes before any change
                 await self._settle(laid.links, lease_s)
             raise
 
@@ -94,7 +94,7 @@ class Links:
             raise
 
     async def _settle(self, links: Iterable[Link], lease_s: float) -> None:
-        """Set `links` to the combined state of all faults, and add the bites to the faults."""
+        """Set `links` to the combined state of all faults, and record what the faults affected."""
         wanted = {
             link: {name: each.quality for name, each in self._laid.items() if link in each.links}
             for link in sorted(links)
@@ -114,7 +114,7 @@ class _Laid:
         self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
         self.touched = 0.0  # affected disk requests, or ms by which wall clocks jumped
-        self.new = True  # requests before the fault do not count
+        self.new = True  # not set yet: earlier disk requests do not count
         self.dark = False  # a strobing offset is off at the moment
         self.strobe: asyncio.Task[None] | None = None
 
@@ -174,13 +174,13 @@ class Conditions:
             await self._settle(laid, relieved)
 
     async def _settle(self, changed: _Laid, nodes: Sequence[str]) -> None:
-        """Set the clocks, processors or disks of these nodes, whichever `changed` is about."""
+        """Set the clocks, processors or disks of these nodes: the kind that `changed` affects."""
         async with self._turn:
             for node in nodes:
                 await self._settle_node(changed, node)
 
     async def _settle_node(self, changed: _Laid, node: str) -> None:
-        """Set one node, and count the measured change for its faults and for `changed`."""
+        """Set one node; add the measured effect to the faults on it, and to `changed`."""
         laid = [each for each in self._laid.values() if node in each.nodes]
         concerned = [*laid, *([] if changed in laid else [changed])]
         kind = type(changed.what)
@@ -211,7 +211,7 @@ class Conditions:
         loop = asyncio.get_running_loop()
         due_s = loop.time()
         while True:
-            # Changing and measuring a real clock takes part of the time between two flashes.
+            # Changing and measuring a real clock takes part of the time between two changes.
             due_s = max(due_s + wait_s, loop.time())
             await asyncio.sleep(due_s - loop.time())
             laid.dark = not laid.dark

@@ -85,7 +85,7 @@ class Door:
         links = tuple(each for each in on if isinstance(each, Link))
         if len(links) not in {0, len(on)} or bool(links) != isinstance(fault, LinkFault):
             raise UsageError(
-                f"{fault} is on {list(on)}; link faults need links, other faults nodes"
+                f"{fault} is on {list(on)}; link faults need links, other faults need nodes"
             )
         ends = {end for link in links for end in (link.source, link.destination)}
         nodes = sorted(ends) if links else [str(node) for node in on]

@@ -140,10 +140,10 @@ class Ledger:
         """Break the targets of `aim` for `lease_s` at most; returns the nodes that were hit.
 
         `groups`: the members of each observed replica group, for the damage budget. `on_heal` is
-        called once with the bite, when the fault is healed, whether by its lease or earlier. Raises
-        the environment's errors: a fault that does not take effect is an infrastructure error. A
-        fault that cannot be undone when its lease ends is an infrastructure error, too, and ends
-        the run.
+        called once with the measured effect (`Bite`) when the fault is healed, by its lease or
+        earlier. Raises the environment's errors: a fault that does not take effect is an
+        infrastructure error. A fault that cannot be undone when its lease ends is an infrastructure
+        error, too, and ends the run.
         """
         if not 0 < lease_s <= _LEASE_S_MAX:
             raise UsageError(
@@ -171,7 +171,7 @@ class Ledger:
             note = f"missed: {', '.join(aim.targets)} not running"
             disks = aim.targets if isinstance(what, Kill) and what.power_cut else ()
             return Injection(targets=(), note=note, disks=disks)
-        self._entries[fault_id] = entry  # at the end, behind faults that took effect earlier
+        self._entries[fault_id] = entry  # last in order, because it took effect last
 
         def end_lease() -> None:
             if entry.on or entry.turn.locked():  # a heal that is under way may still fail
@@ -181,7 +181,7 @@ class Ledger:
         return entry.injection
 
     async def _apply(self, aim: Aim, entry: _Entry, lease_s: float) -> bool:
-        """Break the targets; returns whether that hit any of them."""
+        """Break the targets; returns whether any target was hit."""
         what = aim.what
         match what:
             case Cut() | Shape() | Stream():
@@ -237,7 +237,7 @@ class Ledger:
                 entry.active = False
                 if entry.on_heal is not None:
                     entry.on_heal(entry.injection, entry.bite)
-        return entry.bite or Bite(0, "processes")  # without a bite, the fault missed
+        return entry.bite or Bite(0, "processes")  # without an effect, the fault missed
 
     async def _undo(self, entry: _Entry) -> Bite:
         targets = entry.injection.targets
@@ -255,7 +255,7 @@ class Ledger:
             case what:
                 if (
                     entry.bite is None
-                ):  # an earlier heal may have lifted it and failed to start a node
+                ):  # an earlier heal may have lifted the fault but not started a node
                     entry.bite = await self._conditions.lift(entry.injection.id)
                 if what.may_end:
                     self._excuse(targets)
@@ -324,7 +324,7 @@ class Ledger:
 
 
 async def _try_all(heals: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
-    """Call all `heals` in order, also after errors, and raise these errors together."""
+    """Call all `heals` in order, even after an error, and raise all errors together."""
     errors: dict[str, Exception] = {}
     for what, heal in heals.items():
         try:

@@ -74,7 +74,7 @@ class AimedNemesis(Nemesis):
         return {name: rng.randrange(limit) for name, limit in self._drawn.items()}
 
     def check_args(self, args: Mapping[str, Any]) -> None:
-        """Raise `UsageError` for arguments that `draw_args` never draws; users write cases, too."""
+        """Raise `UsageError` for arguments that `draw_args` never draws (in handwritten cases)."""
         for name, value in args.items():
             if name == KEEP_OTHERS and self.name == "partition-leader":
                 right, rule = type(value) is bool, "true or false"
@@ -170,8 +170,8 @@ def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Targe
     needed = target.variant_of.get(what.name)
     if needed is not None and not any(needed in spec.variants for spec in specs.values()):
         raise UsageError(
-            f"{what.name} has nodes run as {needed!r}, but no node of this deployment has this "
-            f"variant; options of {target.name!r} add it"
+            f"{what.name} restarts nodes as {needed!r}, but no node of this deployment has this "
+            f"variant; add it by options of {target.name!r}"
         )
     if what.variant and what.name != ROLLING_RESTART:
         raise UsageError(f"only {ROLLING_RESTART} starts nodes as a variant; drop the setting")
@@ -190,7 +190,7 @@ def _missed(sentence: Sentence, scene: Scene) -> Aim:
 
 
 def _listed(ends: Sequence[str], scene: Scene) -> str:
-    """All nodes and the first clients as text; all clients together have one name."""
+    """The nodes and the first clients as text; if `ends` has all clients, it says `client`."""
     clients = [end for end in ends if is_client(end)]
     nodes = [end for end in ends if not is_client(end)]
     if clients == list(scene.clients):
@@ -205,7 +205,7 @@ def _sentence_on(
     links: Sequence[Link],
     scene: Scene,
 ) -> str:
-    """A sentence about the effect of a link fault."""
+    """A sentence that tells which links the fault affects, and how."""
     few, many = _listed(ends, scene), _listed(others, scene)
     leader = scene.roles(sentence.whom.group).leader
     if sentence.whom.needs_leader and list(ends) == [leader]:

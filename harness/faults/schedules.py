@@ -25,8 +25,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The times of one nemesis; by default once in each interval of the case, at a random moment.
 
     With `every_ns` and `for_ns`, faults come at exact intervals. With `at_ns` and `for_ns`, the
-    nemesis has one fault at an exact time. `times`: each fault comes and goes this often. `nodes`:
-    each fault hits this number of nodes, one after the other, and releases them in another order.
+    nemesis has one fault at an exact time. `times`: each fault begins and ends this many times.
+    `nodes`: each fault hits this many nodes in turn, and releases them in another order.
     """
 
     every_ns: int = 0
@@ -45,7 +45,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         interval_ns: int,
         duration_ns: int,
     ) -> list[Fault]:
-        """Plan the faults of a chaos phase of `horizon_ns`, at most `FAULTS_MAX`."""
+        """Plan at most `FAULTS_MAX` faults, for a chaos phase that lasts `horizon_ns`."""
         if self.at_ns is not None or self.every_ns:
             times = self._exact(nemesis, horizon_ns)
         else:

@@ -158,8 +158,8 @@ def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
 def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[str, ...]:
     """The nodes or clients that the selector means now; empty if it means none.
 
-    They are in the order of declaration unless drawn. `excluded` are the nodes at the other link
-    end.
+    Nodes that are not drawn are in the order of declaration. `excluded` are the nodes at the other
+    end of the links.
     """
     if selector.word == CLIENT and selector.name:
         return tuple(end for end in scene.clients if end == client_end(int(selector.name)))
@@ -193,7 +193,7 @@ def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[s
 
 
 def _digit(scene: Scene, excluded: Sequence[str]) -> int:
-    """The part of the draw for one link end, which is independent of the other end's draw."""
+    """The number to draw one link end with, independent of the draw for the other end."""
     return scene.draw // len(scene.specs) if excluded else scene.draw
 
 

@@ -70,7 +70,7 @@ _FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Source]], 
 def is_history_file(path: Path) -> bool:
     """Whether a file in a folder counts as a history; other files are skipped.
 
-    The suffix decides. If many other files have this suffix, the file must also contain ops. An
+    The suffix decides. If the suffix is also common for other files, the file must contain ops. An
     unreadable file counts as a history, so that it is not skipped silently.
     """
     suffix = path.suffix.lower()
@@ -94,7 +94,7 @@ def _source_of(head: bytes) -> Callable[[Path], Source] | None:
 
 
 def _may_be_text(source: Callable[[Path], Source], head: bytes) -> bool:
-    """Whether a file is EDN or JSON only by its first bracket, because `head` shows no op."""
+    """Whether only a bracket suggests EDN or JSON: `head` begins with one, but shows no op."""
     return source in {JsonOps, JepsenEdn} and not all(name.search(head) for name in _OF_OPS)
 
 

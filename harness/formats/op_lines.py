@@ -149,8 +149,8 @@ class OpLines:
     def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
         """Read the EDN forms after an op's operation.
 
-        If a form is not EDN, the whole value becomes text for a named process, and the rest of the
-        value for a failed or indeterminate op.
+        If a form is not EDN, the whole value of a named process becomes text; of the value of a
+        failed or indeterminate op, only the rest from this form on becomes text.
         """
         reader = ExactReader(text, final=True)
         values: list[Any] = []

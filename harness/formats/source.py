@@ -34,7 +34,7 @@ class Source(Protocol):
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file that are not blank: number (from 1), and text without line end.
+    """Yield the number (from 1) and text, without its line end, of each line that is not blank.
 
     Raises `HistoryError` for lines longer than `LINE_BYTES_MAX` and for bytes that are not UTF-8.
     """

@@ -52,7 +52,7 @@ class _Words:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
-        """Whether values are `[key value]` of independent keys; kv-string and cas look alike."""
+        """Whether values are `[key value]` of independent keys, not values of kv-string or cas."""
         if shape is not Shape.NO and (
             self.names <= {"get", "put", "append"} or self.names == {"cas"}
         ):
@@ -103,7 +103,7 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
     ):
         return "catalog"
     if words.are_transactions():
-        raise words.none("their values are transactions, which --elle judges, with any name in f")
+        raise words.none("their values are transactions, which --elle judges for any name in `f`")
     functions = frozenset().union(*(names for names, _ in _KINDS))
     if unknown := sorted(words.names - functions):
         raise words.none(f"no model knows the operation {unknown[0]!r}")
@@ -112,7 +112,7 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
 
 def _register(words: _Words) -> str:
     if words.are_transactions():
-        raise words.none("their values are transactions, which --elle judges, with any name in f")
+        raise words.none("their values are transactions, which --elle judges for any name in `f`")
     for value in [*words.answers("read"), *words.asked("write")]:
         if members(value) is not None:
             pair = _is_list(value) and len(value) == 2

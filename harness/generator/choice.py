@@ -53,7 +53,7 @@ class _Any(Node, frozen=True):
 
 
 def any_of(*generators: GeneratorLike) -> Generator:
-    """Take the earliest operation of all generators; ties are drawn. Ends when all have ended."""
+    """Take the earliest operation of all generators, ties at random; ends when all have ended."""
     return _any([lift(generator) for generator in generators])
 
 
@@ -93,7 +93,7 @@ class _Mix(Node, frozen=True):
             position = (turn + ahead) % len(generators)
             step = generators[position].op(ctx)
             if isinstance(step, Emit):
-                # The turn stays with the pending generator, which catches up as soon as it can.
+                # `turn` still points at the pending generator, which catches up as soon as it can.
                 return Emit(step.draft, _replaced(generators, weights, position, step.next, turn))
         return Pending(_replaced(generators, weights, turn, pending.next, turn))
 

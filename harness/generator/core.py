@@ -243,7 +243,7 @@ def new_context(
 
 
 def nanoseconds(seconds: float, what: str) -> int:
-    """Convert seconds to ns. Raises `UsageError` about `what` for values that are no time span."""
+    """Convert seconds to ns. Raises `UsageError`, which names `what`, for an invalid time span."""
     if not 0 <= seconds < 1e9:
         raise UsageError(f"{what} is {seconds} s; it must be in 0 .. 1e9")
     return round(seconds * NS_PER_S)
@@ -285,8 +285,8 @@ def sooner(
 ) -> tuple[Emit, int, int]:
     """The earlier of two offers `(emission, weight, position)`.
 
-    A tie is drawn by weight, and the winner gets the sum of both weights, so that folding over many
-    offers is fair to all. A fixed preference for one side would starve the other.
+    A tie is decided at random by weight, and the winner gets the sum of both weights, so that
+    folding over many offers is fair. A fixed preference for one offer would starve the other offer.
     """
     first_ns, second_ns = due_ns(first[0].draft), due_ns(second[0].draft)
     if first_ns != second_ns:

@@ -48,7 +48,7 @@ def soonest(
 ) -> Emit | None:
     """Take the earliest offer of the asked generators, if any; updates `states` in place.
 
-    Each entry of `asked` has a position in `states`, the context for it and its weight in a tie.
+    Each entry of `asked`: a generator's position in `states`, its context, and its weight in ties.
     """
     best: tuple[Emit, int, int] | None = None
     for position, ctx, weight in asked:
@@ -111,7 +111,7 @@ class _Sequence(Node, frozen=True):
 
 
 class _Call(Node, frozen=True):
-    """A function that is called for a new generator again and again, until it returns `None`."""
+    """A function that returns the next generator each time it is called, and `None` at the end."""
 
     function: Callable[[Context], GeneratorLike]
     current: Generator | None = None

@@ -89,10 +89,10 @@ class _Reserve(Node, frozen=True):
 
 
 def reserve(*counts_and_generators: int | GeneratorLike) -> Generator:
-    """Divide threads: in `reserve(5, writes, 10, cas, reads)` 5 write, 10 cas, the others read.
+    """Divide threads: `reserve(5, writes, 10, cas, reads)` runs `writes` on 5, `reads` on the rest.
 
-    Ties between the groups are drawn in proportion to their sizes. The last argument, for the
-    other threads, may be `None`.
+    Ties between groups are decided at random, in proportion to the numbers of threads. The last
+    argument, for the remaining threads, may be `None`.
     """
     *pairs, default = counts_and_generators or (None,)
     counts, generators = pairs[0::2], pairs[1::2]
@@ -175,7 +175,7 @@ class _Each(Node, frozen=True):
 
 
 def each_thread(generator: GeneratorLike) -> Generator:
-    """Run a copy of a generator on every thread, independently; ends when all copies have."""
+    """Run a copy of a generator on every thread, independently; ends when all copies have ended."""
     inner = lift(generator)
     return inner if inner is NOTHING else _Each(inner)
 
@@ -194,5 +194,5 @@ def synchronize(generator: GeneratorLike) -> Generator:
 
 
 def phases(*generators: GeneratorLike) -> Generator:
-    """Run generators one after the other; each begins when all earlier operations have ended."""
+    """Run generators in sequence; a generator begins when all earlier operations have ended."""
     return concat(*(synchronize(generator) for generator in generators))

@@ -119,7 +119,7 @@ class _TimedOps(Node, frozen=True):
             return self._started(ctx).op(ctx)
         start_ns, queues, heads = self.start_ns, self.queues, self.heads
         assert start_ns is not None, "set together with the queues"
-        best: tuple[int, int] | None = None  # the time, then the place in the schedule
+        best: tuple[int, int] | None = None  # start time and position in `ops` of the earliest op
         for index in indices(ctx.free_mask):
             if heads[index] < len(queues[index]):
                 place = queues[index][heads[index]]

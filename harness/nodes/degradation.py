@@ -21,8 +21,8 @@ import msgspec
 from harness.errors import UsageError
 
 DELAY_MS_MAX: Final = 60_000.0
-RESET_AFTER_MS_MAX: Final = 5_000.0  # a heal waits this long for a real Toxiproxy
-SLICE_BYTES_MAX: Final = 32_768  # the size of one read in a proxy
+RESET_AFTER_MS_MAX: Final = 5_000.0  # a real Toxiproxy takes this long to heal it
+SLICE_BYTES_MAX: Final = 32_768  # a proxy reads at most this much at once
 RATE_KB_S_MAX: Final = 1_000_000
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
@@ -63,7 +63,7 @@ class Capability(enum.Enum):
 
 
 def _added(amounts: Sequence[float]) -> float:
-    """The sum, rounded after each addition: `sum` rounds differently from Python 3.12 on."""
+    """The sum, rounded after each addition, which `sum` no longer does since Python 3.12."""
     return functools.reduce(operator.add, amounts, 0.0)
 
 
@@ -80,7 +80,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def example(self) -> str:
-        """An example of the amount in words, which is the end of its rule."""
+        """An example of the amount in words: the last part of `rule`."""
         return self.rule.rpartition(" ")[2]
 
 
@@ -135,7 +135,7 @@ def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
 
 
 def _share(word: str, needs: Capability, of: str, example: str) -> Effect:
-    """The rules for an amount that is a probability; several combine as independent events."""
+    """The rules for an amount that is a probability; amounts combine as independent events."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)
@@ -190,7 +190,7 @@ class _Quality(msgspec.Struct, frozen=True):
         return required(self, self.EFFECTS)
 
     def bounded(self) -> Self:
-        """The quality with each amount limited to its maximum, for several faults together."""
+        """The quality with each amount limited to its maximum, which a sum of faults may exceed."""
         most = {name: effect.most for name, effect in self.EFFECTS.items()}
         too_much = {name: most[name] for name in most if (getattr(self, name) or 0) > most[name]}
         return msgspec.structs.replace(self, **too_much)
@@ -232,8 +232,8 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
     """Effects of a bad link on byte streams above TCP, with the meaning of Toxiproxy's toxics.
 
     Data are halved until no piece is larger than `slice_bytes`, so few pieces are smaller than half
-    of it. `reset_after_ms` resets a connection in both directions after its first bytes in this
-    direction, which are lost.
+    of `slice_bytes`. `reset_after_ms` resets a connection in both directions this long after its
+    first bytes in this direction, which are lost.
     """
 
     slice_bytes: int = 0  # 0: no slicing

@@ -56,12 +56,12 @@ def check_nodes(nodes: Sequence[NodeSpec]) -> None:
         _check_files(spec)
         if not all(spec.setup):
             raise UsageError(
-                f"node {spec.name!r} has an empty command in `setup`; each is a tuple of words"
+                f"node {spec.name!r} has an empty command in `setup`; write a tuple of words"
             )
         if spec.clock_probe and spec.entry is not None:
             raise UsageError(
-                f"node {spec.name!r} has a `clock_probe`, but it is written against `Env`, whose "
-                "clock is the harness's own; drop it"
+                f"node {spec.name!r} has a `clock_probe`, but is written against `Env`, whose "
+                "clock is the harness's own; drop `clock_probe`"
             )
         _check_limits(spec)
         if spec.stop_signal not in _STOP_SIGNALS:
@@ -125,13 +125,13 @@ def _check_pages(spec: NodeSpec) -> None:
         return
     if spec.entry is None:
         raise UsageError(
-            f"node {spec.name!r} has pages on port {spec.pages}, but it is not written against "
-            "`Env`; a foreign program's own pages are among its `ports`"
+            f"node {spec.name!r} has `pages` (a web port) {spec.pages}, but is not written against "
+            "`Env`; list a foreign program's web port in `ports`"
         )
     if spec.pages in spec.ports:
         raise UsageError(
-            f"node {spec.name!r} has its pages on port {spec.pages}, which is one of its `ports` "
-            f"{list(spec.ports)}; give them a port of their own"
+            f"node {spec.name!r} has its web pages on port {spec.pages}, which is also one of its "
+            f"`ports` {list(spec.ports)}; set `pages` to another port"
         )
 
 
@@ -164,7 +164,7 @@ def _check_limits(spec: NodeSpec) -> None:
         )
     if spec.memory_mib is not None and spec.memory_mib < _MEMORY_MIB_MIN:
         raise UsageError(
-            f"node {spec.name!r} has memory_mib {spec.memory_mib}; it is at least {_MEMORY_MIB_MIN}"
+            f"node {spec.name!r} has memory_mib {spec.memory_mib}; give at least {_MEMORY_MIB_MIN}"
         )
     if spec.cpus is not None and not (math.isfinite(spec.cpus) and 0 < spec.cpus <= _CPUS_MAX):
         raise UsageError(
@@ -175,12 +175,12 @@ def _check_limits(spec: NodeSpec) -> None:
 def _check_variant(spec: NodeSpec, name: str, variant: Variant) -> None:
     where = f"the variant {name!r} of node {spec.name!r}"
     if not _NAME.fullmatch(name) or name == BASE:
-        raise UsageError(f"{where}: a variant's name matches {_NAME.pattern} and is not {BASE!r}")
+        raise UsageError(f"{where}: its name must match {_NAME.pattern} and not be {BASE!r}")
     if variant == Variant():
         raise UsageError(f"{where} changes nothing; give it a command, config, environment, ...")
     if spec.entry is not None and variant.command is not None:
         raise UsageError(
-            f"{where} has a command, but the node is written against `Env`: vary `entry`, `config`"
+            f"{where} has a command, but the node runs on `Env`: vary `entry` or `config`"
         )
     if spec.entry is None and (variant.entry is not None or variant.config is not None):
         raise UsageError(
@@ -251,12 +251,12 @@ def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
 
 
 def forms_of(spec: NodeSpec) -> dict[str, NodeSpec]:
-    """The declarations of all variants of a node, by the name of the variant."""
+    """Map the name of each variant of a node to the declaration of the node as this variant."""
     return {name: as_variant(spec, name) for name in (BASE, *spec.variants)}
 
 
 def words_of(spec: NodeSpec) -> list[str]:
-    """All texts of a node and its variants in which placeholders are replaced."""
+    """All texts that may contain placeholders, in a node's declaration and its variants."""
     words = [*spec.files.values(), *(word for command in spec.setup for word in command)]
     if isinstance(spec.ready, ReadyCommand):
         words += spec.ready.command
@@ -270,7 +270,7 @@ def words_of(spec: NodeSpec) -> list[str]:
 
 
 def start_layers(nodes: Iterable[NodeSpec]) -> list[list[str]]:
-    """Group nodes into layers, which start in order. Raises `UsageError` for a circle."""
+    """Group nodes into layers, which start in order. Raises `UsageError` for a cycle."""
     by_name = {spec.name: spec for spec in nodes}
     sorter = graphlib.TopologicalSorter(
         {name: [n for n in spec.after if n in by_name] for name, spec in by_name.items()}
@@ -280,7 +280,7 @@ def start_layers(nodes: Iterable[NodeSpec]) -> list[list[str]]:
     except graphlib.CycleError as error:
         circle = " after ".join(reversed(error.args[1]))
         raise UsageError(
-            f"the nodes start after one another in a circle: {circle}; take one out of `after`"
+            f"the nodes' `after` form a cycle: {circle}; remove one of these nodes from `after`"
         ) from error
     layers = []
     position = {name: index for index, name in enumerate(by_name)}
@@ -308,8 +308,7 @@ async def start_in_order(
             await wait_ready(name)
 
     for layer in start_layers(nodes.values()):
-        # Not a TaskGroup: it would cancel a start half-way, and the undo would overlap with the
-        # start.
+        # Not a TaskGroup, which would cancel unfinished starts and overlap them with the teardown.
         begun = (start_one(name) for name in layer)
         for answer in await asyncio.gather(*begun, return_exceptions=True):
             if isinstance(answer, BaseException):
@@ -323,7 +322,7 @@ def start_bound_s(nodes: Mapping[str, NodeSpec], names: Iterable[str]) -> float:
 
 
 async def start_down(cluster: Cluster, names: Iterable[str]) -> None:
-    """Start those of the nodes that are down, each after the nodes in its `after`.
+    """Start the nodes in `names` that are down, each after the nodes in its `after`.
 
     Only nodes in another node's `after` are waited for. The wait for a node ends at its limit
     without an error, because checkers judge whether the node is ready.

@@ -46,7 +46,7 @@ _DOWN_AND_UP: Final = frozenset({Capability.START})
 
 
 class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="fault"):
-    """The common part of all kinds.
+    """The base of all kinds of faults.
 
     `word` is the kind in the history (`harness.ops`), which reports and limits use. `requires` are
     the capabilities that an environment needs. `may_end`: a node may exit during such a fault, or
@@ -162,7 +162,7 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
 
 
 class Cut(_Kind, frozen=True, tag="cut"):
-    """The links drop all packets silently. `one_way`: in one direction only."""
+    """The links drop all packets silently; with `one_way`, in one direction only."""
 
     one_way: bool = False
     word: ClassVar[str] = CUT
@@ -235,8 +235,8 @@ class Link(msgspec.Struct, frozen=True, order=True):
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
     """The choice of a nemesis at one moment: a fault, and the nodes or links to hit.
 
-    Without targets the fault misses, and `note` gives the reason. For links, `targets` are the
-    nodes that the fault is about, and `note` describes it.
+    Without targets the fault misses, and `note` gives the reason. For a fault on `links`, `targets`
+    are the nodes on the first side of the links, and `note` describes the fault.
     """
 
     what: FaultKind

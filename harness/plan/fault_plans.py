@@ -16,7 +16,7 @@ from harness.support.interrupts import blaming
 
 FAULTS_MAX: Final = 100_000
 PLAN_TRIES: Final = 20
-"""How many plans of a nemesis are tried to find a plan that hides no other nemesis's faults."""
+"""The maximum number of plans drawn for a nemesis, to find a plan that hides no other plan."""
 
 
 def with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
@@ -48,10 +48,10 @@ def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
 def _plan_beside(
     others: Sequence[Sequence[Fault]], case: Case, name: str, nemesis: Nemesis
 ) -> Sequence[Fault]:
-    """Plan a nemesis so that no plan hides another plan, if `PLAN_TRIES` tries suffice.
+    """Plan a nemesis so that in every plan, a fault begins while the other plans are inactive.
 
-    If every fault of a nemesis begins during a fault of another nemesis, it may never hit a node: a
-    kill of all nodes leaves no node to kill. Without other nemeses the first try is used.
+    If every fault of a nemesis begins during faults of other nemeses, it may never hit a node: a
+    kill of all nodes leaves no node to kill. If `PLAN_TRIES` tries fail, use the first plan.
     """
     first: Sequence[Fault] = ()
     for number in range(PLAN_TRIES):
@@ -73,7 +73,7 @@ def _plan_beside(
 
 
 def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> list[Fault]:
-    """Check the faults that a nemesis planned, and name the nemesis in them as the case does.
+    """Check the faults that a nemesis planned, and set their `nemesis` to the case's name for it.
 
     Raises `TargetError` for a plan that cannot be carried out.
     """
@@ -101,14 +101,14 @@ def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> l
 
 
 def _with_own_id(fault: Fault, others: Collection[str]) -> Fault:
-    """The fault; its nemesis is put into its id if a fault of another plan has the same id."""
+    """Return the fault; if its id is in `others`, put the nemesis's name in front of the id."""
     if fault.id not in others:
         return fault
     return msgspec.structs.replace(fault, id=f"{fault.nemesis}/{fault.id}")
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
-    """Whether `plan` is empty, or one of its faults begins while no other plan's is active."""
+    """Whether `plan` has no fault, or a fault that begins while no other plan's fault is active."""
     spans = [
         (fault.at_ns, fault.at_ns + fault.duration_ns)
         for other in plans

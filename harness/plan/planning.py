@@ -30,7 +30,7 @@ from harness.verdict.judge import checkers_of
 
 CONCURRENCY_MAX: Final = 10_000
 _Fits = Callable[[Target, Mapping[str, Any]], None]
-"""Raises `HarnessError` if a target with these options does not fit."""
+"""A function that raises `HarnessError` if a target with these options does not fit."""
 
 
 class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
 def _with_fix(
     error: UsageError, name: str, nemesis: Nemesis, target: Target, environment: Environment | None
 ) -> UsageError:
-    """The error for a nemesis that does not suit a target, with the options that it needs."""
+    """The error for a nemesis that does not suit a target, with options that make it suit."""
 
     def fits(other: Target, options: Mapping[str, Any]) -> None:
         case = Case(
@@ -223,7 +223,7 @@ def _no_such_bug(bug: str, target: Target) -> UsageError:
 
 
 def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
-    """The permits of the target's profile with these settings."""
+    """The permits of a target with these settings: promises that its profile does not make."""
     with blaming(f"the target {target.name!r}: permits()"):
         permits = list(target.permits(settings))
         for permit in permits:

@@ -32,7 +32,7 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
         (
             {"interval_s": 10.0, "duration_s": 5.0},  # the system recovers between faults
             {"interval_s": 5.0, "duration_s": 2.5},
-            {"interval_s": 4.0, "duration_s": 1.0},  # healed before another node takes over
+            {"interval_s": 4.0, "duration_s": 1.0},  # healed before another node can lead
         ),
     ),
     # With many clients, some are still free when another leader is elected, and stay with the old

@@ -48,8 +48,8 @@ def out_of_reach(
 ) -> list[str]:
     """The foreign programs that the nemesis may hit but cannot affect.
 
-    `reach`: the part of `ENV_NODES_ONLY` that works on all foreign programs. For disks it depends
-    on the node.
+    `reach`: the part of `ENV_NODES_ONLY` that works on all foreign programs. Disk faults also work
+    on nodes that declare a `faulty_disk`.
     """
     nodes, lacks = list(nodes), ENV_NODES_ONLY - frozenset(reach)
     bare = [node for node in nodes if not node.faulty_disk]
@@ -170,10 +170,10 @@ def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tupl
 
 
 def client_ends(nemeses: Mapping[str, Nemesis], concurrency: int) -> tuple[str, ...]:
-    """The link ends that belong to the harness; one per client only if a nemesis needs it.
+    """The harness's own link ends: one for all clients, and if needed one more per client.
 
-    There are no more ends than concurrent clients, because each end is a port that containers wait
-    for.
+    An end per client is made only if a nemesis needs it, because each end is a port that
+    containers wait for.
     """
     per_client = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
     return (CLIENT, *(map(client_end, range(concurrency)) if per_client else ()))

@@ -59,7 +59,7 @@ class Workload(Plugin):
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """Return one operation of each kind, in an order in which all of them can succeed.
 
-        Another `attempt` uses other names. A `retry` repeats a request that definitely did nothing:
+        Each `attempt` uses other names. A `retry` repeats a request that definitely did nothing:
         the names stay the same, but values that must be unique in a history (nonces) are new.
         """
 
@@ -110,7 +110,7 @@ class Nemesis(Plugin):
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Sequence[Fault]:
-        """Return the schedule for a chaos phase of `horizon_ns`; must be pure."""
+        """Return the faults of a chaos phase that lasts `horizon_ns`; must be pure."""
 
     @abstractmethod
     def aim(self, scene: Scene, fault: Fault) -> Aim:
@@ -134,7 +134,7 @@ class Nemesis(Plugin):
     def may_hit(
         self, specs: Mapping[str, NodeSpec], capabilities: Collection[Capability]
     ) -> Sequence[str]:
-        """Return the nodes that the nemesis may hit by a fault that needs any of `capabilities`."""
+        """Return the nodes that the nemesis may hit with faults that need any of `capabilities`."""
         del capabilities
         return list(specs)
 
@@ -165,10 +165,10 @@ class Checker(Plugin):
 
     @abstractmethod
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
-        """Judge the history; the result is `unknown` with the reason if a limit is reached."""
+        """Judge the history; return `unknown` with the reason if a limit is reached."""
 
     def bounded(self, *, steps: int, configurations: int) -> Checker:
-        """Return this checker with other search limits, if it searches."""
+        """Return a copy with other search limits, or this checker if it does not search."""
         del steps, configurations
         return self
 
@@ -314,7 +314,7 @@ class SunkRuns(Protocol):
         ...
 
     def place_of(self, run: str) -> str | None:
-        """The location of a run's files; `None` if the sink keeps only its rows."""
+        """The location of a run's files; `None` if the sink keeps only the run's rows."""
         ...
 
     def fetch_words(self, run: str, store: str) -> list[str]:

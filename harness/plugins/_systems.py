@@ -54,10 +54,10 @@ class Roles(msgspec.Struct, frozen=True):
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """The state of the cluster at the moment of a fault; `draw` determines random choices."""
+    """The state of the cluster at the moment of a fault; `draw` seeds the random choices."""
 
     specs: Mapping[str, NodeSpec]
-    groups: Mapping[str, Roles]  # the first group counts if none is named
+    groups: Mapping[str, Roles]  # the first group is meant if a fault names none
     clients: Sequence[str] = (CLIENT,)  # the link ends of the harness's clients (`Cluster.clients`)
     it: str = ""  # the node of the event that the fault waited for
     draw: int = 0
@@ -140,8 +140,8 @@ class Target(Plugin):
     variant_of: Mapping[str, str] = MappingProxyType({})
     """The names of operations that restart nodes, with the variant that these nodes then run as."""
     larger: tuple[Mapping[str, Any], ...] = ()
-    """Options that add roles or spare nodes; error messages suggest them for nemeses that need
-    these."""
+    """Options that add roles or spare nodes; error messages suggest these options for nemeses that
+    need such nodes."""
     tools: tuple[str, ...] = ()
     """Commands that `harness up` prints; in them, the cluster's name replaces `CLUSTER`."""
 
@@ -186,7 +186,7 @@ the system; the harness abandons the whole operation after a minute.
 Restart = Callable[[str, str], Coroutine[Any, Any, bool]]
 """A function that stops a node gracefully and starts it as a variant, which the node keeps.
 
-It returns whether it did so; it leaves a node alone that is down.
+It returns whether it restarted the node; it does nothing to a node that is down.
 """
 RestartingOperation = Callable[[Sequence[str], Restart], Coroutine[Any, Any, str | None]]
 """An `Operation` that restarts nodes; `Target.operations` lists its name, too."""

@@ -51,7 +51,7 @@ class Session:
     """A running deployment, on its running event loop."""
 
     cluster: Controls  # faults go through this cluster
-    env: ClientEnv  # for clients; also the clock and randomness of the run
+    env: ClientEnv  # the clients' env, which also provides the run's clock and randomness
     interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 
     def trace_digest(self) -> str | None:
@@ -75,9 +75,9 @@ class Environment(Plugin):
     capabilities: Mapping[Capability, Fidelity]
 
     reaches_foreign: Mapping[Capability, Fidelity] | None = None
-    """The fidelity of capabilities on foreign programs: for those capabilities of `ENV_NODES_ONLY`
-    that work there, and for others with a lower fidelity than on nodes of `Env`. `None` if the
-    environment runs no foreign programs."""
+    """Map capabilities to their fidelity on foreign programs: members of `ENV_NODES_ONLY` that work
+    there, and others whose fidelity is lower than on nodes of `Env`. `None` if the environment runs
+    no foreign programs."""
     restores_data: bool = False
     """Whether nodes of `Env` can start on the data in `DeploymentPlan.data`."""
 
@@ -118,7 +118,7 @@ class Environment(Plugin):
             )
 
     def draw_knobs(self, rng: random.Random) -> dict[str, Any] | None:
-        """Return the knobs for a seed that draws its own environment (`Case.draw`).
+        """Draw the environment's knobs from `rng`, for a case with drawn settings (`Case.draw`).
 
         Returns `None` if the environment has no knobs.
         """

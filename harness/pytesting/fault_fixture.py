@@ -25,7 +25,7 @@ from harness.pytesting.runs import Fixture, RunsOfTest
 from harness.run.conductor import trigger_of
 
 LEASE_S: Final = 600.0
-"""The longest time of a block, in seconds; afterwards the lease of its fault ends and heals it."""
+"""The maximum time of a block, in seconds; after this time the lease heals the block's fault."""
 
 
 class NemesisFactory(Fixture):

@@ -76,7 +76,7 @@ def expected_verdict(text: str) -> Verdict:
         return Verdict(text)
     except ValueError:
         names = ", ".join(verdict.value for verdict in Verdict)
-        raise UsageError(f"expect is {text!r}; it is one of {names}") from None
+        raise UsageError(f"expect is {text!r}; it must be one of {names}") from None
 
 
 def enforce(

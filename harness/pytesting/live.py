@@ -60,14 +60,14 @@ class LiveCluster(OpenedTarget):
     async def invoke(
         self, f: str, value: object = None, *, process: int = 0, timeout_s: float | None = None
     ) -> Completion:
-        """Do and record one operation in the workload's vocabulary; never raises for its outcome.
+        """Do and record one operation in the workload's vocabulary; no outcome is an exception.
 
         A `process` does one operation at a time. By default `timeout_s` is the case's time limit.
         """
         if process in self._busy:
             raise UsageError(
                 f"process {process} does {f!r} while its last operation is still open; a process "
-                "does one at a time: give another number"
+                "does one operation at a time: give another number"
             )
         bound_s = self.plan.case.op_timeout_s if timeout_s is None else timeout_s
         request = Request(f, {} if value is None else value)

@@ -254,7 +254,7 @@ REFUSED = [
     ('run_case(nemesis="none,kill-leader")', "'none,kill-leader'"),
     ('run_case(env="moon")', "one of: auto"),
     ('run_case(env="process", nemesis="shape leader from members loss=5%")', "--env sim"),
-    ('run_case(expect="good")', "it is one of valid, permitted, unknown, invalid"),
+    ('run_case(expect="good")', "it must be one of valid, permitted, unknown, invalid"),
     ('run_case(checkers="none-such")', "no checker 'none-such'"),
     ('run_case(case="nowhere.json")', "cannot read the case file 'nowhere.json'"),
     ('run_case(case="x.json", rate=3)', "drop rate, or edit the case"),

@@ -86,14 +86,14 @@ def test_what_may_be_declared():
         ({"cpus": 0.0}, "cpus 0.0"),
         ({"cpus": float("inf")}, "cpus inf"),
         ({"stop_signal": "KILL"}, "'KILL'; it is one of: SIGTERM"),
-        ({"variants": {BASE: Variant(image="i")}}, "is not 'base'"),
+        ({"variants": {BASE: Variant(image="i")}}, "not be 'base'"),
         ({"variants": {"a b": Variant(image="i")}}, "'a b'"),
         ({"variants": {"v": Variant()}}, "changes nothing"),
         ({"variants": {"v": Variant(command=())}}, "empty command"),
         ({"variants": {"v": Variant(entry="a:b")}}, "is a foreign program"),
         ({"variants": {"v": Variant(config={})}}, "is a foreign program"),
         ({"variants": {"v": Variant(image="i", dockerfile="d")}}, "declare one of them"),
-        (ON_ENV | {"variants": {"v": Variant(command=("x",))}}, "vary `entry`, `config`"),
+        (ON_ENV | {"variants": {"v": Variant(command=("x",))}}, "vary `entry` or `config`"),
         (ON_ENV | {"stop_signal": "SIGINT"}, r"`stop_signal`.*cancelled"),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_circle_is_named():
     with pytest.raises(UsageError) as caught:
         check_nodes(nodes)
 
-    circle = str(caught.value).split("circle: ")[1].split(";")[0].split(" after ")
+    circle = str(caught.value).split("cycle: ")[1].split(";")[0].split(" after ")
     assert circle[0] == circle[-1]
     after = {spec.name: spec.after for spec in nodes}
     assert all(later in after[first] for first, later in itertools.pairwise(circle))

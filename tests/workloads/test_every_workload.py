@@ -42,7 +42,7 @@ def test_same_seed_same_operations(name):
         ("append", {"tables": 0}, "--tables is 0"),
         ("append", {"columns": 251}, "--columns is 251"),
         ("append", {"appends": 17}, "--appends is 17"),
-        ("append", {"columns": 2, "appends": 3}, "raise it, or lower --appends"),
+        ("append", {"columns": 2, "appends": 3}, "raise --columns, or lower --appends"),
         ("append", {"reads": 101}, "--reads is 101"),
         ("append", {"readers": -1}, "--readers is -1"),
         ("append", {"replicas": 5}, "only 4 tablet servers"),

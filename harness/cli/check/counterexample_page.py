@@ -36,7 +36,7 @@ def render_page(
     path: str,
     model: str,
 ) -> str:
-    """Return the HTML page about an invalid history; `results` are its invalid results only."""
+    """Return the HTML page about an invalid history; `results` are only the invalid results."""
     explanation = [line for result in results for line in result.explanation]
     if len(explanation) > SENTENCES_MAX:
         rest = len(explanation) - SENTENCES_MAX

@@ -34,7 +34,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class LeftAside(msgspec.Struct, frozen=True):
-    """The number of files that the search skipped as no histories, and the first skipped path."""
+    """The number of files skipped because they are not histories, and the first skipped path."""
 
     files: int = 0
     first: Path | None = None
@@ -67,7 +67,7 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
         if len(tasks) + len(failures) == before:
             raise UsageError(
                 f"{str(path)!r} is not a run folder (it holds no case.json), and there is no "
-                "history in it; histories in folders have ops and a suffix of "
+                "history in it; histories in folders have ops and one of the suffixes "
                 f"{', '.join(sorted(SUFFIXES))}; name a file to check it with any suffix"
             )
     return tasks, aside, failures
@@ -112,7 +112,7 @@ def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _jepsen_history(names: AbstractSet[str]) -> str | None:
-    """Name of the file to judge, if `names` are the files of a test's folder in Jepsen's store.
+    """The name of the file to judge, if `names` are the files of a test in Jepsen's store.
 
     The folder's other files contain the same history, parts of it, Jepsen's results, pictures,
     and node logs.

@@ -150,8 +150,8 @@ def _case(
         name = model or model_for(format_, history, independent)
         judge = load_model(name)
         if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
-            # Some models use pairs as plain values. So a failed judgement by key counts only if the
-            # user chose `--independent`.
+            # Some models have plain values that look like pairs, so a judgement by key may fail
+            # unless the user chose `--independent`.
             with contextlib.nullcontext() if independent else contextlib.suppress(HistoryError):
                 keys = _understood_by_key(history, judge)
         if not keys:
@@ -167,7 +167,7 @@ def _case(
 
 
 def _understood_by_key(history: History, judge: HistoryModel) -> int:
-    """The number of independent keys; raises `HistoryError` if one cannot be judged by itself."""
+    """The number of independent keys; raises `HistoryError` if a key cannot be judged alone."""
     for pair in history.pairs:
         if pair.invoke.value is None:
             raise HistoryError(

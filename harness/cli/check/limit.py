@@ -21,7 +21,7 @@ FLAG: Final = "--check-time-limit"
 MAX_STEPS_VARIABLE: Final = "HARNESS_CHECK_MAX_STEPS"
 MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 SECONDS_MAX: Final = 1e9
-"""The longest time limit, about thirty years: longer ones could overflow in arithmetic."""
+"""The longest time limit, about thirty years: longer limits could overflow in arithmetic."""
 WHOLE_MAX: Final = 10**15
 _HELP: Final = (
     "time limit of each checker, in seconds; checkers watch the clock themselves, so end a checker "
@@ -30,7 +30,7 @@ _HELP: Final = (
 
 
 def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
-    """Add the time limit with the help text `text`, and with `searches` the limits of searches."""
+    """Add `--check-time-limit` with the help `text`, and if `searches`, the limits of searches."""
     parser.add_argument(
         FLAG,
         type=_seconds,

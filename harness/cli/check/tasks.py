@@ -49,7 +49,7 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A history that was read: `check` judges it with a model, else the checkers of its `run`."""
+    """A parsed history; `check` judges it by a model. Without `check`, the run's checkers do."""
 
     history: History
     model: str
@@ -95,8 +95,8 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
     if name is None:
         if request.settings != ModelSettings():
             raise UsageError(
-                f"{task.path} is a run, which its own checkers judge; settings of models need "
-                "--model or --elle"
+                f"{task.path} is a run, which its own checkers judge; options for models need "
+                "--model or --elle, too"
             )
         names = ",".join(checker.name for checker in checkers_of(run.case))
         return Prepared(run.history, names, "run", run=run)
@@ -126,7 +126,7 @@ def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
 
 
 def judge_task(task: Task, request: CheckRequest) -> Outcome | Failed:
-    """Judge one history; if it is invalid, write the page about it, unless it has no folder."""
+    """Judge one history; write a page about an invalid history if there is a folder for pages."""
     try:
         return _judge_task(task, request)
     except UsageError as error:
@@ -233,7 +233,7 @@ def _recorded_verdict(run: StoredRun) -> str | None:
 
 
 def _listed(results: tuple[CheckResult, ...], name: str) -> list[Any]:
-    """The items of all lists called `name` in the details of results."""
+    """The items of all lists that are called `name` in the `details` of `results`."""
     lists = [result.details.get(name) for result in results]
     return [item for items in lists if isinstance(items, (dict, list, tuple)) for item in items]
 
@@ -262,7 +262,7 @@ def _draw(
     invalid: list[CheckResult],
     counterexample: Counterexample | None,
 ) -> tuple[str | None, str | None]:
-    """Write the page about an invalid history into `--html`'s folder, or else into the run's.
+    """Write a page about an invalid history to the folder of `--html`, or to the run's folder.
 
     Returns the page's path and a warning, either of which may be `None`. A history that is no run
     gets no page without `--html`. A failed write does not change the verdict.

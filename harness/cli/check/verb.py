@@ -158,7 +158,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--initial",
         metavar="VALUE",
         help="initial value of registers or of the keys of kv-string, in EDN or JSON; a map has "
-        "one value per key (default: for registers 0 or nil, whichever explains more)",
+        "one value per key (default: for registers 0 or nil, whichever fits the history)",
     )
     parser.add_argument(
         "--jobs",
@@ -171,8 +171,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--html",
         type=Path,
         metavar="DIR",
-        help="write a picture of each invalid history to this folder (default: runs get theirs "
-        "next to their results, other histories none)",
+        help="write a page about each invalid history to this folder (default: pages about runs "
+        "go to the run's folder; no pages about other histories)",
     )
     add_check_limit(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object per history")

@@ -37,7 +37,7 @@ def chosen_reporters(text: str) -> list[str]:
 
 
 def _made_by_default(name: str) -> bool:
-    """Whether a reporter runs by default; so does a broken reporter, whose failure makes a note."""
+    """Whether a reporter runs by default; true for a broken reporter, so that a note reports it."""
     try:
         reporter: Reporter = load_plugin("reporters", name)
     except UsageError:

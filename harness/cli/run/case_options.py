@@ -323,7 +323,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
 
 
 def _note_needs(workload: str, needed: dict[str, Any], target: str | None) -> None:
-    """Print which options a workload adds that the user did not give."""
+    """Print the options that a workload requires and the user did not give."""
     implied = [flags_of({"target": target})] if target not in {None, _DEFAULTS.target} else []
     implied += [flags_of(needed)] if needed else []
     if implied:
@@ -348,7 +348,9 @@ def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
     if not all(names):
         raise UsageError(f"--nemesis is {text!r}; separate names with commas, e.g. a,b")
     if len(names) + len(faults) > 1 and "none" in names:
-        raise UsageError(f"--nemesis is {text!r}; `none` excludes all others: leave it out")
+        raise UsageError(
+            f"--nemesis is {text!r}; `none` cannot be combined with others: leave it out"
+        )
     return tuple(dict.fromkeys([*names, *faults]))
 
 

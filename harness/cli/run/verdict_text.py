@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXPLANATION_LINES_MAX: Final = 6
 EXPLANATION_LINES_LATER: Final = 2
-"""The most explanation lines of every failed checker after the first, unless in full."""
+"""The maximum number of explanation lines for failed checkers after the first, in brief output."""
 LINE_CHARACTERS_MAX: Final = 400
 LINE_CHARACTERS_BRIEF: Final = 200
 REASON_CHARACTERS_BRIEF: Final = 120
@@ -41,7 +41,7 @@ _WORDS: Final = {
 
 
 def describe(judgement: Judgement, *, certificate: bool = True) -> list[str]:
-    """A judgement in full as plain lines, with `certificate` also what the run did."""
+    """A judgement in full as plain lines; `certificate` adds what the run did."""
     return plain(described(judgement, full=True, certificate=certificate))
 
 
@@ -73,7 +73,7 @@ def described(
 
 
 def verdict_line(verdict: Verdict, numbers: str = "", more: str = "") -> Text:
-    """The last line of the output: a verdict in its colour, the run in `numbers`, and `more`."""
+    """The last line of the output: the verdict in colour, `numbers` about the run, and `more`."""
     words = verdict.value
     about = f"{numbers}: {_WORDS[verdict]}" if numbers else _WORDS[verdict]
     return joined(styled(f"{words.upper()}  {about}", HEADLINE_STYLES[words]), more)
@@ -92,7 +92,7 @@ def in_numbers(judgement: Judgement) -> str:
     if isinstance(changes, int):
         numbers.append(counted(changes, "leader change"))
     elif isinstance(changes, str) and changes != "not observed":
-        words = "leader change" if changes.endswith(" 1") else "leader changes"  # "at least 1"
+        words = "leader change" if changes.endswith(" 1") else "leader changes"  # also "at least 1"
         numbers.append(f"{changes} {words}")
     return ", ".join(numbers)
 
@@ -108,7 +108,7 @@ def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
 
 
 def _numbers(found: object) -> dict[str, int]:
-    """The integers in a mapping by name; another package's checker may give any object."""
+    """The integers in `found` by name; a checker of another package may return any object."""
     if not isinstance(found, Mapping):
         return {}
     return {str(name): number for name, number in found.items() if isinstance(number, int)}
@@ -126,7 +126,7 @@ def _faults(result: CheckResult) -> int:
 
 
 def _in_few_lines(result: CheckResult) -> list[str]:
-    """One line with the main counts of the certificate, and one line about unusual counts."""
+    """One line with the main counts of the certificate, and a line about unusual counts, if any."""
     certificate = result.details["certificate"]
     kinds = _numbers(certificate.get("operations"))
     outcomes = {"ok": "succeeded", "fail": "refused or failed", "info": "unknown"}

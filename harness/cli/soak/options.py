@@ -102,7 +102,7 @@ def _check_executor(parsed: argparse.Namespace) -> None:
         return
     if parsed.env != SIM and parsed.jobs not in {None, 1}:
         raise UsageError(
-            f"--jobs is {parsed.jobs}; in --env {parsed.env} one run goes on at a time: drop "
+            f"--jobs is {parsed.jobs}; --env {parsed.env} allows only one run at a time: drop "
             "--jobs, or use --env sim"
         )
     if parsed.jobs is None:
@@ -122,8 +122,8 @@ def _check_lake(parsed: argparse.Namespace) -> None:
     lake, store = folder.resolve(), parsed.store.resolve()
     if lake == store or store in lake.parents or lake in store.parents:
         raise UsageError(
-            f"--lake is {parsed.lake!r} and --store is {str(parsed.store)!r}, one within the "
-            "other; keep them apart"
+            f"--lake {parsed.lake!r} and --store {str(parsed.store)!r} are one within the other; "
+            "keep them apart"
         )
 
 
@@ -133,8 +133,8 @@ def _find_summary(parsed: argparse.Namespace) -> None:
         summary = os.environ.get(GITHUB_SUMMARY)
         if not summary:
             raise UsageError(
-                f"--github-summary has no FILE, and {GITHUB_SUMMARY} is not set, as it is within "
-                "GitHub Actions; name a file"
+                f"--github-summary has no FILE, and {GITHUB_SUMMARY}, which GitHub Actions sets, "
+                "is not set; name a file"
             )
         parsed.github_summary = summary
 
@@ -207,8 +207,8 @@ def parse_seeds(text: str) -> tuple[int, int]:
         raise UsageError(f"--seeds is {text!r}; a seed is at most {SEED_MAX}")
     if last - first >= SEEDS_MAX:
         raise UsageError(
-            f"--seeds is {text!r}, which are {last - first + 1}; a soak has at most {SEEDS_MAX} "
-            "seeds: run the range in parts"
+            f"--seeds is {text!r}, a range of {last - first + 1} seeds; a soak takes at most "
+            f"{SEEDS_MAX}: run the range in parts"
         )
     return first, last
 

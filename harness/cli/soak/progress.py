@@ -68,7 +68,7 @@ class SoakProgress:
         return self._run
 
     def take(self, result: SeedResult) -> None:
-        """Print that a seed has failed, up to a limited number of failures."""
+        """Note that a seed has ended; print a failed seed, up to a limited number of failures."""
         self._running.pop(result.seed, None)
         if self._run is not None:
             self._run.finish()
@@ -86,8 +86,8 @@ class SoakProgress:
     def show(self) -> None:
         """Show the progress, if an update is due.
 
-        Results that arrived together are all counted first: a rate from only the first of them
-        would be far off.
+        Called after all results that arrived together are counted: the rate after only the first
+        of these results would be far off.
         """
         if self._tally.seeds > self._before and self._status.due_s() is not None:
             self._status.show(self.line(time.monotonic() - self._begin_s))

@@ -37,7 +37,7 @@ LAKE: Final = "lake"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all seeds without a result; the exit code is that of the worst verdict."""
+    """Run all seeds that have no result yet; returns the exit code of the worst verdict."""
     parsed = parse_soak(arguments)
     environment = choose_environment(parsed.env)
     parsed.env = environment.name
@@ -62,7 +62,7 @@ def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
-    if planned.drawn:  # the case must be valid without this seed's draw, for later seeds
+    if planned.drawn:  # later seeds draw other nemeses: the case must be valid without them
         plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
         case=case,
@@ -187,7 +187,7 @@ def _work(
 
 
 def _exit_code(campaign: Campaign, known: KnownFailures, *, interrupted: bool) -> int:
-    """The overall verdict: one invalid seed makes it invalid; an unfinished soak is not valid.
+    """The exit code of the soak: invalid if one seed is invalid, never valid if unfinished.
 
     Seeds that a known failure excuses do not count.
     """

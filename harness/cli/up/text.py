@@ -61,7 +61,7 @@ def standing_text(standing: Standing) -> list[RenderableType]:
 
 
 def _with_node(node: NodeRow) -> str:
-    """The location of the nodes' data, with a placeholder for the node's name."""
+    """The location of the nodes' data, with `NODE` in place of the node's name."""
     before, name, after = node.data.rpartition(node.name)
     return f"{before}NODE{after}" if name else node.data
 

@@ -232,7 +232,7 @@ class ExactReader:
             return token_text
         if token_text.startswith("\\"):
             return f"#\\{_character(token_text[1:], start)}"
-        if token_text[0] == "^":  # metadata for the next form, which is not a form itself
+        if token_text[0] == "^":  # Clojure's metadata of the next form
             raise MistakeError("metadata ('^') is not EDN", start)
         if token_text[0] in "+-0123456789":
             return _number(token_text, start)
@@ -255,7 +255,7 @@ def _number(token: str, start: int) -> Any:
         number = number_of(token)
     except ValueError as error:
         raise MistakeError(f"the number {_short(token)} {error}", start) from error
-    return f"#'{token}" if number is None else number  # a symbol such as + or ->
+    return f"#'{token}" if number is None else number  # no number: a symbol such as + or ->
 
 
 def _short(text: str) -> str:
@@ -263,7 +263,7 @@ def _short(text: str) -> str:
 
 
 def _key(item: Any) -> str:
-    """The key of a map, which is a string in JSON."""
+    """Convert the key of a map to a string, as keys of JSON objects must be."""
     if not isinstance(item, str):
         return OTHER_KEY + msgspec.json.encode(settled(item), order="sorted").decode()
     return STRING_KEY + item if item[:1] in {SET_MARK, OTHER_KEY, STRING_KEY} else item

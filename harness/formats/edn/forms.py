@@ -1,9 +1,9 @@
 """A file of EDN as a stream of forms, with bounded memory and exact positions.
 
-A file is read in blocks, which are cut into pieces after a complete form. The quick reader reads a
-piece if it is plain; otherwise the exact reader does. Only the exact reader reports mistakes, with
-line and column, and gives the position of the n-th form of a piece. Pieces shrink at forms that are
-not plain and grow again afterwards, so that a few unusual forms do not slow down the rest.
+A file is read in blocks, which are cut into pieces after a complete form. The quick reader tries a
+piece first; if it refuses, the exact reader reads it. Only the exact reader reports mistakes, with
+line and column, and gives the position of the n-th form of a piece. Pieces shrink at refused forms
+and grow again afterwards, so that a few unusual forms do not slow down the rest.
 
 Limits: `FORM_BYTES_MAX` bytes for one form (or comment), `DEPTH_MAX` levels.
 """
@@ -73,10 +73,10 @@ def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
 
 
 def _cut(buffer: bytes, span: int) -> int:
-    """The length of the part of the first `span` bytes that probably ends after a form, or 0.
+    """The length of a prefix, up to `span` bytes, that probably ends after a form; 0 if none does.
 
     Forms look alike: if the first form begins with `{:index`, later forms probably do, too. So the
-    best place to cut is before such a beginning that follows a closed map and the same blanks.
+    best place to cut is before a `{:index` that follows a closed map and the same blanks.
     The second best place is after the last map that ends a line or precedes another map.
     """
     first = _FIRST_WORD.match(buffer, 0, FIRST_BYTES_MAX)
@@ -184,7 +184,7 @@ class _Stream:
         self._buffer = self._buffer[len(text[:position].encode()) :]
 
     def _quick_piece(self) -> Piece | None:
-        """The next piece, if it is plain, up to a probable or certain end of a form."""
+        """Read the next piece, up to the end of a form; `None` if the quick reader refuses it."""
         cut = _cut(self._buffer, self._span)
         if cut and (piece := self._quickly(cut)) is not None:
             self._span = min(2 * self._span, BLOCK_BYTES)
@@ -210,7 +210,7 @@ class _Stream:
         return whole
 
     def _require_no_bracket(self) -> None:
-        """Raise `HistoryError` if the full buffer is one unfinished form."""
+        """Raise `HistoryError` if the full buffer is one unfinished comment or bracketed form."""
         reader = ExactReader(self._text(), final=False)
         try:
             reader.skip()
@@ -220,7 +220,7 @@ class _Stream:
             self._grow(UnfinishedError("", reader.position))
 
     def _quickly(self, cut: int) -> Piece | None:
-        """The first `cut` bytes as a piece, if they are plain."""
+        """Read the first `cut` bytes as a piece; `None` if the quick reader refuses them."""
         data = self._buffer[:cut]
         try:
             forms = self._quick.forms(data)
@@ -235,7 +235,7 @@ class _Stream:
         return piece
 
     def _exact_piece(self) -> Piece | None:
-        """The next piece, read exactly; `None` if no form is left or the buffer had to grow."""
+        """Read a piece exactly; return `None` if no form is left or the buffer had to grow."""
         text = self._text()
         reader = ExactReader(text, final=self._ended)
         forms: list[Any] = []

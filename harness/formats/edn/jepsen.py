@@ -74,7 +74,7 @@ def load_edn(path: Path | str) -> History:
 
 
 def _settled(value: Any) -> Any:
-    """Settle a client's value; raises `HistoryError` for NaN, which no check can compare."""
+    """Make a client's value plain JSON; raises `HistoryError` for NaN, which equals nothing."""
     value = settled(value)
     if _NAN in msgspec.json.encode(value):
         raise HistoryError(
@@ -97,7 +97,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
         kind = _TYPES[form[":type"]]
         process = form[":process"]
         # Elle only looks at values, so its histories may omit f.
-        # Records have all fields: an omitted f is nil, and an omitted index is -1.
+        # Clojure's records have all fields: a missing f is nil, and a missing index is -1.
         f = form.get(":f", "txn") if ":value" in form else form[":f"]
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None

@@ -43,8 +43,8 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}()"))
 _NO_LETTERS: Final = bytes(
     set(range(256)) - {*b"abcdfghijklmnopqrstuvwxyz"} - {*b"ABCDFGHIJKLMNOPQRSTUVWXYZ"}
 )
-# Patterns begin with a rare character and then look back whether it begins a word: at the very
-# beginning, or after one of these characters.
+# Patterns begin with a rare character, and then look back whether it begins a word: it does at the
+# start of the text, or after one of these characters.
 _BEFORE: Final = rb"[^ ,(\[{]"
 _ENDS: Final = rb"(?![^ ,)\]}])"
 _LEAF_SET: Final = re.compile(rb"#(?<!" + _BEFORE + rb"#)\{([^{}\[\]()]*)\}")
@@ -68,13 +68,13 @@ _FLAT: Final = rb"\[[^\[\]{}]*+\]"
 _DEEPER: Final = rb"\[(?:[^\[\]{}]++|" + _FLAT + rb")*+\]"
 _VECTORS: Final = re.compile(rb"(\[(?:[^\[\]{}]++|" + _DEEPER + rb")*+\])")
 _MAPS: Final = re.compile(rb"(#?\{[^\[\]{}]*+\})")
-# The placeholder of a replaced collection, by round: vectors, maps, and so on. Placeholders are
+# The mark that replaces a collection: one mark per round, for vectors and maps by turns. Marks are
 # not blanks, and EDN has no control characters outside of strings.
 _MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 30))]
 _NO_MARKS: Final = bytes(set(range(256)) - {mark[0] for mark in _MARKS})
 _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
 _REMEMBERED_MAX: Final = 10_000
-_REMEMBERED_BYTES_MAX: Final = 64  # the length of a cached token
+_REMEMBERED_BYTES_MAX: Final = 64  # the longest token that is cached
 _ROW_BYTES_MAX: Final = 24  # longer texts contain numbers that rarely recur
 # Signs of text that is not plain: tokens of JSON, comments, characters, unclosed strings.
 _STRANGE: Final = (b":", b"null", b";", b"\\", b'"')
@@ -88,7 +88,7 @@ class QuickRefusedError(Exception):
 
 
 class _Quoted(dict[bytes, bytes]):
-    """Keywords and strings as JSON, cached up to a limit."""
+    """Map the texts of keywords and strings to JSON; short texts are cached."""
 
     def __missing__(self, token: bytes) -> bytes:
         if token.startswith(b":"):
@@ -227,7 +227,7 @@ def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
 
 
 class _Rows(dict[bytes, bytes]):
-    """Short maps of words and marks as JSON, cached up to a limit."""
+    """Map the texts of maps without inner collections to JSON; short texts are cached."""
 
     def __missing__(self, row: bytes) -> bytes:
         value = _row(row)
@@ -258,7 +258,7 @@ class _Rows(dict[bytes, bytes]):
 
 
 def _row(text: bytes) -> bytes:
-    """The JSON of a map or set that contains only words and marks."""
+    """The JSON of a map or set whose inner collections are already replaced by marks."""
     if text.startswith(b"#"):
         return _SET_OPENS + b"[" + text[2:-1] + b"]" + _SET_CLOSES
     if text == b"{}":
