@@ -1,4 +1,4 @@
-"""Finds the process that opened a connection on loopback, without that process's help.
+"""Finds the process that opened a connection on loopback; the process need not cooperate.
 
 All nodes of a run are processes of one machine and call from 127.0.0.1. The kernel knows which
 process has the other end of an accepted connection. A query for that socket (sock_diag(7)) returns
@@ -99,7 +99,7 @@ class CallerBook:
         self.folder = folder
 
     def note(self, caller: str, process: ProcessId, *, part: str = "", alone: bool = False) -> None:
-        """Record that `process` belongs to `caller`, in place of the last process of this `part`.
+        """Record that `process` belongs to `caller`, and replace the caller's record for `part`.
 
         Unless `alone`, descendants of `process` also belong to `caller`. Raises
         `InfrastructureError` if the record cannot be written.
@@ -138,7 +138,7 @@ class CallerBook:
         return None
 
     async def wait_found(self, local: Address, remote: Address) -> str | None:
-        """The result of `find`, repeated briefly since a process may call before it is recorded."""
+        """Repeat `find` briefly until it succeeds, since a process may call before its record."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _PATIENCE_S
         while (caller := self.find(local, remote)) is None and loop.time() < deadline_s:  # noqa: ASYNC110 - a poll

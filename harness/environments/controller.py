@@ -31,7 +31,7 @@ class Life(enum.Enum):
 
 
 class Controller(NamedTuple):
-    """The identity of the process that controls a run, on any machine."""
+    """The identity, unique across machines, of the process that controls a run."""
 
     process: ProcessId
     boot_id: str

@@ -107,7 +107,7 @@ def shift_ns(error: ClockError, now_ns: int) -> int:
 
 
 def without_waits(library: bytes) -> bytes:
-    """A copy of libfaketime without wait functions; `InfrastructureError` if it lacks one."""
+    """A copy of libfaketime without its wait functions; `InfrastructureError` if one is missing."""
     symbols = dict(_symbols(library))
     missing = [name.decode() for name in sorted(_WAITS - symbols.keys())]
     if missing:

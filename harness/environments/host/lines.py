@@ -4,7 +4,7 @@
 |-------|-----------------------------------------------------------------------------|
 | ts_ns | wall clock of the node, ns since the epoch                                  |
 | level | `event` for `Env.event`, `control` for an answer to the driver              |
-|       | (`harness.environments.host.control`), else a log line's (`info`, ...)      |
+|       | (`harness.environments.host.control`), else a log line's level (`info`)     |
 | event | the kind of the event; `log` for log lines, `obeyed` or `stopped` for       |
 |       | answers                                                                     |
 | node  | the node's name                                                             |

@@ -171,7 +171,7 @@ class RealNetwork:
         self._listen = listen
         self._connect = connect
         self.aliases: Mapping[str, str] = {}  # alias -> node, as the driver has set them
-        # The addresses that each client with its own end of links connects to, by client.
+        # Client with links of its own -> `node:port` -> the address to which the client connects.
         self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
         # All open connections. Without this reference, the garbage collector would close a

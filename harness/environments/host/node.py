@@ -203,7 +203,7 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
 
 
 def _read_file(path: str | None) -> NodeFile:
-    """Read a node's parameters from the file `path` or, without one, from the variable.
+    """Read a node's parameters from the file `path` or, without it, from `HARNESS_NODE`.
 
     Parameters from the variable get a unique boot number, since a node's random numbers depend on
     that number and must differ after a restart.

@@ -75,7 +75,7 @@ class CallingAddress:
         with ThreadPoolExecutor(1) as thread:
             listener, process = thread.submit(self._start, start).result()
         if listener is not None:
-            # Do not supervise on the driver's loop, which may wait for a node that is in connect.
+            # Do not supervise on the driver's loop, which may wait for a node blocked in connect.
             threading.Thread(target=self._supervise, args=(listener,), daemon=True).start()
         return process
 

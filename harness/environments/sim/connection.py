@@ -15,8 +15,8 @@ Rules of the model, with their reasons:
 * `drop`, `duplicate` and `reorder` of a link's quality act on single frames of a connection that
   stays open. These faults are harsher than TCP, on purpose, and only nemeses that request them
   cause them.
-* A pipe holds `PIPE_BYTES_MAX` (back-pressure). `send` waits before it queues its frame, so a
-  cancelled `send` has sent nothing.
+* A pipe holds at most `PIPE_BYTES_MAX` (back-pressure). `send` waits before it queues its frame, so
+  a cancelled `send` has sent nothing.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Pipe:
     # --- resets and back-pressure -----------------------------------------------------------
 
     def transmit_reset(self) -> None:
-        """Send a reset to the receiver, which a blocked link loses."""
+        """Send a reset to the receiver; a blocked link loses the reset."""
         world = self.fabric.world
         self._last_ns = max(world.now_ns + self.fabric.draw_latency_ns(), self._last_ns)
         if self.link.blocked:
@@ -220,7 +220,7 @@ class Pipe:
             self.receiver.become_reset()
 
     def drained(self, frame: bytes) -> None:
-        """Count `frame` as gone from the pipe, and let waiting senders continue if it has room."""
+        """Count `frame` as gone from the pipe; waiting senders continue if the pipe has room."""
         self.buffered_bytes -= len(frame) + _FRAME_OVERHEAD_BYTES
         if self.waiters and self.buffered_bytes < PIPE_BYTES_MAX // 2:
             world = self.fabric.world

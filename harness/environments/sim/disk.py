@@ -28,7 +28,7 @@ UNSYNCED_OPERATIONS_MAX: Final = 4096
 
 
 class _Inode:
-    """One file's content; each operation in `unsynced` has appended bytes or a truncated size."""
+    """One file's content; `unsynced` has each append's bytes and each truncation's size."""
 
     __slots__ = ("durable", "exists_durably", "persisted", "unsynced", "visible")
 

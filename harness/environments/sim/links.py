@@ -94,6 +94,6 @@ class Direction:
             fault.touched += 1
 
     def touch_shapes(self) -> None:
-        """Count, for all faults of quality on the link, a frame that they have affected."""
+        """Count one affected frame for each fault of quality on the link."""
         for fault in self.shapes:
             fault.touched += 1

@@ -203,7 +203,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")
 
     get_debug = bool
-    """Return false; every future calls this, and `bool()` needs no Python frame."""
+    """`get_debug()` returns false. Every future calls it, and `bool()` needs no Python frame."""
 
     def is_running(self) -> bool:
         return self.world.current is self
@@ -222,7 +222,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.paused = True
 
     async def thawed(self) -> None:
-        """Wait until the node is not paused; a pause may begin while its callback runs."""
+        """Wait until the node is not paused; a pause may begin while the node's callback runs."""
         while self.paused:
             waiter = self.create_future()
             self._frozen.append(waiter)

@@ -1,4 +1,4 @@
-"""One direction of one connection: a chain of stubs from a socket to a socket.
+"""One direction of one connection: a chain of stages from one socket to the other.
 
     socket -> [source] -> channel -> [toxic] -> channel -> [toxic] -> socket
 

@@ -409,7 +409,7 @@ class Engine:
                 networking_config=networking,
                 # Unless detached, the container's input is closed when the first attachment ends.
                 detach=True,
-                # The image's own entry point would swallow the command of a foreign image.
+                # The entry point of a foreign image would take the command as its arguments.
                 entrypoint=[] if spec.command else None,
             )
 
@@ -503,7 +503,7 @@ class Engine:
         return None
 
     def stopped(self, container: str) -> int | None:
-        """The pid, on the engine's host, of a stopped process in a container; `None` if none is."""
+        """The pid, on the engine's host, of a process in a container that is stopped, if any."""
         with self._translated("list the processes of", container), _Unless(404, 409):
             rows = self._api.top(container, "-o pid,stat")["Processes"] or ()
             return next((int(row[0]) for row in rows if row[1][:1] in procfs.STOPPED), None)
@@ -527,14 +527,14 @@ class Engine:
 
     @_repeated
     def usage(self, container: str) -> Usage:
-        """A container's memory in bytes, without page cache, and its bytes written to devices."""
+        """A container's memory use without page cache, and the bytes that it wrote to devices."""
         statistics: dict[str, Any] = {}
         with self._translated("measure", container), _Unless(404):
             statistics = self._api.stats(container, stream=False, one_shot=True)
         return usage_of(statistics)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
-        """Wait up to `timeout_s` for a container to stop; returns its state, `None` if gone."""
+        """Wait up to `timeout_s` for a container to stop; returns its state, `None` if removed."""
         # The SDK reports a timeout like a lost connection, so ask for the state in both cases.
         with (
             contextlib.suppress(EngineUnreachableError),

@@ -52,7 +52,7 @@ def stream_command(
 ) -> list[str]:
     """Return a command that degrades the streams on `links` of connections opened at `node`.
 
-    The command also resets open connections between the ends. A second run only resets them.
+    The command also resets open connections between the ends. A second run only resets connections.
     """
     links = sorted(links)
     proxies = []

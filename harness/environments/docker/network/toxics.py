@@ -75,7 +75,7 @@ def lay(wanted: list[dict[str, Any]]) -> list[str]:
 
 
 def heal(patterns: list[str]) -> None:
-    """Remove the toxics whose name, followed by a quote as in rules, contains a pattern."""
+    """Remove the toxics whose names contain a pattern; a quote ends each name, as in rules."""
     for proxy, state in ask("GET", "proxies").items():
         for toxic in state["toxics"]:
             if any(pattern in f'{toxic["name"]}"' for pattern in patterns):

@@ -29,7 +29,7 @@ from harness.errors import InfrastructureError
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - in containers
 NO_PRELOAD: Final = {"LD_PRELOAD": ""}
-"""The environment of commands next to a node, which turns libfaketime off for these commands."""
+"""Variables that turn libfaketime off for set-up commands and commands in a node's container."""
 _NAME: Final = "harness"
 _NAMES: Final = Names.of(_NAME)
 _LIBRARY: Final = "harness/libfaketime-harness.so"

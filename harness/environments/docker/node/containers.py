@@ -52,7 +52,7 @@ class Containers:
         self.engine = engine
         self.blueprint = blueprint
         self._probe = Path(probe.__file__).read_text(encoding="utf-8")
-        self.ending = False  # a run that ends sets this, which kills running set-up commands
+        self.ending = False  # set at the end of a run; kills running set-up commands
         self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
@@ -96,7 +96,7 @@ class Containers:
             self.engine.copy_in(kept, container, DATA_FOLDER, USER_ID)
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
-        """Create a container and copy the files into it that no start changes."""
+        """Create a container, and copy into it the files that stay the same at every start."""
         self.engine.create(spec)
         self.engine.put_archive(spec.name, "/", self.blueprint.code)
         if self._library is not None and self.blueprint.places[node].clock:
