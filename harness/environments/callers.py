@@ -87,8 +87,8 @@ def require_socket_owners() -> None:
         socket_inode(nowhere, nowhere)
     except InfrastructureError as error:
         raise UsageError(
-            "each node needs one address for all callers, and the link proxy must identify the "
-            f"callers of these addresses; {error}; use --env docker"
+            "nodes need addresses that all callers share, so the link proxy must identify each "
+            f"caller; {error}; use --env docker"
         ) from error
 
 

@@ -266,7 +266,7 @@ def outside_group(leader: int) -> list[ProcessId]:
 
 
 def holds_socket(pid: int, inode: int) -> bool:
-    """Whether a process holds the socket `inode`; false if it is gone or this user may not look."""
+    """Whether a process holds the socket `inode`; false if the process is gone or unreadable."""
     wanted = f"socket:[{inode}]"
     try:
         numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208

@@ -53,7 +53,7 @@ _OPEN: Final = EndState.OPEN
 
 
 class _Mark(enum.Enum):
-    """A control mark that travels in order with the frames."""
+    """A control message that travels in order with the frames."""
 
     ACCEPTED = "accepted"
     END = "end"
@@ -117,7 +117,7 @@ class Pipe:
         self._last_ns = 0
 
     def transmit(self, item: Item) -> None:
-        """Send a frame or a mark to the receiver, subject to the link's faults."""
+        """Send a frame or control message to the receiver, subject to the link's faults."""
         fabric = self.fabric
         world = fabric.world
         at_ns = world.now_ns + fabric.draw_latency_ns()
@@ -136,7 +136,7 @@ class Pipe:
             self._transmit_worse(item, at_ns)
 
     def arrive(self, item: Item) -> None:
-        """Deliver a frame or a mark to the receiver, unless the link is blocked by now."""
+        """Deliver a frame or control message to the receiver, unless the link is blocked by now."""
         if self.held or self.link.blocked:
             self._hold(item)
             return
@@ -310,7 +310,7 @@ class SimConn:
     # --- for the fabric ---------------------------------------------------------------------
 
     def take(self, item: Item) -> None:
-        """Receive a frame or a mark from the incoming pipe."""
+        """Receive a frame or control message from the incoming pipe."""
         if isinstance(item, bytes):
             self._inbox.append(item)
         elif item is _Mark.END:
@@ -347,7 +347,7 @@ class SimConn:
 
     def _check_open(self) -> None:
         if not self._loop.alive:
-            raise asyncio.CancelledError(f"{self._loop.name} is dead: it sends nothing")
+            raise asyncio.CancelledError(f"{self._loop.name} is dead and cannot send")
         if self.state is not EndState.OPEN:
             raise ConnectionResetError(f"the connection to {self.peer} is {self.state.value}")
 

@@ -325,6 +325,6 @@ def _forget(files: dict[str, _Inode], path: str) -> None:
 def _check(loop: NodeLoop, path: str | None = None) -> None:
     """Raise `CancelledError` if the incarnation is dead, and `ValueError` for an invalid path."""
     if not loop.alive:
-        raise asyncio.CancelledError(f"{loop.name} is dead: its disk is out of reach")
+        raise asyncio.CancelledError(f"{loop.name} is dead and cannot use its disk")
     if path is not None and any(part in ("", ".", "..") for part in path.split("/")):
         raise ValueError(f"{path!r} is not a path of a disk; write it like 'wal/000001'")

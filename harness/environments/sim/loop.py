@@ -182,7 +182,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """
         if not self.alive:
             coro.close()
-            raise asyncio.CancelledError(f"{self.name} is dead: nothing starts there")
+            raise asyncio.CancelledError(f"{self.name} is dead and cannot start a task")
         if name is None:
             self._tasks_named += 1
             name = f"task-{self._tasks_named}"

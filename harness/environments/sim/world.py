@@ -90,7 +90,7 @@ class World:
             self._timers_cancelled = 0
 
     def rekey_timers(self, clock: SimClock) -> None:
-        """Move the timers of a clock whose rate has changed to their new world times."""
+        """Recompute the world times of a clock's timers, since the clock's rate has changed."""
         for i, (at_ns, order, action, timer) in enumerate(self.heap):
             if action is None and timer._loop.clock is clock:  # noqa: SLF001 (our own class)
                 due_ns = max(self.now_ns, clock.world_ns(timer.local_ns))

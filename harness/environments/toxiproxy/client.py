@@ -162,7 +162,7 @@ class ToxiproxyClient:
     # --- requests --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the connection to the server at once, since it has no unread answers."""
+        """Close the connection to the server at once, and discard any answer that still arrives."""
         if self._streams is None:
             return
         (_, writer), self._streams = self._streams, None

@@ -103,7 +103,7 @@ class Link:
         return next((stub for stub in self._stubs if stub.entry is entry), None)
 
     async def close(self) -> None:
-        """Stop every stage of the chain; the connection closes the sockets."""
+        """Stop every stage of the chain; the caller closes the sockets."""
         async with self._change:
             self._closed = True
             for stub in self._stubs:

@@ -80,8 +80,8 @@ def _repeated(
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The specification of a container to create.
 
-    `network` is the name of a network. For a container without an address of its own, it is
-    `container:<name>`. Without a command the container runs its image's entry point and command.
+    `network` is a network's name or, for a container that shares the address of another container,
+    `container:<name>`. Without a `command`, the container runs its image's entry point and command.
     """
 
     name: str
@@ -386,7 +386,7 @@ class Engine:
                 binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
                 log_config=LogConfig(type="none"),
                 extra_hosts=spec.hosts or None,
-                # Pid 1 ignores SIGTERM unless it has a handler, so init is pid 1 and forwards it.
+                # Pid 1 ignores SIGTERM without a handler, so make Docker's init pid 1; it forwards.
                 init=True,
                 port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
             )
@@ -565,7 +565,7 @@ class Engine:
     ) -> ExecResult:
         """Run an idempotent command as `user` in a running container that has a shell.
 
-        The command is retried if its output is incomplete, so a second run must print the same. A
+        The command is retried if its output is incomplete, so every run must print the same text. A
         busy engine may lose a command's output in part or completely and still report success
         (moby/moby#27289, docker/docker-py#2042).
         """

@@ -99,7 +99,7 @@ class LinkFaults:
     ) -> None:
         """Create the link faults of a run.
 
-        If a fault ends early, `tell` gets a node on one of its links, the reason, and the kind.
+        If a fault ends early, `tell` gets a node at its links, the reason, and the kind of fault.
         `provide_proxy` starts a Toxiproxy in a node's namespace unless one is running.
         """
         self._tell = tell

@@ -80,7 +80,7 @@ def rules_of(text: str) -> Iterator[str]:
             chain, policy = line[1:].split()[:2]
             yield f"policy {table} {chain} {policy}"
         elif line.startswith("# Table") or "legacy tables" in line:
-            yield f"note {line.lstrip('# ')}"  # a comment on tables that it cannot show
+            yield f"note {line.lstrip('# ')}"  # names tables that iptables-save omits
 
 
 def tables_of(messages: bytes) -> Iterator[str]:

@@ -36,7 +36,7 @@ _LIBRARY: Final = "harness/libfaketime-harness.so"
 
 _ENCODE: Final = ("sh", "-c", f"base64 -w 0 /usr/lib/*/faketime/{LIBRARY}")
 _SEMAPHORE: Final = "".join(rf"\{byte:03o}" for byte in SEMAPHORE)
-# Creates libfaketime's files, once per keeper.
+# Creates libfaketime's files, once per node.
 _PREPARE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
 printf '{_SEMAPHORE}' >{_NAMES.semaphore}
@@ -53,7 +53,7 @@ WHEN_READ: Final = ("stat", "-c", "%X", f"{SHARED_MEMORY}/{_NAMES.setting}")
 
 
 def run_in_keeper(engine: Engine, keeper: str, command: Sequence[str]) -> str:
-    """Run a command in a keeper; returns its output. Raises `InfrastructureError` if it fails."""
+    """Run a command in a keeper container; returns its output, or raises `InfrastructureError`."""
     result = engine.exec(keeper, command)
     if result.code != 0:
         raise InfrastructureError(

@@ -1,4 +1,4 @@
-"""Creates, starts and replaces the keepers, volumes and containers of nodes.
+"""Creates, starts and replaces the containers of nodes, their volumes and their network keepers.
 
 The data folder of a node is a volume, so it outlives the container. The container is replaced when
 the node starts as another variant or its disk is wiped. A set-up command runs in a separate
@@ -56,7 +56,7 @@ class Containers:
         self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
-        """Start a node's keeper; returns declared port -> published port on 127.0.0.1."""
+        """Start a node's keeper container; returns declared port -> port published on 127.0.0.1."""
         keeper, clock = self.keeper(node), self.blueprint.places[node].clock
         if clock:
             self.engine.create_volume(clock, self.blueprint.labels(node), in_memory=True)
