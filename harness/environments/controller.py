@@ -45,7 +45,7 @@ class Controller(NamedTuple):
         """Parse a controller from its `str`; raises `ValueError` for any other text."""
         match = _CONTROLLER.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no controller of the form PID:TICKS@BOOT-ID/NAMESPACE")
+            raise ValueError(f"{text!r} is not a controller PID:TICKS@BOOT-ID/NAMESPACE")
         return Controller(ProcessId.parse(match[1]), match[2], int(match[3]))
 
 

@@ -90,7 +90,7 @@ def _signature(folder: Path) -> bytes:
 
 
 def remove_signed(folder: Path) -> None:
-    """Remove a folder and, last, its signature; may raise `OSError`, but not for missing parts."""
+    """Remove a folder and, last, its signature; ignore missing parts. May raise `OSError`."""
     if folder.is_symlink():
         raise OSError(f"{folder} is a symbolic link")
     try:

@@ -53,7 +53,7 @@ def _write_back_ms(seed: int) -> int:
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """How many bytes, files with these bytes, and name or attribute changes a power cut lost."""
+    """Counts of what a power cut lost: unsynced bytes, their files, name and attribute changes."""
 
     bytes: int
     files: int

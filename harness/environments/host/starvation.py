@@ -81,8 +81,8 @@ class Waits:
             for thread, now in threads.items():
                 before = before_all.get(thread)
                 if before == now and now.state == "R" and now.ran_ns:
-                    # The thread has been waiting at least since the last call: the kernel counts a
-                    # wait only once it is over. (If `ran_ns` is 0, the kernel counts nothing.)
+                    # Only ended waits count, so this thread has been waiting since the last call.
+                    # If `ran_ns` is 0, the kernel counts nothing.
                     since_s = self._ready_since_s[thread] = ready.get(thread, at_s)
                     waits_s = at_s - since_s
                 elif before is not None:
@@ -98,7 +98,7 @@ class Waits:
 
 
 async def watch_processors(roots: Callable[[], Mapping[str, int]], bus: EventBus) -> None:
-    """Measure until cancelled, and publish each interval in which `roots` or the harness starved.
+    """Measure until cancelled, and publish each interval in which nodes or the harness starved.
 
     The event is `starvation` {until_ns, took_s, waited_s: {name: s}}, with times on the driver's
     monotonic clock.

@@ -106,8 +106,8 @@ def _hold_port() -> socket.socket:
     draw = random.SystemRandom()
     for _ in range(_ATTEMPTS_MAX):
         holder = socket.socket()
-        # A bind without SO_REUSEADDR fails if any program uses the port. Set the option after the
-        # bind, so that the node can bind the port as well.
+        # A bind without SO_REUSEADDR fails if any program uses the port.
+        # Setting SO_REUSEADDR after the bind lets the node bind the port as well.
         try:
             holder.bind((LOOPBACK, draw.randrange(_LOWEST_PORT, ephemeral_start)))
         except OSError:
@@ -239,7 +239,7 @@ class Topology:
                 raise UsageError(
                     f"node {node!r} needs one address for its port {port}, and the link proxy "
                     f"cannot listen on {host}:{port} ({error.body.strip()}); stop the program that "
-                    "listens on this port of all addresses of the machine, or declare another port "
+                    "listens on this port on all addresses of the machine, or declare another port "
                     "(above 1023 unless the harness is root)"
                 ) from error
             self.addresses[f"{node}:{port}"] = (host, port)

@@ -70,8 +70,8 @@ class CallingAddress:
 
     def started(self, start: Callable[[], T]) -> T:
         """Run `start`, which creates a process that calls from this address; returns its result."""
-        # A filter cannot be removed from its thread, so install it in a temporary thread. The
-        # processes that the thread starts inherit the filter.
+        # A filter cannot be removed from its thread, so install it in a temporary thread.
+        # The processes that this thread starts inherit the filter.
         with ThreadPoolExecutor(1) as thread:
             listener, process = thread.submit(self._start, start).result()
         if listener is not None:

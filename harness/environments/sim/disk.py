@@ -54,7 +54,7 @@ class _Inode:
         self.exists_durably = True
 
     def cut_power(self, survivors: int, torn_bytes: int | None) -> None:
-        """Keep only the first `survivors` unsynced operations, and `torn_bytes` of the last one."""
+        """Keep the first `survivors` unsynced operations; cut the last to `torn_bytes`, if any."""
         kept = self.unsynced[:survivors]
         if torn_bytes is not None and kept and isinstance(kept[-1], bytes):
             kept[-1] = kept[-1][:torn_bytes]

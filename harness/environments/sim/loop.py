@@ -190,14 +190,13 @@ class NodeLoop(asyncio.AbstractEventLoop):
         tasks = self._tasks
         tasks.append(task)
         if len(tasks) >= self._tasks_max:
-            # Keep failed tasks until their error is retrieved. Otherwise the garbage collector
-            # would decide at which moment asyncio reports the error.
+            # Keep failed tasks: the garbage collector must not decide when asyncio logs an error.
             self._tasks = [t for t in tasks if not t.done() or _is_unseen_failure(t)]
             self._tasks_max = max(_TASKS_KEPT_MIN, 2 * len(self._tasks))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Write an error that asyncio cannot deliver to the node's log."""
+        """Record in the node's log an error that asyncio cannot deliver to any task."""
         error = context.get("exception")
         if self.alive:
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")

@@ -72,7 +72,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)

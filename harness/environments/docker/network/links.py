@@ -97,7 +97,7 @@ class LinkFaults:
         tell: Callable[[str, str, str], None],
         provide_proxy: Callable[[str], None],
     ) -> None:
-        """Create the link faults of a run.
+        """Create the record of a run's link faults, which is empty at first.
 
         If a fault ends early, `tell` gets a node at its links, the reason, and the kind of fault.
         `provide_proxy` starts a Toxiproxy in a node's namespace unless one is running.

@@ -46,10 +46,8 @@ from harness.errors import InternalError
 FAULT_BITS: Final = tuple(1 << number for number in range(31))
 """The bits of a packet's mark; each fault on the packet's link sets one of these bits."""
 
-# XT_MAX_COMMENT_LEN in netfilter's xt_comment.h, less its NUL byte. Comments of rules that count
-# also leave room for a 64-bit counter.
-_ALL_CHARACTERS_MAX: Final = 255
-COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20
+_ALL_CHARACTERS_MAX: Final = 255  # XT_MAX_COMMENT_LEN in netfilter's xt_comment.h, without the NUL
+COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20  # leaves room for a 64-bit counter
 _PREFIX: Final = "harness"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(:\d+)?")  # a fault, a node, or a client such as `client:2`
 
@@ -148,8 +146,8 @@ _QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
 _SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
 _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
 
-# Adds the rules only once the program serves the queue, since packets pass an unserved queue. On a
-# loaded host the program takes seconds to start.
+# Adds the rules only once the program serves the queue, since packets pass an unserved queue.
+# The program takes seconds to start on a loaded host.
 _SHAPE = f"""
 saved=$(iptables-save -t mangle) || exit 1
 mark=$1; program=$2; twice=$3; shift 3

@@ -88,7 +88,7 @@ def main(words: list[str]) -> int:
         if words[0] == "lay":
             print("\n".join(lay([json.loads(word) for word in words[1:]])))  # noqa: T201 - to a shell
         else:
-            heal([word for word in words[1:] if word != "-e"])  # drop grep's options
+            heal([word for word in words[1:] if word != "-e"])  # skip -e, an option of grep
             print(SERVED)  # noqa: T201
     except (OSError, RefusedError) as error:
         if words[0] == "heal" and isinstance(error, ConnectionRefusedError):
