@@ -51,7 +51,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A command, sent as one line, for incarnation `boot` of a node; other incarnations ignore it."""
+    """A one-line command for incarnation `boot` of a node; other incarnations ignore the line."""
 
     number: int
     boot: int
