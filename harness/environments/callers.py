@@ -138,7 +138,7 @@ class CallerBook:
         return None
 
     async def wait_found(self, local: Address, remote: Address) -> str | None:
-        """Repeat `find` briefly until it succeeds, since a process may call before its record."""
+        """Repeat `find` for a moment, since a process may call before it is recorded."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _PATIENCE_S
         while (caller := self.find(local, remote)) is None and loop.time() < deadline_s:  # noqa: ASYNC110 - a poll

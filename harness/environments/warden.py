@@ -203,7 +203,7 @@ class _Book:
 
 
 def _undo(key: str, undo: Undo) -> bool:
-    """Perform an undo action and report it; a failure is also only reported, never raised.
+    """Perform an undo action and report its outcome; a failure raises no error.
 
     Returns `False` if a command or a removal failed, since a second attempt may succeed.
     """

@@ -123,7 +123,7 @@ class DockerCluster(RealCluster[DockerNode]):
     # --- deployment --------------------------------------------------------------------------
 
     async def deploy(self) -> dict[str, tuple[str, int]]:
-        """Create all containers, then start the nodes one by one, each after the last is ready.
+        """Create all containers, then start the nodes in order and wait until each is ready.
 
         Returns the address at which clients reach each declared port. Raises `TargetError` if a
         node does not become ready or its set-up fails.

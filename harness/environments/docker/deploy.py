@@ -93,7 +93,7 @@ def check_plan(plan: DeploymentPlan) -> None:
             "nodes, so name the program (toxiproxy-server), or leave the option out to use ours"
         )
     if not 1 <= len(plan.nodes) <= NODES_MAX:
-        raise UsageError(f"{len(plan.nodes)} nodes; docker deploys 1 to {NODES_MAX}")
+        raise UsageError(f"the plan has {len(plan.nodes)} nodes; docker deploys 1 to {NODES_MAX}")
     check_declarations(plan.nodes)
     for spec in plan.nodes:
         if spec.name.endswith(_RESERVED):

@@ -79,7 +79,7 @@ def preload(library: str, node: str, folder: str, given: Mapping[str, str]) -> d
     return {
         "LD_PRELOAD": f"{library}:{loaded}" if loaded else library,
         "FAKETIME_TIMESTAMP_FILE": f"{folder}/{names.setting}",
-        # sem_open(3) and shm_open(3) need names with a slash, and sem_open(3) adds `sem.` itself.
+        # sem_open(3) and shm_open(3) take names with a leading slash; sem_open(3) adds `sem.`.
         "FAKETIME_SHARED": f"/{names.semaphore.removeprefix('sem.')} /{names.page}",
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",

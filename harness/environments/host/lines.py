@@ -40,7 +40,7 @@ _decoder = msgspec.json.Decoder(NodeLine)
 
 
 def encode_line(line: NodeLine) -> bytes:
-    """Encode a line, with its newline; sizes replace the data of a line above `LINE_BYTES_MAX`."""
+    """Encode a line, with its newline; omit its data if it would exceed `LINE_BYTES_MAX`."""
     encoded = _encoder.encode(line)
     if len(encoded) >= LINE_BYTES_MAX:
         cut: dict[str, Any] = {"cut_bytes": len(encoded), "limit_bytes": LINE_BYTES_MAX}

@@ -35,7 +35,7 @@ Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 
 
 class RealConn:
-    """A connection of frames over one TCP stream."""
+    """A connection that carries frames over one TCP stream."""
 
     def __init__(
         self,

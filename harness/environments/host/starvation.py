@@ -81,7 +81,7 @@ class Waits:
             for thread, now in threads.items():
                 before = before_all.get(thread)
                 if before == now and now.state == "R" and now.ran_ns:
-                    # Only ended waits count, so this thread has been waiting since the last call.
+                    # The kernel counts only ended waits: the thread has waited since the last call.
                     # If `ran_ns` is 0, the kernel counts nothing.
                     since_s = self._ready_since_s[thread] = ready.get(thread, at_s)
                     waits_s = at_s - since_s

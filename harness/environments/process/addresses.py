@@ -73,7 +73,7 @@ class Ports:
             self._held.pop(key).close()
 
     def hold_again(self, node: str) -> list[int]:
-        """Hold a node's released ports again; returns the real ports that are taken."""
+        """Hold a node's released ports again; returns the real ports that another socket holds."""
         taken = []
         for (name, port), real in self._real.items():
             if name == node and (name, port) not in self._held:
@@ -183,7 +183,7 @@ class Topology:
         clients: Sequence[str] = (CLIENT,),
         shared: Collection[tuple[str, int]] = (),
     ) -> None:
-        """`clients` are the ends of links of clients; `shared` has each (node, port) to share."""
+        """`clients` are the client ends of links; `shared` has the (node, port) pairs to share."""
         self._specs = specs
         self._clients = clients
         self._ports = ports

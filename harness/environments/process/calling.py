@@ -119,7 +119,7 @@ class CallingAddress:
         ):
             fcntl.ioctl(
                 listener, _IS_VALID, struct.pack("=Q", ident)
-            )  # fails if `thread` was recycled
+            )  # fails if the number of `thread` was recycled
             memory.seek(place)
             source = self._own_address(memory.read(min(size, _ADDRESS_BYTES_MAX)))
             if source is None:

@@ -386,7 +386,7 @@ class Engine:
                 binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
                 log_config=LogConfig(type="none"),
                 extra_hosts=spec.hosts or None,
-                # Pid 1 ignores SIGTERM without a handler, so make Docker's init pid 1; it forwards.
+                # Pid 1 ignores SIGTERM without a handler; Docker's init is pid 1 and forwards it.
                 init=True,
                 port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
             )
@@ -503,7 +503,7 @@ class Engine:
         return None
 
     def stopped(self, container: str) -> int | None:
-        """The pid, on the engine's host, of a process in a container that is stopped, if any."""
+        """The host pid of a stopped process in a container; `None` if no process is stopped."""
         with self._translated("list the processes of", container), _Unless(404, 409):
             rows = self._api.top(container, "-o pid,stat")["Processes"] or ()
             return next((int(row[0]) for row in rows if row[1][:1] in procfs.STOPPED), None)

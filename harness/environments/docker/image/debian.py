@@ -103,7 +103,7 @@ def choose_mirror(
         and urlsplit(source.uri).scheme in _SCHEMES
         and source.suite in _DEBIAN_SUITES
     ]
-    candidates.sort(key=lambda source: -_likeness(source, suite))  # ties keep file order
+    candidates.sort(key=lambda source: -_likeness(source, suite))  # equal scores keep file order
     asked = []
     for source in candidates:
         answer = origin(source.uri, suite)

@@ -287,7 +287,7 @@ class LinkFaults:
     def _tell_lost(self, fault: _Fault, links: list[Link]) -> None:
         """Report links whose rules were already gone before the fault was removed.
 
-        A foreign program must have removed the rules; driver and warden would have kept the counts.
+        Another program must have removed the rules; driver and warden would have kept the counts.
         """
         named = ", ".join(f"{link.source} > {link.destination}" for link in links)
         what = (
@@ -312,7 +312,7 @@ class LinkFaults:
         count = 0
         for node, result in listed.items():
             before = rules.connections(result.output)
-            left = before & rules.connections(reset[node].output)  # without new connections
+            left = before & rules.connections(reset[node].output)  # no newly opened connections
             if before and before == left:
                 raise InfrastructureError(
                     f"docker: none of {counted(len(before), 'connection')} of node {node!r} could "

@@ -69,7 +69,7 @@ def routes_of(text: str) -> Iterator[str]:
 
 
 def rules_of(text: str) -> Iterator[str]:
-    """The foreign rules and the policies in the output of `iptables-save`."""
+    """The rules of other programs and the policies in the output of `iptables-save`."""
     table = ""
     for line in text.splitlines():
         if line.startswith("*"):

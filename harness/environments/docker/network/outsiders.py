@@ -143,7 +143,7 @@ class _Helper(NamedTuple):
 
 
 class Outsiders:
-    """Watches a run for interference, except exits of nodes; its methods block."""
+    """Watches a run for interference by other programs, except node exits; its methods block."""
 
     def __init__(
         self, engine: Engine, blueprint: Blueprint, run_id: str, relay: str | None
@@ -165,7 +165,7 @@ class Outsiders:
         self._pids: dict[str, int | None] = {}  # container id -> pid of a helper's first process
         self._watches: dict[str, NamespaceWatch] = {}
         self._looks = 0
-        self._elsewhere: dict[str, int | None] = {}  # container -> pid last seen stopped (remote)
+        self._elsewhere: dict[str, int | None] = {}  # remote container -> pid last seen stopped
 
     def begin(self) -> None:
         """Start to watch the namespaces of all helpers; returns once each has reported a state."""

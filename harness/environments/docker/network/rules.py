@@ -96,7 +96,7 @@ def comment_of(fault: str) -> str:
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The chain and match of a link's packets; `addresses` is by the name of a node or client."""
+    """The chain and match of a link's packets; `addresses` maps names of nodes and clients."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
