@@ -71,7 +71,7 @@ class EventBus:
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Run `spring` in a new task whenever an event of this kind arrives.
 
-        See `harness.cluster.Cluster.trap`. Nodes learn of the trap, and stop at its events, a bit later.
+        See `harness.cluster.Cluster.trap`. Nodes learn of the new trap a bit later.
         """
 
         def take(event: ClusterEvent) -> None:
