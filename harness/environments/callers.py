@@ -1,4 +1,4 @@
-"""Finds the process that opened a connection on loopback, without that process's help.
+"""Finds the process that opened a connection on loopback; the process need not cooperate.
 
 All nodes of a run are processes of one machine and call from 127.0.0.1. The kernel knows which
 process has the other end of an accepted connection. A query for that socket (sock_diag(7)) returns
@@ -87,8 +87,8 @@ def require_socket_owners() -> None:
         socket_inode(nowhere, nowhere)
     except InfrastructureError as error:
         raise UsageError(
-            "each node needs one address for all callers, and the link proxy must identify the "
-            f"callers of these addresses; {error}; use --env docker"
+            "nodes need addresses that all callers share, so the link proxy must identify each "
+            f"caller; {error}; use --env docker"
         ) from error
 
 
@@ -99,7 +99,7 @@ class CallerBook:
         self.folder = folder
 
     def note(self, caller: str, process: ProcessId, *, part: str = "", alone: bool = False) -> None:
-        """Record that `process` belongs to `caller`, in place of the last process of this `part`.
+        """Record that `process` belongs to `caller`, and replace the caller's record for `part`.
 
         Unless `alone`, descendants of `process` also belong to `caller`. Raises
         `InfrastructureError` if the record cannot be written.
@@ -138,7 +138,7 @@ class CallerBook:
         return None
 
     async def wait_found(self, local: Address, remote: Address) -> str | None:
-        """The result of `find`, repeated briefly since a process may call before it is recorded."""
+        """Repeat `find` for a moment, since a process may call before it is recorded."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _PATIENCE_S
         while (caller := self.find(local, remote)) is None and loop.time() < deadline_s:  # noqa: ASYNC110 - a poll

@@ -31,7 +31,7 @@ class Life(enum.Enum):
 
 
 class Controller(NamedTuple):
-    """The identity of the process that controls a run, on any machine."""
+    """The identity, unique across machines, of the process that controls a run."""
 
     process: ProcessId
     boot_id: str
@@ -45,7 +45,7 @@ class Controller(NamedTuple):
         """Parse a controller from its `str`; raises `ValueError` for any other text."""
         match = _CONTROLLER.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no controller of the form PID:TICKS@BOOT-ID/NAMESPACE")
+            raise ValueError(f"{text!r} is not a controller PID:TICKS@BOOT-ID/NAMESPACE")
         return Controller(ProcessId.parse(match[1]), match[2], int(match[3]))
 
 
@@ -54,7 +54,7 @@ def this_controller() -> Controller:
     return _controller(os.getpid())
 
 
-@functools.cache  # the driver calls this for each process that it starts and marks
+@functools.cache  # the driver calls this for each process that it starts
 def _controller(pid: int) -> Controller:
     process = procfs.identify(pid)
     if process is None:

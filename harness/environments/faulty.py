@@ -31,7 +31,7 @@ class DiskTrouble:
     """The quality of a machine's disk, and how many requests this quality has affected."""
 
     def __init__(self, draws: random.Random, label: str) -> None:
-        """Start with a good disk; `draws` selects requests that fail, `label` rotten positions."""
+        """Start with a good disk; `draws` selects failing requests, `label` seeds bit rot."""
         self._draws = draws
         self._label = label
         self.quality = DiskQuality()

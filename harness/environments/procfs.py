@@ -227,7 +227,7 @@ def computed_s(pids: Iterable[int]) -> float:
 
 
 def any_stopped(pid: int) -> bool:
-    """Whether a process or a descendant is stopped, except by a tracer that is one of them."""
+    """Whether `pid` or a descendant is stopped, unless by a tracer among these processes."""
     members = family(pid)
     return any(
         state == "T" or (state == "t" and _tracer(each) not in members)
@@ -266,7 +266,7 @@ def outside_group(leader: int) -> list[ProcessId]:
 
 
 def holds_socket(pid: int, inode: int) -> bool:
-    """Whether a process holds the socket `inode`; false if it is gone or this user may not look."""
+    """Whether a process holds the socket `inode`; false if the process is gone or unreadable."""
     wanted = f"socket:[{inode}]"
     try:
         numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
@@ -282,8 +282,8 @@ def holds_socket(pid: int, inode: int) -> bool:
 def oom_kills() -> int | None:
     """The number of processes that the OOM killer has ended in the harness's control group.
 
-    With cgroup v1, which does not count them, the number is for the whole machine. Returns `None`
-    if the kernel does not count them at all.
+    With cgroup v1, which does not count OOM kills, the number is for the whole machine. Returns
+    `None` if the kernel counts no OOM kills.
     """
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -298,7 +298,7 @@ def oom_kills() -> int | None:
 
 
 def remove_shared_memory(process: ProcessId) -> int:
-    """Remove the System V shared memory of a dead or dying process; returns how many segments.
+    """Remove the System V shared memory of a dead or dying process; returns the segment count.
 
     A killed PostgreSQL leaves a segment behind, and removes the segment only when it starts again
     on the same data, which does not happen after the last kill of a run. A machine has room for
@@ -322,6 +322,6 @@ def remove_shared_memory(process: ProcessId) -> int:
 
 
 def _count_of(name: str, file: Path) -> int:
-    """The number after `name` in a file with one counter per line; raises `StopIteration`."""
+    """The number after `name` in a file with a counter per line; `StopIteration` if missing."""
     lines = file.read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))

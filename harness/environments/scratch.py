@@ -42,7 +42,7 @@ def sign(folder: Path, run_id: str, link_proxy: str | None = None) -> None:
 
 
 def left_folders() -> Iterator[tuple[Path, Owner | str]]:
-    """Yield the folders of dead runs with their owners, and others with the reason to keep them.
+    """Yield dead runs' folders with their owners, and unclear folders with the reason to keep them.
 
     Folders of live runs are left out.
     """
@@ -74,7 +74,7 @@ def left_folders() -> Iterator[tuple[Path, Owner | str]]:
 def _signature(folder: Path) -> bytes:
     """Read a folder's signature; raises `OSError`, or `ValueError` unless it is a small file.
 
-    The flags refuse a FIFO, which would block when opened, and a link to an endless device.
+    The flags avoid a FIFO that blocks when opened, and a symbolic link to an endless device.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(folder / OWNER_FILE, flags)
@@ -90,7 +90,7 @@ def _signature(folder: Path) -> bytes:
 
 
 def remove_signed(folder: Path) -> None:
-    """Remove a folder and, last, its signature; may raise `OSError`, but not for missing parts."""
+    """Remove a folder and, last, its signature; ignore missing parts. May raise `OSError`."""
     if folder.is_symlink():
         raise OSError(f"{folder} is a symbolic link")
     try:

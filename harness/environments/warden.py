@@ -102,7 +102,7 @@ Undo = Kill | Continue | Run | RemoveFolder | HttpRequest
 
 
 class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
-    """The message that the warden must perform `undo` after `deadline_s` or at the run's end."""
+    """Message to the warden: perform `undo` after `deadline_s` or at the run's end."""
 
     key: str
     undo: Undo
@@ -110,7 +110,7 @@ class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
 
 
 class Release(msgspec.Struct, frozen=True, tag_field="op", tag="release"):
-    """The message that the key needs no undo action any more."""
+    """Message to the warden: forget the key, which needs no undo action any more."""
 
     key: str
 
@@ -203,7 +203,7 @@ class _Book:
 
 
 def _undo(key: str, undo: Undo) -> bool:
-    """Perform an undo action and report it; a failure is also only reported, never raised.
+    """Perform an undo action and report its outcome; a failure raises no error.
 
     Returns `False` if a command or a removal failed, since a second attempt may succeed.
     """
@@ -246,8 +246,8 @@ def serve(descriptor: int) -> None:
             _undo(key, undo)
     left = [(key, undo) for key, undo in book.remaining() if not _undo(key, undo)]
     _sweep(os.environ.get(RUN_VARIABLE), os.environ.get(CONTROLLER_VARIABLE))
-    # The removal of a folder fails if children of a killed server still write into it. So repeat
-    # the removal, since `harness clean` may not recognize a folder that stays.
+    # The removal of a folder fails while children of a killed server write into the folder.
+    # Repeat the removal, since `harness clean` may not recognize a folder that stays.
     for wait_s in _AGAIN_S:
         if not left:
             break

@@ -16,9 +16,9 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     | dict.fromkeys(
         (
             Capability.DELAY,  # a user-space program delays packets and may itself wait for a CPU
-            Capability.REORDER,  # a packet keeps its place if no other packet follows soon
+            Capability.REORDER,  # a packet stays in order if no other packet follows soon
             Capability.THROTTLE,
-            *STREAMS,  # stream faults affect only declared ports, and first reset connections
+            *STREAMS,  # stream faults reset open connections, and affect only declared ports
             Capability.SLOW_CPU,  # a slow node runs at full speed for a part of each 0.1 s
         ),
         Fidelity.APPROXIMATE,

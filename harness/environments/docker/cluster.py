@@ -109,7 +109,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     async def usage(self, node: str) -> Usage:
-        """The usage of the node's processes, without its volume, which engines do not measure."""
+        """The resource usage of the node's processes; engines do not measure the node's volume."""
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
@@ -123,13 +123,13 @@ class DockerCluster(RealCluster[DockerNode]):
     # --- deployment --------------------------------------------------------------------------
 
     async def deploy(self) -> dict[str, tuple[str, int]]:
-        """Create all containers, then start the nodes in order, each once the previous is ready.
+        """Create all containers, then start the nodes in order and wait until each is ready.
 
         Returns the address at which clients reach each declared port. Raises `TargetError` if a
         node does not become ready or its set-up fails.
         """
         endpoints: dict[str, tuple[str, int]] = {}
-        # Wait for all `create` calls, even if one fails: a later one would escape the teardown.
+        # Wait for all `create` calls, even if one fails, so that no container escapes the teardown.
         for answer in await gather_all(node.create() for node in self._nodes.values()):
             endpoints |= answer
         pages = (f"{name}:{spec.pages}" for name, spec in self.nodes.items() if spec.pages)

@@ -93,7 +93,7 @@ def check_plan(plan: DeploymentPlan) -> None:
             "nodes, so name the program (toxiproxy-server), or leave the option out to use ours"
         )
     if not 1 <= len(plan.nodes) <= NODES_MAX:
-        raise UsageError(f"{len(plan.nodes)} nodes; docker deploys 1 to {NODES_MAX}")
+        raise UsageError(f"the plan has {len(plan.nodes)} nodes; docker deploys 1 to {NODES_MAX}")
     check_declarations(plan.nodes)
     for spec in plan.nodes:
         if spec.name.endswith(_RESERVED):
@@ -195,7 +195,7 @@ class Blueprint:
             CLIENT, container_name(plan.run_id, CLIENT), "", str(network[_RELAY_HOST])
         )
         self.addresses = {name: place.address for name, place in self.places.items()}
-        """The address of every node and client end; `CLIENT` calls from the gateway's address."""
+        """Map each node and client to its address; the client `CLIENT` has the gateway's."""
         for number, end in enumerate(plan.ends):
             address = str(network[_FIRST_CLIENT + number])
             self.addresses[end] = self.gateway if end == CLIENT else address
@@ -214,7 +214,7 @@ class Blueprint:
 
     @property
     def clocks(self) -> list[str]:
-        """The nodes with foreign programs that clock faults may hit."""
+        """The nodes that run foreign programs and that clock faults may hit."""
         return [name for name, place in self.places.items() if place.clock]
 
     def labels(self, node: str) -> dict[str, str]:
@@ -327,7 +327,7 @@ class Blueprint:
         )
 
     def files(self, node: str) -> bytes | None:
-        """A tar archive of the node's declared files for `/`; `None` if none are declared."""
+        """A tar archive, to unpack at `/`, of the files that the node declares, if any."""
         spec, folder = self.specs[node], sources.FILES_FOLDER[1:]
         filled = {
             f"{folder}/{name}": sources.fill(template, spec, self._ports).encode()
@@ -350,7 +350,7 @@ class Blueprint:
     ) -> bytes:
         """A tar archive with the `NodeFile` for the node's boot number `boot`, to unpack at `/`.
 
-        `pages` maps `node:port` to the published addresses of nodes' pages.
+        `pages` maps `node:port` to the published address of the node's web pages.
         """
         spec = as_variant(self.specs[node], variant)
         file = NodeFile(

@@ -30,7 +30,7 @@ def _labels(run_id: str, controller: str) -> tuple[str, str]:
 
 
 def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[str], list[str]]:
-    """Remove what the engine lists of a run; returns a line per removal and a line per failure."""
+    """Remove a run's objects that the engine lists; returns lines on removals and on failures."""
     labels = _labels(run_id, controller)
     lines: list[str] = []
     failures: list[str] = []

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 def _write_back_ms(seed: int) -> int:
     """The interval in ms at which a run's disks write back unsynced data; 0 means never.
 
-    The seed chooses the interval, since each setting finds bugs that the other does not find. With
+    The seed turns write-back on or off, since each choice finds bugs that the other misses. With
     write-back, a power cut loses the last seconds of unsynced data. Without write-back, a power cut
     loses all unsynced data.
     """
@@ -53,7 +53,7 @@ def _write_back_ms(seed: int) -> int:
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """The losses of a power cut: unsynced bytes, their files, changes of names or attributes."""
+    """Counts of what a power cut lost: unsynced bytes, their files, name and attribute changes."""
 
     bytes: int
     files: int
@@ -114,7 +114,7 @@ class FuseDisk:
 
     @property
     def stopped(self) -> bool:
-        """Whether the disk's server is stopped, which the harness never does itself."""
+        """Whether the disk's server process is stopped; the harness itself never stops it."""
         return self._child is not None and procfs.any_stopped(self._child.pid)
 
     @property

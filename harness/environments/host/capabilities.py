@@ -26,7 +26,7 @@ EVERYWHERE: Final = (
 
 FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     {
-        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # the program runs on after the event
+        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # the program continues after the event
         Capability.CLOCK_SKEW: Fidelity.EXACT,
         Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # only the wall clock drifts
     }
@@ -36,7 +36,7 @@ FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
 libfaketime implements the clock faults.
 """
 _SLOW_FACTOR_MAX: Final = 100.0
-"""The largest factor, since the kernel limits a control group to a hundredth of a CPU at least."""
+"""The largest slow-down factor; the kernel's smallest CPU limit is a hundredth of a CPU."""
 
 
 def check_slow(environment: str, factor: float) -> None:

@@ -21,7 +21,7 @@ _LABEL_CHARACTERS_MAX: Final = 40
 
 
 def label_of(fault: str) -> str:
-    """A short label for a fault in rules and toxics, of letters, digits, `_`, `.` and `-`.
+    """A short label that names a fault in rules and toxics by letters, digits, `_`, `.` and `-`.
 
     A fault's id is its label if it is short and has only these characters. For any other id, the
     label is a shortened id followed by a digest of the whole id.
@@ -47,7 +47,7 @@ class RealCluster(Generic[N]):
         self._specs = {name: node.spec for name, node in nodes.items()}
 
     def stopped_disks(self) -> dict[str, Interference]:
-        """The interference with FUSE disks whose server a foreign program stopped, by node."""
+        """Map each node whose FUSE disk another program has stopped to this interference."""
         stopped = [n for n, each in self._nodes.items() if each.disk and each.disk.stopped]
         return {
             name: Interference(f"the disk of {name} was stopped, and not by the harness")
@@ -81,7 +81,7 @@ class RealCluster(Generic[N]):
         await gather_all(each.control.lead(self.aliases) for each in self._nodes.values())
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Set the clock error of a node, which for a foreign program needs libfaketime."""
+        """Set the clock error of a node; on a foreign program, this needs libfaketime."""
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:

@@ -51,7 +51,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A command line for incarnation `boot` of a node; other incarnations ignore the line."""
+    """A one-line command for incarnation `boot` of a node; other incarnations ignore the line."""
 
     number: int
     boot: int
@@ -70,7 +70,7 @@ class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's message that it has stopped at an event, the `stop`th time in this incarnation."""
+    """A node's message that it has stopped at an event, its `stop`th stop in this incarnation."""
 
     stop: int
 
@@ -89,8 +89,8 @@ class NodeControl:
     ) -> None:
         """Each verb that changes the node's `state` holds `turn`.
 
-        `send` may raise `InfrastructureError`. `springs_have_run` waits for the springs of traps
-        that a node's last event triggered.
+        `send` may raise `InfrastructureError`. `springs_have_run` waits for the callbacks of traps
+        (springs) that a node's last event triggered.
         """
         self.spec = spec
         self._turn = turn
@@ -153,7 +153,7 @@ class NodeControl:
     # --- events -------------------------------------------------------------------------------
 
     def stop_at(self, kinds: tuple[str, ...]) -> None:
-        """Make the node stop at events of these kinds until the springs of traps have run."""
+        """Make the node stop at events of these kinds until the callbacks of traps have run."""
         if self.spec.entry is not None and kinds != self.condition.stops_at:
             self.condition = msgspec.structs.replace(self.condition, stops_at=kinds)
             self._begin(self._pass_on())

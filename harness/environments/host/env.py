@@ -147,7 +147,7 @@ class RealClientEnv(RealEnv):
         on_event: OnEvent,
         on_panic: OnPanic,
     ) -> None:
-        """`connect` maps each client end of links to the addresses of nodes by `node:port`."""
+        """`connect` maps each client to the addresses at which it reaches each `node:port`."""
         super().__init__(
             CLIENT,
             boot=0,

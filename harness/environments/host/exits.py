@@ -9,10 +9,10 @@ that an outside request or signal can cause:
 | by a signal that programs do not raise themselves          | the host                       |
 | 128 + SIGKILL or SIGTERM: shells, JVMs, container engines | the host                       |
 | 128 + another such signal                                 | unknown                        |
-| 256 - SIGKILL or SIGTERM: a parent that passes on `-n`    | unknown                        |
+| 256 - SIGKILL or SIGTERM: `exit(-n)` by a parent process  | unknown                        |
 | 0, of a node on `Env`: its runner does so for SIGTERM only | the host                       |
 | 0, of a foreign program: how many servers answer SIGTERM  | unknown                        |
-| any, of a foreign program, where the OOM killer acted     | unknown: it may lack a child   |
+| any, of a foreign program, if the OOM killer has acted    | unknown: a child may have died |
 | `EXIT_HOST`, of a node on `Env`                           | the host                       |
 | any other                                                 | the program itself             |
 """

@@ -79,7 +79,7 @@ def preload(library: str, node: str, folder: str, given: Mapping[str, str]) -> d
     return {
         "LD_PRELOAD": f"{library}:{loaded}" if loaded else library,
         "FAKETIME_TIMESTAMP_FILE": f"{folder}/{names.setting}",
-        # sem_open(3) and shm_open(3) need the files' names in another form.
+        # sem_open(3) and shm_open(3) take names with a leading slash; sem_open(3) adds `sem.`.
         "FAKETIME_SHARED": f"/{names.semaphore.removeprefix('sem.')} /{names.page}",
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
@@ -107,7 +107,7 @@ def shift_ns(error: ClockError, now_ns: int) -> int:
 
 
 def without_waits(library: bytes) -> bytes:
-    """A copy of libfaketime without wait functions; `InfrastructureError` if it lacks one."""
+    """A copy of libfaketime without its wait functions; `InfrastructureError` if one is missing."""
     symbols = dict(_symbols(library))
     missing = [name.decode() for name in sorted(_WAITS - symbols.keys())]
     if missing:

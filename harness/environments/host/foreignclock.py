@@ -199,7 +199,7 @@ class ForeignClock:
         return felt_ns // _NS_PER_MS
 
     async def _before(self) -> _Seen | None:
-        """The shift of the clock before a change: the last measured shift if it is constant.
+        """Return the clock's shift before a change; measure it only if it is unknown or drifts.
 
         A strobe fault changes the clock too often for two measurements per change.
         """
@@ -228,7 +228,7 @@ class ForeignClock:
             return "the command took too long"
 
     async def _look(self) -> _Seen | str:
-        """Measure the clock's shift by the node's `clock_probe`; returns why if that fails."""
+        """Measure the clock's shift by the node's `clock_probe`; returns a reason if that fails."""
         asked_ns = time.time_ns()
         code, output = await self._reach.ask(self._spec.clock_probe)
         answered_ns = time.time_ns()

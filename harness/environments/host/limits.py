@@ -35,7 +35,7 @@ _TASKS_PER_NODE: Final = 16
 
 
 CLIENT_ENDS_MAX: Final = 64
-"""The most clients with their own links, which each need a listening port per port of a node."""
+"""The most clients with links of their own; each client needs a listener per port of each node."""
 
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

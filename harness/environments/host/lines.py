@@ -4,7 +4,7 @@
 |-------|-----------------------------------------------------------------------------|
 | ts_ns | wall clock of the node, ns since the epoch                                  |
 | level | `event` for `Env.event`, `control` for an answer to the driver              |
-|       | (`harness.environments.host.control`), else a log line's (`info`, ...)      |
+|       | (`harness.environments.host.control`), else a log line's level (`info`)     |
 | event | the kind of the event; `log` for log lines, `obeyed` or `stopped` for       |
 |       | answers                                                                     |
 | node  | the node's name                                                             |
@@ -40,7 +40,7 @@ _decoder = msgspec.json.Decoder(NodeLine)
 
 
 def encode_line(line: NodeLine) -> bytes:
-    """Encode a line, with its newline; a note replaces data longer than `LINE_BYTES_MAX`."""
+    """Encode a line, with its newline; omit its data if it would exceed `LINE_BYTES_MAX`."""
     encoded = _encoder.encode(line)
     if len(encoded) >= LINE_BYTES_MAX:
         cut: dict[str, Any] = {"cut_bytes": len(encoded), "limit_bytes": LINE_BYTES_MAX}

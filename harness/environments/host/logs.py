@@ -71,7 +71,7 @@ class EventBus:
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Run `spring` in a new task whenever an event of this kind arrives.
 
-        See `harness.cluster.Cluster.trap`. Nodes stop at such events only from a moment later on.
+        See `harness.cluster.Cluster.trap`. Nodes learn of the new trap a bit later.
         """
 
         def take(event: ClusterEvent) -> None:
@@ -211,11 +211,11 @@ class NodeLog:
         return list(self._tail)[-last_lines:] if last_lines > 0 else []
 
     def close(self) -> None:
-        """Close the log's file, if open; only memory keeps the tail of later output."""
+        """Close the log's file, if open; later output goes only to the tail in memory."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 Logs = Callable[[str], NodeLog]
-"""A function that creates the log of the node with a name."""
+"""A function that creates the log of the node with the given name."""

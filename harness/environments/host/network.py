@@ -35,7 +35,7 @@ Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 
 
 class RealConn:
-    """A connection of frames over one TCP stream."""
+    """A connection that carries frames over one TCP stream."""
 
     def __init__(
         self,
@@ -47,9 +47,8 @@ class RealConn:
         self._reader = reader
         self._writer = writer
         self._on_close = on_close
-        # asyncio keeps a connection's error also in a future of the stream. If no task awaits that
-        # future, asyncio logs the error when the future is garbage collected. So this task awaits
-        # the future.
+        # asyncio also stores a connection's error in a future of the stream.
+        # This task awaits that future, since asyncio logs errors that no task retrieves.
         self._end = asyncio.get_running_loop().create_task(_end_of(writer))
         self.peer = _address(writer)  # replaced by the peer's name after the greeting
         self._body_bytes: int | None = None
@@ -90,8 +89,7 @@ class RealConn:
             raise ConnectionResetError(f"the connection to {self.peer} is closed")
         try:
             if self._body_bytes is None:
-                # A cancelled `readexactly` consumes nothing, so only the header must be remembered
-                # for the next call after a cancellation.
+                # A cancelled `readexactly` consumes nothing, so only the header must be stored.
                 header = await self._reader.readexactly(_HEADER.size)
                 (self._body_bytes,) = _HEADER.unpack(header)
             self._check_announced(self._body_bytes, bytes_max)
@@ -171,11 +169,10 @@ class RealNetwork:
         self._listen = listen
         self._connect = connect
         self.aliases: Mapping[str, str] = {}  # alias -> node, as the driver has set them
-        # The addresses that each client with its own end of links connects to, by client.
+        # Client with links of its own -> `node:port` -> the address to which the client connects.
         self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
-        # All open connections. Without this reference, the garbage collector would close a
-        # forgotten stream at an arbitrary moment.
+        # This set keeps the garbage collector from closing forgotten streams at arbitrary times.
         self._conns: set[RealConn] = set()
         self._servers: list[asyncio.Server] = []
 

@@ -180,8 +180,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     try:
         await main_task
     except BaseException as error:  # noqa: BLE001 - every end of main but a stop is a panic
-        # A cancellation counts as a stop only after SIGTERM. Without SIGTERM, the target itself has
-        # cancelled the entry.
+        # A cancellation without SIGTERM is a panic, since the target has cancelled its own entry.
         if not (output.asked_to_end and isinstance(error, asyncio.CancelledError)):
             output.panic("main", error)
     if output.asked_to_end:
@@ -203,7 +202,7 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
 
 
 def _read_file(path: str | None) -> NodeFile:
-    """Read a node's parameters from the file `path` or, without one, from the variable.
+    """Read a node's parameters from the file `path` or, without it, from `HARNESS_NODE`.
 
     Parameters from the variable get a unique boot number, since a node's random numbers depend on
     that number and must differ after a restart.

@@ -39,7 +39,7 @@ class Obedience:
         boot: int,
         write: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
-        """`write` outputs a line with the level, event and data that it is called with."""
+        """`write(level, event, data)` outputs a line with these three values."""
         self._clock = clock
         self._trouble = trouble
         self._boot = boot

@@ -120,7 +120,7 @@ def package_folder(package: str) -> Path:
 
 
 def brought_by(path: PackagePath) -> dict[str, Path]:
-    """The files that a `{package:P}` adds to a node, by path relative to the top-level folder.
+    """Map paths relative to the top-level folder to the files that a `{package:P}` adds to a node.
 
     For a package, these are all files of its top-level package. For a module, these are the files
     that its distribution installs in the same folder. A file or folder named after the placeholder
@@ -167,7 +167,7 @@ def _beside(module: Path) -> list[Path]:
 
 
 def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
-    """The files at and below `paths`, by path relative to `folder`, sorted.
+    """Map paths relative to `folder` to the files at and below `paths`, sorted.
 
     Hidden files, virtual environments and build metadata are left out. Raises `UsageError` for more
     than `FILES_MAX` files.

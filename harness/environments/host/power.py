@@ -54,7 +54,7 @@ def _write(word: Path, length: int) -> None:
 
 
 class PowerCut(msgspec.Struct, frozen=True):
-    """A power cut that the next incarnation of a node finds on its disk (`cut_power`)."""
+    """A power cut that the next incarnation of a node applies to its disk (`cut_power`)."""
 
     torn: bool
 

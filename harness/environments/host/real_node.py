@@ -66,7 +66,7 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _send(self, line: bytes) -> None:
-        """Write a line to the program's standard input; raises `InfrastructureError`."""
+        """Write a line to the program's standard input; may raise `InfrastructureError`."""
 
     @abstractmethod
     async def _prepare(self) -> None:
@@ -276,7 +276,7 @@ class RealNode(ABC):
             _log.warning("%s", error)
 
     def tell(self, what: str, *, undid: str | None = None) -> None:
-        """Publish a failure of the harness or its host; `undid` is the kind of fault it ended."""
+        """Publish a failure of harness or host, which ended a fault of the kind `undid`, if any."""
         data = {"what": what} | ({} if undid is None else {"undid": undid})
         self._bus.publish(self.spec.name, "infrastructure", data)
 

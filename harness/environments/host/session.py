@@ -1,4 +1,4 @@
-"""Runs the driver's `main` in real environments, with event loop, signals and teardown.
+"""Runs the driver's `main` in real environments; handles event loop, signals and teardown.
 
 The first Ctrl-C (or SIGTERM) only sets `interrupted`, so the run stops its workload, heals, and
 checks the history so far. The second Ctrl-C cancels `main`. The result of `main` is kept even if
@@ -45,7 +45,7 @@ class RealSession(Session):
 
 
 class RealRun:
-    """One execution of a plan, which a failure of the infrastructure also ends."""
+    """One execution of a plan; a failure of the infrastructure ends it early."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         """Create an execution of `plan`; subclasses add the deployment."""
@@ -84,9 +84,9 @@ class RealRun:
     ) -> T:
         """Run `main` on a deployed cluster; returns the result of `main`.
 
-        `connect` maps each client end of links to the addresses of nodes. `data` is the folder of
-        the clients. Meanwhile, the harness polls `look` for interference, and watches the processes
-        in `pids` for CPU starvation.
+        `connect` maps each client to the addresses of nodes. `data` is the folder of the clients.
+        While `main` runs, the harness polls `look` for interference, and watches the processes in
+        `pids` for CPU starvation.
         """
 
         async def look_at_all() -> Mapping[str, Interference | None]:

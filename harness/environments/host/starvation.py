@@ -2,9 +2,9 @@
 
 The harness itself may run well while its nodes starve, since the scheduler favours processes that
 need little CPU. So the harness asks the kernel how long the threads of each node, of the link proxy
-and of the harness were ready to run without running. If a thread waited for most of the interval
-between two looks, the history gets the fact `starvation`. A node that hangs, sleeps or is paused
-does not wait for a CPU.
+and of the harness were ready to run without running. If a thread waited for half of the interval
+between two measurements or longer, the history gets the event `starvation`. A node that hangs,
+sleeps or is paused does not wait for a CPU.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Look(NamedTuple):
 
 
 class Waits:
-    """Measures how long process trees wait for a CPU between two looks."""
+    """Measures how long process trees wait for a CPU between two calls of `look`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Waits:
         self._ready_since_s: dict[procfs.ThreadId, float] = {}
 
     def look(self, roots: Mapping[str, int]) -> Look:
-        """Measure the waits since the last look; the first look finds no waits.
+        """Measure the waits since the last call; the first call finds no waits.
 
         `roots` maps the name of each process tree to the pid of its root process.
         """
@@ -81,15 +81,15 @@ class Waits:
             for thread, now in threads.items():
                 before = before_all.get(thread)
                 if before == now and now.state == "R" and now.ran_ns:
-                    # The thread has been waiting at least since the last look: the kernel counts a
-                    # wait only once it is over. (If `ran_ns` is 0, the kernel counts nothing.)
+                    # The kernel counts only ended waits: the thread has waited since the last call.
+                    # If `ran_ns` is 0, the kernel counts nothing.
                     since_s = self._ready_since_s[thread] = ready.get(thread, at_s)
                     waits_s = at_s - since_s
                 elif before is not None:
                     waits_s = (now.waited_ns - before.waited_ns) / 1e9
                 elif thread.start_ticks * _TICK_S >= self._booted_s - _TICK_S:
                     waits_s = now.waited_ns / 1e9
-                else:  # no earlier look has measured this old thread, so its waits are unknown
+                else:  # no earlier call has measured this old thread, so its waits are unknown
                     waits_s = 0.0
                 if self._at_s is not None:
                     waited_s[name] = max(waited_s.get(name, 0.0), waits_s)
@@ -98,7 +98,7 @@ class Waits:
 
 
 async def watch_processors(roots: Callable[[], Mapping[str, int]], bus: EventBus) -> None:
-    """Measure until cancelled, and publish each interval in which `roots` or the harness starved.
+    """Measure until cancelled, and publish each interval in which nodes or the harness starved.
 
     The event is `starvation` {until_ns, took_s, waited_s: {name: s}}, with times on the driver's
     monotonic clock.

@@ -2,7 +2,7 @@
 
 A stopped process looks like a hanging process, and a pause that ended early proves nothing. The
 target is not to blame if someone else (a user, a debugger, a supervisor, a clean-up program)
-interferes. So the history records interference as a fact, from its detection until it is over.
+interferes. So the history records interference from its detection until its end.
 """
 
 from __future__ import annotations

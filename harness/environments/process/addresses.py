@@ -1,4 +1,4 @@
-"""The listening ports of nodes, and the proxy between each pair of ends.
+"""The listening ports of nodes, and the proxies between each pair of ends (nodes or clients).
 
 Every declared port gets a real port on loopback, below the kernel's range of ephemeral ports. So no
 outgoing connection can take the port while its node is down, and no connection attempt to the port
@@ -73,12 +73,12 @@ class Ports:
             self._held.pop(key).close()
 
     def hold_again(self, node: str) -> list[int]:
-        """Hold a node's released ports again; returns the real ports that are taken."""
+        """Hold a node's released ports again; returns the real ports that another socket holds."""
         taken = []
         for (name, port), real in self._real.items():
             if name == node and (name, port) not in self._held:
                 holder = socket.socket()
-                # SO_REUSEADDR allows a bind despite old connections, and fails if anyone listens.
+                # With SO_REUSEADDR, old connections do not prevent a bind, but a listener does.
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     holder.bind((LOOPBACK, real))
@@ -99,15 +99,15 @@ def _hold_port() -> socket.socket:
     ephemeral_start = int(_EPHEMERAL_RANGE.read_text(encoding="ascii").split()[0])
     if ephemeral_start <= _LOWEST_PORT + _ATTEMPTS_MAX:
         raise InfrastructureError(
-            f"ephemeral ports start at {ephemeral_start}, which leaves none below for nodes; "
+            f"ephemeral ports start at {ephemeral_start}, which leaves no lower ports for nodes; "
             f"raise the start in {_EPHEMERAL_RANGE} (the default is 32768)"
         )
     # Do not draw ports from the run's seed, since two runs with one seed must not collide.
     draw = random.SystemRandom()
     for _ in range(_ATTEMPTS_MAX):
         holder = socket.socket()
-        # A bind without SO_REUSEADDR fails if any program uses the port. Set the option after the
-        # bind, so that the node can bind the port as well.
+        # A bind without SO_REUSEADDR fails if any program uses the port.
+        # Setting SO_REUSEADDR after the bind lets the node bind the port as well.
         try:
             holder.bind((LOOPBACK, draw.randrange(_LOWEST_PORT, ephemeral_start)))
         except OSError:
@@ -121,7 +121,7 @@ def _hold_port() -> socket.socket:
 
 
 def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:
-    """The (node, port) whose shared address a placeholder of any node names.
+    """The (node, port) pairs that need a shared address because a placeholder names it.
 
     Raises `UsageError` if a placeholder names an undeclared node or port.
     """
@@ -183,7 +183,7 @@ class Topology:
         clients: Sequence[str] = (CLIENT,),
         shared: Collection[tuple[str, int]] = (),
     ) -> None:
-        """`clients` are the client ends of links; `shared` has the (node, port) to be shared."""
+        """`clients` are the client ends of links; `shared` has the (node, port) pairs to share."""
         self._specs = specs
         self._clients = clients
         self._ports = ports
@@ -192,9 +192,9 @@ class Topology:
         self.proxies: Mapping[str, ProxyInfo] = {}
         """All proxies by name, as the link proxy has created them."""
         self.addresses: dict[str, tuple[str, int]] = {}
-        """The shared address of each port that has one, by `node:port`."""
+        """Map each `node:port` that has a shared address to this address."""
         self.hosts: dict[str, str] = {}
-        """Each node's own loopback address; empty if no address is shared."""
+        """Map each node to its own loopback address; empty if no address is shared."""
 
     async def build(self, run_id: str, client: ToxiproxyClient, book: CallerBook) -> None:
         """Create all proxies on the link proxy, and then all shared addresses."""
@@ -214,7 +214,7 @@ class Topology:
             if source != destination
         ]
         if self._shared:
-            # Do not draw the network from the run's seed, for the same reason as the ports.
+            # Do not draw the network from the run's seed: two runs with one seed must not collide.
             draw = random.SystemRandom()
             network = f"127.{draw.choice(_NETWORKS)}.{draw.randrange(1, 255)}"
             names = [spec.name for spec in self._specs]
@@ -239,7 +239,7 @@ class Topology:
                 raise UsageError(
                     f"node {node!r} needs one address for its port {port}, and the link proxy "
                     f"cannot listen on {host}:{port} ({error.body.strip()}); stop the program that "
-                    "listens on this port of all addresses of the machine, or declare another port "
+                    "listens on this port on all addresses of the machine, or declare another port "
                     "(above 1023 unless the harness is root)"
                 ) from error
             self.addresses[f"{node}:{port}"] = (host, port)
@@ -250,12 +250,12 @@ class Topology:
         return [name for name, _, _, _ in _pairs(run_id, specs, clients)]
 
     def destinations(self) -> dict[tuple[str, int], str]:
-        """The destination node of each address at which the link proxy listens."""
+        """Map each address at which the link proxy listens to the destination node."""
         shared = {address: place.rpartition(":")[0] for place, address in self.addresses.items()}
         return {passage.address: passage.destination for passage in self.passages} | shared
 
     def connect_map(self, source: str) -> dict[str, tuple[str, int]]:
-        """The address at which `source` reaches each declared port, by `node:port`."""
+        """Map each declared `node:port` to the address at which `source` reaches it."""
         addresses = {
             f"{passage.destination}:{passage.port}": passage.address
             for passage in self.passages
@@ -270,7 +270,7 @@ class Topology:
 
     @property
     def pages(self) -> dict[str, tuple[str, int]]:
-        """The addresses of nodes' pages by `node:port`, which bypass the link proxy."""
+        """Map `node:port` to the address of the node's pages; it bypasses the link proxy."""
         return {
             f"{spec.name}:{spec.pages}": (LOOPBACK, self._ports.real(spec.name, spec.pages))
             for spec in self._specs
@@ -278,7 +278,7 @@ class Topology:
         }
 
     def listen_map(self, node: NodeSpec) -> dict[str, tuple[str, int]]:
-        """The address that the node binds for each declared port, as port -> (host, real port)."""
+        """Map each declared port to the address (host, real port) that the node binds."""
         return {
             str(port): (LOOPBACK, self._ports.real(node.name, port)) for port in node.bound_ports
         }

@@ -70,12 +70,12 @@ class CallingAddress:
 
     def started(self, start: Callable[[], T]) -> T:
         """Run `start`, which creates a process that calls from this address; returns its result."""
-        # A filter cannot be removed from its thread, so install it in a temporary thread. The
-        # processes that the thread starts inherit the filter.
+        # A filter cannot be removed from its thread, so install it in a temporary thread.
+        # The processes that this thread starts inherit the filter.
         with ThreadPoolExecutor(1) as thread:
             listener, process = thread.submit(self._start, start).result()
         if listener is not None:
-            # Do not supervise on the driver's loop, which may wait for a node that is in connect.
+            # Do not supervise on the driver's loop, which may wait for a node blocked in connect.
             threading.Thread(target=self._supervise, args=(listener,), daemon=True).start()
         return process
 
@@ -119,7 +119,7 @@ class CallingAddress:
         ):
             fcntl.ioctl(
                 listener, _IS_VALID, struct.pack("=Q", ident)
-            )  # fails if `thread` was recycled
+            )  # fails if the number of `thread` was recycled
             memory.seek(place)
             source = self._own_address(memory.read(min(size, _ADDRESS_BYTES_MAX)))
             if source is None:

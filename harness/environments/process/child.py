@@ -122,8 +122,8 @@ class Child:
         os.set_blocking(self._output, False)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
-        # Enlarge the pipe, so that a child need not wait while the driver is busy. If the system
-        # refuses this size to users, the pipe keeps its default size.
+        # A larger pipe lets the child continue while the driver is busy.
+        # The pipe keeps its default size if the system refuses a larger size to this user.
         with contextlib.suppress(PermissionError):
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._pidfd = os.pidfd_open(self._popen.pid)
@@ -197,8 +197,8 @@ class Child:
         """Signal the child, its group and its descendants; returns false if the child has ended."""
         if self.exited.is_set():
             return False
-        # Some programs put their children into other process groups (PostgreSQL does). Such a
-        # program passes SIGTERM on to its children itself. It cannot pass on SIGKILL or SIGSTOP.
+        # Some programs, such as PostgreSQL, put their children into other process groups.
+        # Such a program itself passes SIGTERM on to its children, but not SIGKILL or SIGSTOP.
         others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
         # The pid cannot be recycled before the driver has waited for the child.
         try:

@@ -1,4 +1,4 @@
-"""`harness clean` for processes, which removes what runs with a dead driver have left behind.
+"""`harness clean` for processes: removes the remains of runs whose driver is dead.
 
 Usually nothing remains, since the warden cleans up. This module is for runs of which both driver
 and warden were killed.
@@ -30,8 +30,8 @@ _POLL_S: Final = 0.02
 def clean_dead_runs() -> list[str]:
     """Remove the processes, proxies and folders of dead runs; returns a line per removed object.
 
-    If an object cannot be removed, the others are still removed, and `CleaningError` is raised at
-    the end.
+    If an object cannot be removed, the other objects are still removed, and `CleaningError` is
+    raised at the end.
     """
     _wait_for_wardens()
     lines: list[str] = []

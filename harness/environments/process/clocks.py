@@ -110,7 +110,7 @@ class ProcessClock:
         new = path.with_suffix(".new")
         new.write_text(f"{line}\n", encoding="ascii")
         new.chmod(0o644)
-        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # with an old access time, reads are recorded
+        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # makes the kernel record reads
         new.replace(path)
 
     async def write(self, line: str) -> None:

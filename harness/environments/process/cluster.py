@@ -29,7 +29,7 @@ from harness.environments.process.node import ProcessNode
 ENVIRONMENT: Final = "process"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE, *STREAMS), Fidelity.EXACT)
-    | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}  # alternates full speed and stops every 0.1 s
+    | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}  # runs at full speed for a part of each 0.1 s
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
     Capability.PARTITION,  # the end of a connection passes a cut

@@ -174,7 +174,7 @@ class _Output:
             self._on_death(error)
 
     def withheld(self, address: str) -> Interference | None:
-        """The interference by connections held now, or ever dropped, at `address`.
+        """The interference if the server holds, or has ever dropped, connections at `address`.
 
         A drop counts until the end of the run, since a dropped caller may not call again.
         """

@@ -11,10 +11,10 @@ opened. A fault on `Link(a, b)` puts a toxic on both directions.
 | stall           | `latency` of a day      | the same; removal releases all held bytes        |
 | slices          | `slicer`                | the same                                         |
 | reset after     | `reset_peer`            | the same                                         |
-| reset           | the server resets       | switched off and on; /proc has the count         |
+| reset           | the server resets       | proxy switched off and on; /proc has the count   |
 | bytes swallowed | live counter            | received minus sent, once connections have ended |
 
-The ledger sets the states of links. If the harness dies, the warden removes the toxics shortly
+The ledger of faults sets the states of links. If the harness dies, the warden removes toxics soon
 after their lease. Driver and warden may remove the same toxic, so a missing toxic is no error.
 
 Other programs may also use the link proxy. So the harness checks proxies and toxics during the run,
@@ -183,7 +183,7 @@ class LinkFaults:
     async def _lay(
         self, fault_id: str, links: Sequence[Link], kinds: _Kinds, lease_s: float
     ) -> None:
-        """Put a fault on links; even if that fails, the fault is recorded for its removal."""
+        """Put a fault on links, and record it, even after a failure, so that it gets removed."""
         ends_s = asyncio.get_running_loop().time() + lease_s + AFTER_LEASE_S
         swallows = kinds[0][0] in _SWALLOWING
         places = {link: self._places(link) for link in links}
@@ -298,7 +298,7 @@ class LinkFaults:
     async def _measure(
         self, places: Collection[_Place], *, swallows: bool
     ) -> dict[_Place, int] | None:
-        """The counters at these places, in bytes; `None` if the server has no suitable counters.
+        """The byte counters of `places`; `None` if the server has no suitable counters.
 
         Count swallowed bytes for faults that swallow bytes, and otherwise received bytes.
         """
@@ -353,7 +353,7 @@ class LinkFaults:
 
 
 def _established(port: int) -> int:
-    """The number of open connections to a local port, by `/proc/net/tcp` (proc(5))."""
+    """The number of open connections to a local port in `/proc/net/tcp` (proc(5))."""
     wanted = f":{port:04X}"
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     rows: Iterable[list[str]] = (line.split() for line in lines)

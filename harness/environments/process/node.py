@@ -82,7 +82,7 @@ class ProcessNode(RealNode):
         callers: CallerBook,
         faked_clock: bool = False,
     ) -> None:
-        """With `faked_clock`, start the node, a foreign program, with libfaketime."""
+        """With `faked_clock`, the node is a foreign program and starts with libfaketime."""
         super().__init__(spec, log, bus, warden)
         self._run_id = run_id
         self._seed = seed
@@ -424,7 +424,7 @@ class ProcessNode(RealNode):
 
 
 def _lack_of(folder: Path) -> str | None:
-    """A clause about a lack of the host that may have made a node fail; `None` without one."""
+    """A clause on a full or broken disk that may have made a node fail; `None` if it is fine."""
     try:
         status = os.statvfs(folder)
     except OSError as error:

@@ -1,11 +1,11 @@
 """A slow CPU for one node, simulated by stopping the node again and again.
 
 The harness runs processes without control groups, so it can slow them down only by signals, as
-cpulimit does. At each look, it multiplies the CPU time that the node has used since the last look
+cpulimit does. At each check, it multiplies the CPU time that the node has used since the last check
 by `factor - 1`, adds the product to the node's debt, and stops the node for the time of the debt. A
 computing node thus runs for `PERIOD_S / factor` in each `PERIOD_S`. A node that only waits is not
 stopped, so its timers and answers are no later than on a slow machine. The debt depends on CPU time
-and not on elapsed time, so late looks and other load on the host do not matter. Threads that
+and not on elapsed time, so late checks and other load on the host do not matter. Threads that
 compute in parallel count as one thread, since a stop slows down all of them.
 """
 
@@ -19,7 +19,7 @@ PERIOD_S: Final = 0.1
 STOP_S_MIN: Final = 0.005
 """The debt below which the node is not yet stopped, since each stop costs two signals."""
 STOP_S_MAX: Final = 0.5
-"""The longest stop of a node, so that a late look of a busy harness does not freeze the node."""
+"""The longest stop of a node, so that a late check of a busy harness does not freeze the node."""
 _LOOK_S_MIN: Final = 0.002
 
 

@@ -54,7 +54,7 @@ class PortWatch:
         """A clause about one of the `ports` that another program has bound without listening.
 
         The driver could not bind `ports`. Old connections of the node also block a port, but the
-        kernel's tables list those connections, while they lack a port that is merely bound.
+        kernel's tables list these connections, while a port that is merely bound is in no table.
         """
         rows = [row.split() for table in _TABLES for row in _lines(table)]
         seen = {int(row[1].rpartition(":")[2], 16) for row in rows}

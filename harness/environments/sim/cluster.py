@@ -138,7 +138,7 @@ class SimCluster:
         return True
 
     async def wait_ready(self, node: str) -> str | None:
-        """Return the reason why a node is not ready; `None` if it runs, since it has no probe."""
+        """Return why a node is not ready; a node that runs is ready, and the result is `None`."""
         runs = self._machine(node).state is not NodeState.DOWN
         return None if runs else f"node {node!r} is down"
 
@@ -261,7 +261,7 @@ class SimCluster:
         return machine.trouble.set(quality)
 
     async def usage(self, node: str) -> Usage:
-        """The disk usage of a node, without its memory, since all nodes share one process."""
+        """The disk usage of a node; its memory is unknown, since all nodes share one process."""
         disk = self._machine(node).disk
         return Usage(disk_bytes=disk.held_bytes(), written_bytes=disk.written_bytes)
 

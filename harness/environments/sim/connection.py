@@ -15,8 +15,8 @@ Rules of the model, with their reasons:
 * `drop`, `duplicate` and `reorder` of a link's quality act on single frames of a connection that
   stays open. These faults are harsher than TCP, on purpose, and only nemeses that request them
   cause them.
-* A pipe holds `PIPE_BYTES_MAX` (back-pressure). `send` waits before it queues its frame, so a
-  cancelled `send` has sent nothing.
+* A pipe holds at most `PIPE_BYTES_MAX` (back-pressure). `send` waits before it queues its frame, so
+  a cancelled `send` has sent nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OPEN: Final = EndState.OPEN
 
 
 class _Mark(enum.Enum):
-    """A control mark that travels in order with the frames."""
+    """A control message that travels in order with the frames."""
 
     ACCEPTED = "accepted"
     END = "end"
@@ -117,7 +117,7 @@ class Pipe:
         self._last_ns = 0
 
     def transmit(self, item: Item) -> None:
-        """Send a frame or a mark to the receiver, subject to the link's faults."""
+        """Send a frame or control message to the receiver, subject to the link's faults."""
         fabric = self.fabric
         world = fabric.world
         at_ns = world.now_ns + fabric.draw_latency_ns()
@@ -136,7 +136,7 @@ class Pipe:
             self._transmit_worse(item, at_ns)
 
     def arrive(self, item: Item) -> None:
-        """Deliver a frame or a mark to the receiver, unless the link is blocked by now."""
+        """Deliver a frame or control message to the receiver, unless the link is blocked by now."""
         if self.held or self.link.blocked:
             self._hold(item)
             return
@@ -205,7 +205,7 @@ class Pipe:
     # --- resets and back-pressure -----------------------------------------------------------
 
     def transmit_reset(self) -> None:
-        """Send a reset to the receiver, which a blocked link loses."""
+        """Send a reset to the receiver; a blocked link loses the reset."""
         world = self.fabric.world
         self._last_ns = max(world.now_ns + self.fabric.draw_latency_ns(), self._last_ns)
         if self.link.blocked:
@@ -220,7 +220,7 @@ class Pipe:
             self.receiver.become_reset()
 
     def drained(self, frame: bytes) -> None:
-        """Count `frame` as gone from the pipe, and let waiting senders continue if it has room."""
+        """Count `frame` as gone from the pipe; waiting senders continue if the pipe has room."""
         self.buffered_bytes -= len(frame) + _FRAME_OVERHEAD_BYTES
         if self.waiters and self.buffered_bytes < PIPE_BYTES_MAX // 2:
             world = self.fabric.world
@@ -310,7 +310,7 @@ class SimConn:
     # --- for the fabric ---------------------------------------------------------------------
 
     def take(self, item: Item) -> None:
-        """Receive a frame or a mark from the incoming pipe."""
+        """Receive a frame or control message from the incoming pipe."""
         if isinstance(item, bytes):
             self._inbox.append(item)
         elif item is _Mark.END:
@@ -347,7 +347,7 @@ class SimConn:
 
     def _check_open(self) -> None:
         if not self._loop.alive:
-            raise asyncio.CancelledError(f"{self._loop.name} is dead: it sends nothing")
+            raise asyncio.CancelledError(f"{self._loop.name} is dead and cannot send")
         if self.state is not EndState.OPEN:
             raise ConnectionResetError(f"the connection to {self.peer} is {self.state.value}")
 

@@ -28,7 +28,7 @@ UNSYNCED_OPERATIONS_MAX: Final = 4096
 
 
 class _Inode:
-    """One file's content; each operation in `unsynced` has appended bytes or a truncated size."""
+    """One file's content; `unsynced` has each append's bytes and each truncation's size."""
 
     __slots__ = ("durable", "exists_durably", "persisted", "unsynced", "visible")
 
@@ -54,7 +54,7 @@ class _Inode:
         self.exists_durably = True
 
     def cut_power(self, survivors: int, torn_bytes: int | None) -> None:
-        """Keep only the first `survivors` unsynced operations, and `torn_bytes` of the last one."""
+        """Keep the first `survivors` unsynced operations; cut the last to `torn_bytes`, if any."""
         kept = self.unsynced[:survivors]
         if torn_bytes is not None and kept and isinstance(kept[-1], bytes):
             kept[-1] = kept[-1][:torn_bytes]
@@ -325,6 +325,6 @@ def _forget(files: dict[str, _Inode], path: str) -> None:
 def _check(loop: NodeLoop, path: str | None = None) -> None:
     """Raise `CancelledError` if the incarnation is dead, and `ValueError` for an invalid path."""
     if not loop.alive:
-        raise asyncio.CancelledError(f"{loop.name} is dead: its disk is out of reach")
+        raise asyncio.CancelledError(f"{loop.name} is dead and cannot use its disk")
     if path is not None and any(part in ("", ".", "..") for part in path.split("/")):
         raise ValueError(f"{path!r} is not a path of a disk; write it like 'wal/000001'")

@@ -182,8 +182,7 @@ class _Deployment:
                     (logs / f"{name}.log").write_text(text, encoding="utf-8")
         except OSError as error:
             _log.warning("cannot write the logs of the simulated nodes: %s", error)
-        # Machines, connections and the cluster form reference cycles, so break the cycles now
-        # instead of waiting for the garbage collector.
+        # Break reference cycles (machines, connections, cluster) without the garbage collector.
         self._machines.clear()
 
 

@@ -18,10 +18,10 @@ from harness.errors import UsageError
 class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The knobs of a simulated world, with their defaults.
 
-    The knob `latency` names a law for the latency of frames, with its range in two other knobs. By
-    `lan`, most frames are fast. By `uniform`, latencies are even over the range. By `tail`, most
-    latencies are as by `lan`, and the share `tail_share` is log-uniform from 0.3 ms to 2 s.
-    Connections are ordered, so a late frame delays all later frames.
+    The knob `latency` names the distribution of frame latencies over the range of two other knobs.
+    With `lan`, most frames are fast. With `uniform`, latencies are uniform over the range. With
+    `tail`, latencies are uniform too, except that the share `tail_share` of them is log-uniform
+    from 0.3 ms to 2 s. Connections are ordered, so a late frame delays all later frames.
     """
 
     latency: Literal["lan", "uniform", "tail"] = "lan"

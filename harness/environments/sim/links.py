@@ -20,7 +20,7 @@ _TAIL_DOUBLINGS: Final = 12.7  # 0.3 ms times 2**12.7 is 2 s
 
 
 def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
-    """Return a function that draws one latency in ns by the law that `knobs` name.
+    """Return a function that draws one latency in ns from the distribution that `knobs` name.
 
     The long tail is piecewise linear in the mantissa instead of a power, since `pow` and `log`
     depend on the C library, and a seed must replay on every machine.
@@ -94,6 +94,6 @@ class Direction:
             fault.touched += 1
 
     def touch_shapes(self) -> None:
-        """Count, for all faults of quality on the link, a frame that they have affected."""
+        """Count one affected frame for each fault of quality on the link."""
         for fault in self.shapes:
             fault.touched += 1

@@ -182,7 +182,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """
         if not self.alive:
             coro.close()
-            raise asyncio.CancelledError(f"{self.name} is dead: nothing starts there")
+            raise asyncio.CancelledError(f"{self.name} is dead and cannot start a task")
         if name is None:
             self._tasks_named += 1
             name = f"task-{self._tasks_named}"
@@ -190,20 +190,19 @@ class NodeLoop(asyncio.AbstractEventLoop):
         tasks = self._tasks
         tasks.append(task)
         if len(tasks) >= self._tasks_max:
-            # Keep failed tasks until their error is retrieved. Otherwise the garbage collector
-            # would decide at which moment asyncio reports the error.
+            # Keep failed tasks: the garbage collector must not decide when asyncio logs an error.
             self._tasks = [t for t in tasks if not t.done() or _is_unseen_failure(t)]
             self._tasks_max = max(_TASKS_KEPT_MIN, 2 * len(self._tasks))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Write an error that asyncio cannot deliver to the node's log."""
+        """Record in the node's log an error that asyncio cannot deliver to any task."""
         error = context.get("exception")
         if self.alive:
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")
 
     get_debug = bool
-    """Return false; every future calls this, and `bool()` needs no Python frame."""
+    """`get_debug()` returns false. Every future calls it, and `bool()` needs no Python frame."""
 
     def is_running(self) -> bool:
         return self.world.current is self
@@ -222,7 +221,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.paused = True
 
     async def thawed(self) -> None:
-        """Wait until the node is not paused; a pause may begin while its callback runs."""
+        """Wait until the node is not paused; a pause may begin while the node's callback runs."""
         while self.paused:
             waiter = self.create_future()
             self._frozen.append(waiter)

@@ -194,7 +194,7 @@ class Incarnation:
 
     def check_alive(self) -> None:
         if not self.loop.alive:
-            raise asyncio.CancelledError(f"{self.name} is dead: the world is out of its reach")
+            raise asyncio.CancelledError(f"{self.name} is dead and cannot use its Env")
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         task = self.loop.create_task(coro, name=name)

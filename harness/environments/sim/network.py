@@ -61,7 +61,7 @@ class Fabric:
         random: Random,
         clients: Sequence[str],
     ) -> None:
-        """`clients` are the names of the driver's ends of links."""
+        """`clients` are the names by which links distinguish the driver's clients."""
         self.world = world
         self.clients = clients
         self.random = random
@@ -110,7 +110,7 @@ class Fabric:
             attempt.over = True
 
     def _end_of(self, owner: Host) -> str:
-        """The end of links from which `owner` calls: a node, or a client of the driver."""
+        """The end of the link on which `owner` calls: a node, or a client of the driver."""
         caller = calling_end()
         return caller if owner.name == CLIENT and caller in self.clients else owner.name
 
@@ -259,7 +259,7 @@ class _Attempt:
 
     def __init__(self, owner: Host, source: str, address: Address) -> None:
         self.owner = owner
-        self.source = source  # the end of links that calls: a node or client
+        self.source = source  # the calling node or client
         self.address = address
         self.future: asyncio.Future[SimConn] = owner.loop.create_future()
         self.end: SimConn | None = None
@@ -315,7 +315,7 @@ class SimNetwork:
         self._ports = frozenset(ports)
 
     def resolve(self, address: Address) -> Address:
-        """The address, with a node's name that is currently an alias replaced."""
+        """The address; if its node name is currently an alias, with the node's real name."""
         return Address(self._fabric.aliases.get(address.node, address.node), address.port)
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:

@@ -1,4 +1,4 @@
-"""Finds out whether two runs of one seed were identical, and their first difference if not.
+"""Compares two runs of one seed, and finds the first difference of their traces.
 
 Every run computes a digest, which costs nearly nothing: a CRC over every message (with its arrival
 time and connection), every event, every disk write and every fault. A digest detects accidental
@@ -22,7 +22,7 @@ _END: Final = "(the trace ends here)"
 
 
 class TraceWriter:
-    """Writes a trace with a line per message or event, up to a limit that it reports."""
+    """Writes a trace with a line per message or event; a last line reports a cut at the limit."""
 
     def __init__(self, path: Path, *, lines_max: int = TRACE_LINES_MAX) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

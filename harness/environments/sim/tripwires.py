@@ -34,7 +34,7 @@ _WIRES: Final[tuple[tuple[Any, tuple[str, ...], str], ...]] = (
 
 
 class DeterminismError(BaseException):
-    """A node bypassed `Env`; no `Exception`, so that the node's handlers do not catch the error."""
+    """A node bypassed `Env`; a `BaseException`, so that the node's handlers do not catch it."""
 
 
 class Tripwires:

@@ -1,12 +1,12 @@
 """The simulated world: one heap of virtual time, and the loop that drains it.
 
-The heap contains `(time in ns, sequence, action, argument)`. Without an action the argument is a
-timer of a node; otherwise `action(argument)` is an event outside of all nodes, such as the arrival
-of a frame or the end of a disk request. The sequence orders entries with equal times first in,
-first out.
+The heap contains `(time in ns, sequence, action, argument)`. If the action is `None`, the argument
+is a node's timer. Otherwise `action(argument)` is an event outside of all nodes, such as the
+arrival of a frame or the end of a disk request. The sequence orders entries with equal times first
+in, first out.
 
 A node runs one callback at a time, and each callback takes virtual time. The node continues without
-going through the heap as long as nothing else in the world is due before (the fast path). Only
+going through the heap as long as nothing else in the world is due earlier (the fast path). Only
 events outside of the node can kill or pause the node, so the world tests for a kill or pause
 whenever it is the node's turn again.
 
@@ -90,7 +90,7 @@ class World:
             self._timers_cancelled = 0
 
     def rekey_timers(self, clock: SimClock) -> None:
-        """Move the timers of a clock whose rate has changed to their new world times."""
+        """Recompute the world times of a clock's timers, since the clock's rate has changed."""
         for i, (at_ns, order, action, timer) in enumerate(self.heap):
             if action is None and timer._loop.clock is clock:  # noqa: SLF001 (our own class)
                 due_ns = max(self.now_ns, clock.world_ns(timer.local_ns))
@@ -100,7 +100,7 @@ class World:
         heapify(self.heap)
 
     def note(self, node: str, what: str, data: bytes = b"") -> None:
-        """Add something that happened on a node to the run's digest and trace."""
+        """Add the occurrence `what` on a node, with its `data`, to the run's digest and trace."""
         self.digest = crc32(data, crc32(f"{self.now_ns} {node} {what}".encode(), self.digest))
         if self.trace is not None:
             text = "".join(c if c.isprintable() else "·" for c in data.decode(errors="replace"))

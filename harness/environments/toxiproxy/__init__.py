@@ -11,7 +11,7 @@ both) and adds the features that a chaos harness needs and upstream lacks:
   `timeout`, lets the end of a connection through and closes every connection when removed);
 * `POST /proxies/{proxy}/reset`, which resets and counts the open connections;
 * `POST /addresses`, one listening address for many callers: the server identifies each caller by
-  its socket and passes its connection to its own proxy;
+  its socket and passes the connection to the caller's own proxy;
 * live counters in `/metrics`, with swallowed bytes (upstream counts at the end of a connection,
   which is too late to know whether a fault has had an effect).
 """

@@ -38,7 +38,7 @@ from harness.support.http1 import TEXT, Request, Response
 
 VERSION: Final = "2.12.0-harness"
 PROXIES_MAX: Final = 4096
-TOKEN_VARIABLE: Final = "HARNESS_TOXIPROXY_TOKEN"  # noqa: S105 - the name of one
+TOKEN_VARIABLE: Final = "HARNESS_TOXIPROXY_TOKEN"  # noqa: S105 - no token
 """The environment variable with the token, which other users cannot read, unlike arguments."""
 
 

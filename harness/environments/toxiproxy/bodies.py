@@ -1,4 +1,4 @@
-"""Parses the bodies of requests like Go's `encoding/json`, since clients rely on its behaviour.
+"""Parses request bodies as Go's `encoding/json` does, since clients rely on its behaviour.
 
 Only the first JSON value counts. Keys are case-insensitive, and the last of several equal keys
 wins. Unknown keys and null values are ignored. A number must have its field's type: 100.0 is not an
@@ -72,7 +72,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -84,7 +84,7 @@ def _first_value(body: bytes) -> Any:
         raise ApiError(400, "bad request body: EOF")
     try:
         value, _ = _DECODER.raw_decode(text)
-        msgspec.json.encode(value)  # raises for an unpaired surrogate, which no answer could have
+        msgspec.json.encode(value)  # raises for an unpaired surrogate, which no answer can contain
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"bad request body: {error}") from error
     return value
@@ -116,7 +116,7 @@ def read_list(body: bytes, kind: type[S]) -> list[S]:
 
 
 def attributes_of(kind: type[Toxic], given: Mapping[str, Any], *, before: Toxic | None) -> Toxic:
-    """A toxic with the given attributes, else those of `before`, else zeros.
+    """A toxic with the attributes `given`; others are as in `before` or, without it, zero.
 
     Raises `ApiError` for an invalid attribute.
     """

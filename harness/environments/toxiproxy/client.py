@@ -111,7 +111,7 @@ class ToxiproxyClient:
         await self._request("POST", "proxies", proxy, body={"enabled": enabled})
 
     async def reset_connections(self, proxy: str) -> int:
-        """Reset a proxy's open connections; returns how many (only the harness's server can)."""
+        """Reset a proxy's open connections, and return their number; needs the harness's server."""
         raw = await self._request("POST", "proxies", proxy, "reset")
         return self._decode(raw, _WasReset).connections
 
@@ -125,7 +125,7 @@ class ToxiproxyClient:
         otherwise: str,
         neutral: str,
     ) -> None:
-        """Create a shared address, see `SharedAddress` (only the harness's server can)."""
+        """Create a shared address (`SharedAddress`); needs the harness's server."""
         body = {
             "listen": listen,
             "callers": callers,
@@ -162,7 +162,7 @@ class ToxiproxyClient:
     # --- requests --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the connection to the server at once, since it has no unread answers."""
+        """Close the connection to the server at once, and discard any answer that still arrives."""
         if self._streams is None:
             return
         (_, writer), self._streams = self._streams, None

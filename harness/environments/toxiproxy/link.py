@@ -1,4 +1,4 @@
-"""One direction of one connection: a chain of stubs from a socket to a socket.
+"""One direction of one connection: a chain of stages from one socket to the other.
 
     socket -> [source] -> channel -> [toxic] -> channel -> [toxic] -> socket
 
@@ -103,7 +103,7 @@ class Link:
         return next((stub for stub in self._stubs if stub.entry is entry), None)
 
     async def close(self) -> None:
-        """Stop every stage of the chain; the connection closes the sockets."""
+        """Stop every stage of the chain; the caller closes the sockets."""
         async with self._change:
             self._closed = True
             for stub in self._stubs:

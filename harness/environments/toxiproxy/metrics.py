@@ -1,7 +1,7 @@
 """Counters as Prometheus text (version 0.0.4), which the server writes and the client reads.
 
-`toxiproxy_proxy_received_bytes_total` and `_sent_` have the names and labels of upstream. Upstream
-lacks `harness_proxy_swallowed_bytes_total` and the gauge `harness_proxy_connections`.
+`toxiproxy_proxy_received_bytes_total` and `toxiproxy_proxy_sent_bytes_total` are as in upstream.
+Upstream lacks `harness_proxy_swallowed_bytes_total` and the gauge `harness_proxy_connections`.
 """
 
 from __future__ import annotations

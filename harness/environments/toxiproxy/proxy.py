@@ -32,7 +32,7 @@ DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
 _FLUSH_POLL_S: Final = 0.01
 _FLUSH_POLLS_MAX: Final = 100
-"""The most polls for which a reset waits until earlier data has arrived; TCP need not wait."""
+"""The most polls for which a reset waits until earlier data has arrived."""
 _CUT_POLL_S: Final = 0.02
 
 _log = logging.getLogger(__name__)

@@ -61,7 +61,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Create a listening socket; an empty host means all IPv4 and IPv6 addresses, with one port."""
+    """Create a listening socket; an empty host means all IPv4 and IPv6 addresses, on one port."""
     if host or not socket.has_dualstack_ipv6():
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)

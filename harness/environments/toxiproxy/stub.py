@@ -53,7 +53,7 @@ class Toxic(msgspec.Struct, frozen=True):
     """The attributes of a toxic, as in the API, and its effect; this base class has no effect."""
 
     buffer_chunks: ClassVar[int] = 1
-    """How many chunks may queue before this toxic; then the previous stage must wait."""
+    """How many chunks may queue in front of this toxic before the previous stage must wait."""
 
     @property
     def blocks(self) -> bool:
@@ -61,7 +61,7 @@ class Toxic(msgspec.Struct, frozen=True):
         return False
 
     async def pipe(self, stub: Stub) -> None:
-        """Move bytes through `stub` until the stream ends; a return ends it for the receiver."""
+        """Move bytes through `stub` until the stream ends; returning ends it for the receiver."""
         while await stub.receive():
             await stub.send()
 
@@ -86,7 +86,7 @@ class ToxicEntry(msgspec.Struct):
 
     @property
     def direction(self) -> str:
-        """The toxic's direction: `stream`, which keeps the client's spelling, in lower case."""
+        """The toxic's direction in lower case, while `stream` keeps the client's spelling."""
         return self.stream.lower()
 
 
@@ -194,7 +194,7 @@ class Stub:
         self.task: asyncio.Task[None] | None = None
         self._chain = chain
         self._held: _Chunk | None = None
-        self._end: End | None = None  # how the source has ended, once `receive` has seen that
+        self._end: End | None = None  # how the source ended, once `receive` has seen the end
         self._toxic: Toxic = Noop()
         self.random = chain.stream(entry.name if entry is not None else "")
         self.draw()
@@ -217,7 +217,7 @@ class Stub:
         return asyncio.get_running_loop().time() - self._held.arrived_s
 
     async def receive(self) -> bool:
-        """Receive and hold the next chunk; returns false from the end of the stream on."""
+        """Receive and hold the next chunk; returns false once the stream has ended."""
         assert self._held is None
         self._held = await self.source.next()
         self._end = self.source.ended if self._held is None else None

@@ -36,7 +36,7 @@ class Bandwidth(Toxic, frozen=True):
             piece_bytes = max(1, int(bytes_per_s * _PIECE_S))
             while stub.held_bytes > 0:
                 size = min(piece_bytes, stub.held_bytes)
-                # Start from now after an idle time, which must not accumulate for a later burst.
+                # After an idle time, start from now, since unused rate must not allow a burst.
                 free_at_s = max(free_at_s, loop.time()) + size / bytes_per_s
                 await asyncio.sleep(free_at_s - loop.time())
                 await stub.send(size)
@@ -116,7 +116,7 @@ class LimitData(Toxic, frozen=True):
 class ResetPeer(Toxic, frozen=True):
     """Resets a connection `timeout` ms after the first bytes, or the end, arrive.
 
-    The toxic holds the first chunk until the reset, so a connection loses no bytes before.
+    The toxic holds the first chunk until the reset, so the connection loses no bytes before that.
     """
 
     timeout: int = 0
@@ -137,7 +137,7 @@ class Slicer(Toxic, frozen=True):
 
     def _sizes(self, stub: Stub) -> list[int]:
         """The sizes of the pieces of the held chunk, found by halving with random variation."""
-        # Limit size and variation, with which upstream's recursion would never end.
+        # Limit size and variation, since upstream's recursion never ends for some values.
         average = max(1, self.average_size)
         variation = min(max(0, self.size_variation), average - 1)
         sizes: list[int] = []

@@ -1,4 +1,4 @@
-"""Tar archives: copied into containers or out of them, or sent as the context of a build."""
+"""Packs and unpacks tar archives, for copies to and from containers and for image builds."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _TAIL_BYTES_MAX: Final = 500
 class Exchange:
     """The input and output streams of a command that the engine executes."""
 
-    def __init__(self, stream: Any) -> None:  # the SDK's stream has a type per transport
+    def __init__(self, stream: Any) -> None:  # the stream's type depends on the transport
         self._stream = stream
         self._response = getattr(stream, "_response", contextlib.nullcontext())
         # The SDK wraps a plain socket in a read-only file, and returns other sockets unwrapped.
@@ -42,7 +42,7 @@ class Exchange:
 
 
 class Attachment:
-    """The output of a running container; its owner must close it, even without reading it."""
+    """The output of a running container; the caller must call `close`, even if it reads nothing."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Attachment:
     def lines(self) -> Iterator[bytes]:
         """Yield whole lines, without line ends, until the container stops.
 
-        Lines of standard output and of standard error alternate, and every line stays intact.
+        Lines of standard output and of standard error are interleaved; every line stays intact.
         """
         pending = [b"", b""]
         with self._translated():

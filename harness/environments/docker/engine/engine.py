@@ -39,7 +39,7 @@ _REPEAT_WAIT_S_MIN: Final = 0.05
 _REPEAT_WAIT_S_MAX: Final = 1.0
 _GATEWAY_STATUSES: Final = (502, 503, 504)  # a proxy answers for an unreachable engine
 _PING_TIMEOUT_S: Final = 5
-_FREEZER_TRIES: Final = 10  # on a loaded host, runc may give up before the kernel has frozen
+_FREEZER_TRIES: Final = 10  # on a loaded host, runc may give up before all processes freeze
 _BUILD_TIMEOUT_S: Final = 900
 _CPU_PERIOD_US: Final = 100_000
 _END: Final = "\x04"
@@ -80,8 +80,8 @@ def _repeated(
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The specification of a container to create.
 
-    `network` is the name of a network. For a container without an address of its own, it is
-    `container:<name>`. Without a command the container runs its image's entry point and command.
+    `network` is a network's name or, for a container that shares the address of another container,
+    `container:<name>`. Without a `command`, the container runs its image's entry point and command.
     """
 
     name: str
@@ -386,7 +386,7 @@ class Engine:
                 binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
                 log_config=LogConfig(type="none"),
                 extra_hosts=spec.hosts or None,
-                # Pid 1 ignores SIGTERM unless it has a handler, so init is pid 1 and forwards it.
+                # Pid 1 ignores SIGTERM without a handler; Docker's init is pid 1 and forwards it.
                 init=True,
                 port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
             )
@@ -409,7 +409,7 @@ class Engine:
                 networking_config=networking,
                 # Unless detached, the container's input is closed when the first attachment ends.
                 detach=True,
-                # The image's own entry point would swallow the command of a foreign image.
+                # The entry point of a foreign image would take the command as its arguments.
                 entrypoint=[] if spec.command else None,
             )
 
@@ -503,7 +503,7 @@ class Engine:
         return None
 
     def stopped(self, container: str) -> int | None:
-        """The pid, on the engine's host, of a stopped process in a container; `None` if none is."""
+        """The host pid of a stopped process in a container; `None` if no process is stopped."""
         with self._translated("list the processes of", container), _Unless(404, 409):
             rows = self._api.top(container, "-o pid,stat")["Processes"] or ()
             return next((int(row[0]) for row in rows if row[1][:1] in procfs.STOPPED), None)
@@ -527,14 +527,14 @@ class Engine:
 
     @_repeated
     def usage(self, container: str) -> Usage:
-        """A container's memory in bytes, without page cache, and its bytes written to devices."""
+        """A container's memory use without page cache, and the bytes that it wrote to devices."""
         statistics: dict[str, Any] = {}
         with self._translated("measure", container), _Unless(404):
             statistics = self._api.stats(container, stream=False, one_shot=True)
         return usage_of(statistics)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
-        """Wait up to `timeout_s` for a container to stop; returns its state, `None` if gone."""
+        """Wait up to `timeout_s` for a container to stop; returns its state, `None` if removed."""
         # The SDK reports a timeout like a lost connection, so ask for the state in both cases.
         with (
             contextlib.suppress(EngineUnreachableError),
@@ -565,7 +565,7 @@ class Engine:
     ) -> ExecResult:
         """Run an idempotent command as `user` in a running container that has a shell.
 
-        The command is retried if its output is incomplete, so a second run must print the same. A
+        The command is retried if its output is incomplete, so every run must print the same text. A
         busy engine may lose a command's output in part or completely and still report success
         (moby/moby#27289, docker/docker-py#2042).
         """

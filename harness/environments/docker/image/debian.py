@@ -37,7 +37,7 @@ _DEBIAN_SUITES: Final = (
     *("bullseye", "bookworm", "trixie", "forky", "duke"),
     *("oldoldstable", "oldstable", "stable", "testing", "unstable", "sid"),
 )
-_SCHEMES: Final = frozenset({"http", "https", "file"})  # of debootstrap
+_SCHEMES: Final = frozenset({"http", "https", "file"})  # URL schemes that debootstrap supports
 _FORMAT: Final = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)"
 
 
@@ -103,7 +103,7 @@ def choose_mirror(
         and urlsplit(source.uri).scheme in _SCHEMES
         and source.suite in _DEBIAN_SUITES
     ]
-    candidates.sort(key=lambda source: -_likeness(source, suite))  # ties keep file order
+    candidates.sort(key=lambda source: -_likeness(source, suite))  # equal scores keep file order
     asked = []
     for source in candidates:
         answer = origin(source.uri, suite)
@@ -118,7 +118,7 @@ def choose_mirror(
 
 
 def _proxies() -> dict[str, str]:
-    """Variables for the proxies in apt's configuration that the environment does not set."""
+    """Proxy variables from apt's configuration, except variables that the environment sets."""
     proxies: dict[str, str] = {}
     for scheme in ("http", "https"):
         variable = f"{scheme}_proxy"
@@ -162,7 +162,7 @@ def _require_tools() -> None:
 
 
 def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = PACKAGES) -> Path:
-    """Return the path of a tar file of a minimal Debian with these packages, made unless cached.
+    """Make a tar file of a minimal Debian with `packages`, unless it is cached; returns its path.
 
     Raises `InfrastructureError` with the fix if the tar file cannot be made.
     """

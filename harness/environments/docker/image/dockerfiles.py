@@ -1,4 +1,4 @@
-"""Provides the images of nodes, some of which a target declares as a folder with a Dockerfile.
+"""Provides the images of nodes; a target may declare an image as a folder with a Dockerfile.
 
 A declared Dockerfile begins with `ARG BASE` and `FROM ${BASE}`. BASE is the harness's node image,
 so the build needs no registry. The folder is the build context. The image tag contains a digest of
@@ -29,7 +29,7 @@ _PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
 
 
 def _folder(dockerfile: str) -> Path:
-    """The folder that a node's `dockerfile` names; raises `UsageError` without a Dockerfile."""
+    """The folder that a node's `dockerfile` names; `UsageError` if it lacks a Dockerfile."""
     folder = Path(_PACKAGE.sub(lambda match: str(package_folder(match[1])), dockerfile))
     if is_shared(folder):
         raise UsageError(
@@ -82,7 +82,7 @@ def _context(dockerfile: str) -> _Context:
 
 
 def built_tag(dockerfile: str) -> str:
-    """The tag of the image for a folder's current content; raises `UsageError` if unusable."""
+    """The image tag for the folder's current content; `UsageError` if the folder is unusable."""
     return _context(dockerfile).tag
 
 

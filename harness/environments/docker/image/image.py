@@ -62,7 +62,7 @@ def image_tag() -> str:
 
 
 def image_exists() -> bool:
-    """Whether the engine has the node image; raises `InfrastructureError` without an engine."""
+    """Whether the engine has the node image; `InfrastructureError` if no engine answers."""
     with Engine.connected() as engine:
         return engine.image_id(image_tag()) is not None
 

@@ -39,7 +39,7 @@ _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
 
 
 def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
-    """The code files that the nodes `specs` need, by path in `APP_FOLDER`, sorted.
+    """Map paths in `APP_FOLDER` to the code files that the nodes `specs` need, sorted by path.
 
     Raises `UsageError` for missing files, and for two different files with the same path.
     """
@@ -61,7 +61,7 @@ def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
 
 
 def package_files(package: str) -> dict[str, Path]:
-    """The files of a top-level package, or the file of a module, by path in `APP_FOLDER`."""
+    """Map paths in `APP_FOLDER` to the files of a top-level package or the file of a module."""
     files: dict[str, Path] = {}
     for place in located(package):
         files |= files_of(place.parent, [place])
@@ -77,7 +77,7 @@ def _is_usable(name: str) -> bool:
 
 
 def archive_of(files: Mapping[str, Path]) -> bytes:
-    """A tar archive of files by path in `APP_FOLDER`; raises `UsageError` if it is too large."""
+    """A tar archive of `files` (path in `APP_FOLDER` -> file); `UsageError` if it is too large."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, path in files.items():

@@ -1,7 +1,7 @@
 """Gives each client with its own links an address of its own on the run's network.
 
 One relay container (`relay`) opens connections from all of these addresses. It publishes one port
-for each pair of a client and a node's port. If all clients share one end of links, there is no
+for each pair of a client and a node's port. If faults do not distinguish clients, there is no
 relay.
 """
 
@@ -37,7 +37,7 @@ Endpoints = Mapping[str, tuple[str, int]]
 
 
 def relay_of(blueprint: Blueprint) -> ContainerSpec | None:
-    """The specification of the relay container; `None` if all clients share one end of links."""
+    """The specification of the relay container; `None` if faults do not distinguish clients."""
     routes = [route for each in _routes(blueprint).values() for route in each.values()]
     if not routes:
         return None

@@ -1,4 +1,4 @@
-"""Implements link faults by packet rules, and brings links into the states that the ledger wants.
+"""Implements link faults by packet rules, and brings links into the states that callers request.
 
 A fault is a cut, a quality of links, or a quality of the streams on links. All three kinds of
 faults are implemented by rules, which are removed in the same way. One lock serializes all changes,
@@ -49,7 +49,7 @@ _KINDS: Final = {
     rules.Table.SHAPE: SHAPE,
     rules.Table.STREAM: SHAPE,
 }
-"""The kind of fault, as the history names it, that has its rules in each table."""
+"""Map each table of packet rules to the history's name for the kind of fault that uses it."""
 
 
 class _Fault:
@@ -62,7 +62,7 @@ class _Fault:
         self.bit = bit  # the mark bit on packets of a shaped link
         self.links: set[Link] = set()
         self.by_kernel: frozenset[Link] = frozenset()  # links that netem shapes at the source
-        self.counting: dict[str, frozenset[Link]] = {}  # node -> links with counters there
+        self.counting: dict[str, frozenset[Link]] = {}  # node -> links that it counts
 
     def at(self, links: Collection[Link]) -> dict[str, list[Link]]:
         """For each node, those `links` for which the node's namespace has this fault's rules."""
@@ -97,7 +97,7 @@ class LinkFaults:
         tell: Callable[[str, str, str], None],
         provide_proxy: Callable[[str], None],
     ) -> None:
-        """Create the link faults of a run.
+        """Create the record of a run's link faults, which is empty at first.
 
         If a fault ends early, `tell` gets a node at its links, the reason, and the kind of fault.
         `provide_proxy` starts a Toxiproxy in a node's namespace unless one is running.
@@ -191,7 +191,7 @@ class LinkFaults:
         links: set[Link],
         lease_s: float,
     ) -> None:
-        """Put a fault on links; even if that fails, the fault is recorded for its removal."""
+        """Put a fault on links, and record it, even after a failure, so that it gets removed."""
         bit = 0
         if isinstance(quality, LinkQuality):
             if not self._bits:
@@ -287,7 +287,7 @@ class LinkFaults:
     def _tell_lost(self, fault: _Fault, links: list[Link]) -> None:
         """Report links whose rules were already gone before the fault was removed.
 
-        A foreign program removed these rules, since driver and warden would have kept the counts.
+        Another program must have removed the rules; driver and warden would have kept the counts.
         """
         named = ", ".join(f"{link.source} > {link.destination}" for link in links)
         what = (
@@ -312,7 +312,7 @@ class LinkFaults:
         count = 0
         for node, result in listed.items():
             before = rules.connections(result.output)
-            left = before & rules.connections(reset[node].output)  # without new connections
+            left = before & rules.connections(reset[node].output)  # no newly opened connections
             if before and before == left:
                 raise InfrastructureError(
                     f"docker: none of {counted(len(before), 'connection')} of node {node!r} could "

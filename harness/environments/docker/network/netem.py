@@ -27,7 +27,7 @@ ROOT: Final = 0x4077
 CLASSES_MAX: Final = 0x3FFF
 _MARK_BITS: Final = 0x7FFFFFFF
 _QUEUE_PACKETS_MAX: Final = 65_536
-_REORDER_MS: Final = 20.0  # as `packets.LATE_S`
+_REORDER_MS: Final = 20.0  # the same time as `packets.LATE_S`
 _BACKLOG_S: Final = 1.0
 _PACKET_BYTES: Final = 1500
 _PACKETS_MIN: Final = 16
@@ -108,7 +108,7 @@ def prepare_command() -> list[str]:
 
 
 def set_command(classes: Mapping[int, tuple[int, LinkQuality]]) -> list[str]:
-    """Return a command that sets classes, given as number -> (bits that select it, quality).
+    """Return a command that sets classes, given as number -> (bits that select a class, quality).
 
     The command changes existing classes, which keep the packets that they hold.
     """

@@ -69,7 +69,7 @@ def routes_of(text: str) -> Iterator[str]:
 
 
 def rules_of(text: str) -> Iterator[str]:
-    """The foreign rules and the policies in the output of `iptables-save`."""
+    """The rules of other programs and the policies in the output of `iptables-save`."""
     table = ""
     for line in text.splitlines():
         if line.startswith("*"):
@@ -80,7 +80,7 @@ def rules_of(text: str) -> Iterator[str]:
             chain, policy = line[1:].split()[:2]
             yield f"policy {table} {chain} {policy}"
         elif line.startswith("# Table") or "legacy tables" in line:
-            yield f"note {line.lstrip('# ')}"  # names tables that iptables-save cannot show
+            yield f"note {line.lstrip('# ')}"  # names tables that iptables-save omits
 
 
 def tables_of(messages: bytes) -> Iterator[str]:
@@ -171,9 +171,9 @@ def _say(**lists: list[str]) -> None:
 
 
 def watch(first: list[str] | None) -> None:
-    """Print the state unless `first` has it, then changes since then, until the input ends."""
+    """Print the first state unless it is given, then changes since that state, until input ends."""
     looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
-    # A kernel without nftables has no rules to watch, and then not even cuts work.
+    # A kernel without nftables has no rules to watch, and cannot cut links either.
     with contextlib.suppress(OSError):
         looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
     sys.stdin.buffer.read(1)

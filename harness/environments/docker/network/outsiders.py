@@ -3,9 +3,9 @@
 A node depends on its container, its keeper, the run's network, the rules and routes in its network
 namespace, and its Toxiproxy. Clients with their own links also depend on the relay. The target
 cannot stop, remove, pause or change any of them. So a change that the harness did not make is
-recorded as a fact in the history (`harness.environments.host.watch`).
+recorded in the history (`harness.environments.host.watch`).
 
-Each look makes one request to list the containers with their states, addresses and published ports.
+Each `look` makes one request that lists the containers with their states, addresses and ports.
 In each namespace a program waits for the kernel to report changes (`netwatch`). If the engine runs
 on this machine, /proc shows which processes in the containers are stopped. For a remote engine, an
 occasional request lists the processes by ps(1) on the engine's host.
@@ -42,7 +42,7 @@ _ATTEMPTS_MAX: Final = 20
 _CHANGES_SHOWN_MAX: Final = 3
 _CHARACTERS_MAX: Final = 120
 _NOT_YET: Final = "created"
-_LOOKS_PER_QUESTION: Final = 5  # a remote engine lists processes only at every fifth look
+_LOOKS_PER_QUESTION: Final = 5  # a remote engine lists processes only in every fifth `look`
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class NamespaceWatch:
                 why = str(error)
             if self._closing.wait(_AGAIN_S):
                 return
-        if self._first is None:  # a watch that has never worked is no interference
+        if self._first is None:  # a watch that never reported a state proves no change
             _log.warning("docker: the network of %s cannot be watched: %s", self._container, why)
         else:
             self.changed = f"has a network namespace that cannot be watched any more ({why})"
@@ -119,7 +119,7 @@ class NamespaceWatch:
 
 
 class Watched(NamedTuple):
-    """The state that the harness expects of a node on which no verb is working."""
+    """The state that the harness expects of a node while no verb is changing the node."""
 
     node: str
     container: str
@@ -128,7 +128,7 @@ class Watched(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The interference seen in one look, by node; "" means the parts that all nodes share."""
+    """The interference that one `look` found; the node "" means the parts that all nodes share."""
 
     nodes: Mapping[str, Interference | None]
     helpers: Mapping[str, Interference]
@@ -143,7 +143,7 @@ class _Helper(NamedTuple):
 
 
 class Outsiders:
-    """Watches a run for interference, except exits of nodes; its methods block."""
+    """Watches a run for interference by other programs, except node exits; its methods block."""
 
     def __init__(
         self, engine: Engine, blueprint: Blueprint, run_id: str, relay: str | None
@@ -165,7 +165,7 @@ class Outsiders:
         self._pids: dict[str, int | None] = {}  # container id -> pid of a helper's first process
         self._watches: dict[str, NamespaceWatch] = {}
         self._looks = 0
-        self._elsewhere: dict[str, int | None] = {}  # container -> pid last seen stopped (remote)
+        self._elsewhere: dict[str, int | None] = {}  # remote container -> pid last seen stopped
 
     def begin(self) -> None:
         """Start to watch the namespaces of all helpers; returns once each has reported a state."""
@@ -176,7 +176,7 @@ class Outsiders:
                 _log.warning("docker: the network namespace of %s is not watched yet", name)
 
     def look(self, watched: Iterable[Watched]) -> Look:
-        """Look once for interference; raises `InfrastructureError` without an engine."""
+        """Check once for interference; `InfrastructureError` if the engine does not answer."""
         self._looks += 1
         rows = {row.name: row for row in self._engine.containers(self._label)}
         nodes = {

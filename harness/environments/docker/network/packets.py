@@ -10,7 +10,7 @@ ends the fault and releases its packets at once.
 
 If this program dies, the rules' `--queue-bypass` heals the links; only held packets are lost.
 
-| quality   | here                                                                                |
+| quality   | effect on packets                                                                   |
 |-----------|-------------------------------------------------------------------------------------|
 | drop      | each packet is dropped with an independent probability                              |
 | delay     | each packet is held for the delay and a random part of the jitter, in order         |
@@ -101,7 +101,7 @@ class Packet(NamedTuple):
 
 
 Meaning = Mapping[Flow, Mapping[int, Quality]]
-"""For each link, the mark bits of its faults, with the quality that each bit requests."""
+"""Map each link to the mark bits of its faults, and each bit to the quality of its fault."""
 
 
 # --- what faults are there: the text of rules --------------------------------------------------
@@ -225,10 +225,10 @@ class Scheduler:
         return self._combined[key]
 
     def learn(self, meaning: Meaning, now_s: float, *, latest: bool = True) -> None:
-        """Apply changed rules, and release the packets that only faults now over have held.
+        """Apply changed rules, and release packets of ended faults, unless other faults stall them.
 
-        With `latest`, the rules are the same as when they were read, so a bit without a meaning
-        belongs to a fault that is over.
+        `latest` says that the rules have not changed since they were read. A bit without a meaning
+        then belongs to a fault that is over.
         """
         changed = {
             flow
@@ -255,7 +255,7 @@ class Scheduler:
                 self._judge(packet, now_s)
 
     def _is_over(self, packet: Packet) -> bool:
-        """Whether the packet has the bit of a fault that is over or has rules not yet read."""
+        """Whether the packet has the bit of a fault that is over or whose rules are unread."""
         return bool(packet.bits & ~sum(self._meaning.get(packet.flow, {})))
 
     def _is_freed(self, packet: Packet) -> bool:
@@ -342,7 +342,7 @@ def packet_of(kind: int, body: bytes) -> Packet | None:
 
 
 def _open_queue() -> socket.socket:
-    """Bind the queue; raises `OSError` if the kernel lacks queues or another program has it."""
+    """Bind the queue; `OSError` if the kernel lacks queues or another program serves this queue."""
     queue = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
     force = getattr(socket, "SO_RCVBUFFORCE", 33)
     for option in (socket.SO_RCVBUF, force):  # `force` exceeds the system's limit but may fail

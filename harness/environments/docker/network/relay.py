@@ -24,7 +24,7 @@ _AT_ONCE: Final = struct.pack("ii", 1, 0)  # with this SO_LINGER value, a close 
 
 
 class Route(NamedTuple):
-    """The route of connections to port `listen`: from the address `source` to `host:port`."""
+    """A relay's route: connections to port `listen` go on from address `source` to `host:port`."""
 
     listen: int
     source: str
@@ -57,7 +57,7 @@ async def _pass_on(
             route.host, route.port, local_addr=(route.source, 0)
         )
         writers.append(far_writer)
-        async with asyncio.TaskGroup() as both:  # a reset in one direction cancels both
+        async with asyncio.TaskGroup() as both:  # a reset in one direction ends both directions
             both.create_task(_pump(reader, far_writer))
             both.create_task(_pump(far_reader, writer))
     except (OSError, ExceptionGroup):

@@ -44,12 +44,10 @@ from harness.environments.docker.network import netem, packets, toxics
 from harness.errors import InternalError
 
 FAULT_BITS: Final = tuple(1 << number for number in range(31))
-"""The bits of a packet's mark, of which each fault on the packet's link sets one."""
+"""The bits of a packet's mark; each fault on the packet's link sets one of these bits."""
 
-# XT_MAX_COMMENT_LEN in netfilter's xt_comment.h, less its NUL byte. Comments of rules that count
-# also leave room for a 64-bit counter.
-_ALL_CHARACTERS_MAX: Final = 255
-COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20
+_ALL_CHARACTERS_MAX: Final = 255  # XT_MAX_COMMENT_LEN in netfilter's xt_comment.h, without the NUL
+COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20  # leaves room for a 64-bit counter
 _PREFIX: Final = "harness"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(:\d+)?")  # a fault, a node, or a client such as `client:2`
 
@@ -98,7 +96,7 @@ def comment_of(fault: str) -> str:
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The chain and the match for packets of a link; `addresses` maps nodes and clients."""
+    """The chain and match of a link's packets; `addresses` maps names of nodes and clients."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
@@ -113,7 +111,7 @@ printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
 
 
 def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) -> list[str]:
-    """Return an idempotent command that cuts `links`, all owned by one node, in one transaction."""
+    """Return an idempotent command that cuts `links` in one transaction in one node's namespace."""
     lines = []
     for link in links:
         chain, match = _matching(link, addresses)
@@ -148,8 +146,8 @@ _QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
 _SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
 _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
 
-# The rules follow once the program serves the queue, since packets pass an unserved queue. On a
-# loaded host the program takes seconds to start.
+# Adds the rules only once the program serves the queue, since packets pass an unserved queue.
+# The program takes seconds to start on a loaded host.
 _SHAPE = f"""
 saved=$(iptables-save -t mangle) || exit 1
 mark=$1; program=$2; twice=$3; shift 3
@@ -185,7 +183,7 @@ def shape_command(
     *,
     marked: Sequence[Link] = (),
 ) -> list[str]:
-    """Return an idempotent command that degrades `links`, all owned by one node.
+    """Return an idempotent command that degrades `links`; one node's namespace has the rules.
 
     The command starts the program that serves the queue unless the program is running, and adds all
     rules in one transaction. Links in `marked` leave the same node and get only marks, for `netem`.
@@ -255,7 +253,7 @@ _ALIVE: Final = {
 
 
 def is_served(saved: str, table: Table) -> bool:
-    """Whether the program behind a table's rules was running, by `heal_command`'s output."""
+    """Whether `saved`, `heal_command`'s output, shows that the table's program was running."""
     return re.search(_ALIVE[table], saved, re.MULTILINE) is not None
 
 
@@ -274,7 +272,7 @@ def select_links(fault: str, links: Iterable[Link], says: Iterable[str]) -> list
     return [f'{mark(fault, link, text)}"' for link in links for text in texts]
 
 
-# If warden and driver heal at once, one transaction fails, and its next look finds no rules.
+# If warden and driver heal at once, one transaction fails, and its second try finds no rules.
 _HEAL = """
 for pattern in "$@"; do set -- "$@" -e "$pattern"; shift; done
 looks=4
@@ -310,7 +308,7 @@ def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]
 
 
 def counted_packets(saved: str) -> dict[tuple[str, Link], int]:
-    """The count of packets by fault and link, parsed from the output of `heal_command`."""
+    """Map each (fault, link) to its count of packets, parsed from `heal_command`'s output."""
     counts: dict[tuple[str, Link], int] = {}
     for match in _COUNTED.finditer(saved):
         source, _, destination = match["link"].replace("~", ":").partition(">")

@@ -1,4 +1,4 @@
-"""Bad streams: rules redirect connections through a Toxiproxy in the opener's namespace.
+"""Bad streams: rules redirect connections through a Toxiproxy in the opening node's namespace.
 
 Bytes from a to b flow upstream in connections that a opened, and downstream in connections that b
 opened. A fault on one link therefore has rules in the namespaces of both ends, where connections
@@ -50,9 +50,9 @@ def stream_command(
     addresses: Mapping[str, str],
     ports: Mapping[str, tuple[int, ...]],
 ) -> list[str]:
-    """Return a command that degrades the streams on `links` of connections opened at `node`.
+    """Return a command that degrades the streams on `links`, for connections opened at `node`.
 
-    The command also resets open connections between the ends. A second run only resets them.
+    The command also resets open connections between the ends. A second run only resets connections.
     """
     links = sorted(links)
     proxies = []

@@ -75,7 +75,7 @@ def lay(wanted: list[dict[str, Any]]) -> list[str]:
 
 
 def heal(patterns: list[str]) -> None:
-    """Remove the toxics whose name, followed by a quote as in rules, contains a pattern."""
+    """Remove the toxics whose names contain a pattern; a quote ends each name, as in rules."""
     for proxy, state in ask("GET", "proxies").items():
         for toxic in state["toxics"]:
             if any(pattern in f'{toxic["name"]}"' for pattern in patterns):
@@ -88,7 +88,7 @@ def main(words: list[str]) -> int:
         if words[0] == "lay":
             print("\n".join(lay([json.loads(word) for word in words[1:]])))  # noqa: T201 - to a shell
         else:
-            heal([word for word in words[1:] if word != "-e"])  # drop grep's options
+            heal([word for word in words[1:] if word != "-e"])  # skip -e, an option of grep
             print(SERVED)  # noqa: T201
     except (OSError, RefusedError) as error:
         if words[0] == "heal" and isinstance(error, ConnectionRefusedError):

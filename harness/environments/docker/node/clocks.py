@@ -29,14 +29,14 @@ from harness.errors import InfrastructureError
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - in containers
 NO_PRELOAD: Final = {"LD_PRELOAD": ""}
-"""The environment of commands next to a node, which turns libfaketime off for these commands."""
+"""Variables that turn libfaketime off for set-up commands and commands in a node's container."""
 _NAME: Final = "harness"
 _NAMES: Final = Names.of(_NAME)
 _LIBRARY: Final = "harness/libfaketime-harness.so"
 
 _ENCODE: Final = ("sh", "-c", f"base64 -w 0 /usr/lib/*/faketime/{LIBRARY}")
 _SEMAPHORE: Final = "".join(rf"\{byte:03o}" for byte in SEMAPHORE)
-# Creates libfaketime's files, once per keeper.
+# Creates libfaketime's files, once per node.
 _PREPARE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
 printf '{_SEMAPHORE}' >{_NAMES.semaphore}
@@ -53,7 +53,7 @@ WHEN_READ: Final = ("stat", "-c", "%X", f"{SHARED_MEMORY}/{_NAMES.setting}")
 
 
 def run_in_keeper(engine: Engine, keeper: str, command: Sequence[str]) -> str:
-    """Run a command in a keeper; returns its output. Raises `InfrastructureError` if it fails."""
+    """Run a command in a keeper container; returns its output, or raises `InfrastructureError`."""
     result = engine.exec(keeper, command)
     if result.code != 0:
         raise InfrastructureError(

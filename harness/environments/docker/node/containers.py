@@ -1,4 +1,4 @@
-"""Creates, starts and replaces the keepers, volumes and containers of nodes.
+"""Creates, starts and replaces the containers of nodes, their volumes and their network keepers.
 
 The data folder of a node is a volume, so it outlives the container. The container is replaced when
 the node starts as another variant or its disk is wiped. A set-up command runs in a separate
@@ -52,11 +52,11 @@ class Containers:
         self.engine = engine
         self.blueprint = blueprint
         self._probe = Path(probe.__file__).read_text(encoding="utf-8")
-        self.ending = False  # a run that ends sets this, which kills running set-up commands
+        self.ending = False  # set at the end of a run; kills running set-up commands
         self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
-        """Start a node's keeper; returns declared port -> published port on 127.0.0.1."""
+        """Start a node's keeper container; returns declared port -> port published on 127.0.0.1."""
         keeper, clock = self.keeper(node), self.blueprint.places[node].clock
         if clock:
             self.engine.create_volume(clock, self.blueprint.labels(node), in_memory=True)
@@ -96,7 +96,7 @@ class Containers:
             self.engine.copy_in(kept, container, DATA_FOLDER, USER_ID)
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
-        """Create a container and copy the files into it that no start changes."""
+        """Create a container, and copy into it the files that stay the same at every start."""
         self.engine.create(spec)
         self.engine.put_archive(spec.name, "/", self.blueprint.code)
         if self._library is not None and self.blueprint.places[node].clock:

@@ -55,7 +55,7 @@ class Disks:
         prefix = f"{DISKS_PREFIX}{self._plan.run_id}-"
         self._folder = folder = Path(tempfile.mkdtemp(prefix=prefix))
         sign(folder, self._plan.run_id)
-        # Guard the folder before the mounts, so that the warden unmounts before it removes.
+        # Guard the folder first, so that the warden unmounts disks before it removes the folder.
         self._warden.guard(_KEY, RemoveFolder(str(folder)))
         for name in names:
             disk = self.mounted[name] = FuseDisk(name, folder / name, self._warden)

@@ -62,7 +62,7 @@ class Incarnation:
         self.ending = frozenset(codes)
 
     def expects(self, code: int) -> bool:
-        """Whether the harness caused an exit with this code, rather than a crash before a kill."""
+        """Whether the harness expects this exit code; another code means an earlier crash."""
         return code in self.ending
 
 

@@ -7,8 +7,8 @@ can use the image too. Requirements are pinned to the versions installed on this
 
 There are two images, since the first takes minutes to build and the second seconds. The base image
 has the third-party software, and its tag is a hash of its recipe. The second image adds the code of
-the harness and of plug-ins, and its tag is a hash of the base tag and of all these files. If an
-image has other code than the driver, it therefore has another tag.
+the harness and of plug-ins, and its tag is a hash of the base tag and of all these files. An image
+whose code differs from the driver's code therefore has a different tag.
 """
 
 from __future__ import annotations
