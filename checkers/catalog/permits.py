@@ -289,7 +289,7 @@ class _History:
         return (term if isinstance(term, int) else 0, revision if isinstance(revision, int) else 0)
 
     def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
-        """Count how often the order needs each permit, and list the operations that need one.
+        """Count how often the order needs each permit, and list the operations that need a permit.
 
         An answer needs no permit if a state of the catalog between its call and its return explains
         it. An answer that only an older state explains is stale.
@@ -343,7 +343,7 @@ class _States:
                     self.twins.append(operation.id)
 
     def _any(self, operation: CatalogOperation, must: Sequence[int]) -> bool:
-        """Whether the answer is legal in some state after the changes at `must`.
+        """Whether the answer is legal in some state after all changes at the positions `must`.
 
         States after a change that was called after the operation returned do not count.
         """

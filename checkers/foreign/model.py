@@ -318,7 +318,7 @@ class LinearizabilityModel(HistoryModel):
 
     @abc.abstractmethod
     def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """Return the model for `operations`; most models are the same for all operations."""
+        """Return the model for `operations`; most subclasses ignore the operations."""
 
     @abc.abstractmethod
     def operation(self, pair: Pair) -> AnyOperation | None:

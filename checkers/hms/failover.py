@@ -89,13 +89,13 @@ def _sent(done: Op) -> list[Attempt]:
 
 
 def _names(done: Op, field: str) -> list[str] | None:
-    """Return the names of metastores in a field of an answer; `None` if it has no such field."""
+    """Return the metastores that a field of an answer names; `None` if the field is missing."""
     names = fields_of(done).get(field)
     return list(map(str, names)) if isinstance(names, list | tuple) else None
 
 
 def _check_bound(findings: Findings, pair: Pair, bound_s: float) -> None:
-    assert pair.completion is not None, "it has attempts"
+    assert pair.completion is not None, "only completed operations are judged"
     sent = _sent(pair.completion)
     for first, other in itertools.pairwise(sent):
         took_s = (other.start - first.end) / NS_PER_S
@@ -105,7 +105,7 @@ def _check_bound(findings: Findings, pair: Pair, bound_s: float) -> None:
 
 
 def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
-    assert pair.completion is not None, "it is done"
+    assert pair.completion is not None, "only completed operations are judged"
     begin_ns, end_ns = pair.invoke.time, pair.completion.time
     return any(each.overlaps(begin_ns, end_ns) for each in disturbances)
 
@@ -113,7 +113,7 @@ def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
 def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
     """Return the metastores without faults that the client did not try, although it sent twice."""
     done = pair.completion
-    assert done is not None, "it is done"
+    assert done is not None, "only completed operations are judged"
     if times_sent(done.attempts) < 2:
         return []
     tried = {attempt.node for attempt in done.attempts}

@@ -51,11 +51,11 @@ from harness.vocabularies.hms import READS, full_name
 HINTED_SHARE: Final = 0.3
 """The share of the time and of the steps for a search with hints."""
 ORDERED_SHARE: Final = 0.02
-"""The share of the steps for the search in the order of the log, which needs few steps."""
+"""The share of the steps for the search in the order of the log; this search needs few steps."""
 EXPLAINING: Final = (
     DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
 )  # fmt: skip
-"""The permits that can explain a history; if one of several is enough, the first one is named."""
+"""The permits that can explain a history; an earlier permit is preferred to a later permit."""
 
 
 class HmsLinearizable(SearchChecker):
@@ -248,10 +248,10 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
 def _names(
     changes: Sequence[MetastoreOperation], renames: Sequence[MetastoreOperation], *, late: bool
 ) -> dict[int, tuple[str, ...]]:
-    """The names that the table of each change may have until the change is written, by id.
+    """Map the id of each change to the names that its table may have until the change is written.
 
-    The first name is the one in the request; others come from renames that overlap the change. With
-    `late`, a rename may write after other renames have moved the table that the rename has read.
+    The requested name is first; other names come from renames that overlap the change. With `late`,
+    a rename may write after other renames have moved the table that the rename has read.
     """
     names = {change.id: dict.fromkeys([change.input.name]) for change in changes}
     meanwhile = {change.id: list(_overlapping(change, renames)) for change in changes}

@@ -142,9 +142,9 @@ def named(elements: Sequence[Hashable]) -> str:
 def _survivors(
     problem: Problem, best: int, limits: Limits, is_over: Callable[[], bool]
 ) -> tuple[tuple[Survivor, ...], int]:
-    """Return configurations before the failing return, and the number of all of them.
+    """Return at most `SURVIVORS_MAX` configurations before the failing return, and their total.
 
-    If finding all takes too much work, a depth-first search finds at most one.
+    If finding all configurations takes too much work, a depth-first search finds at most one.
     """
     frontier = breadth_first(problem, configurations_max=limits.configurations_max)
     run_sliced(frontier, limits.shrink_steps, is_over)

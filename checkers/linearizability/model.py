@@ -277,11 +277,11 @@ class Model(Specification[S, I, O]):
         return []
 
     def for_operations(self, operations: Sequence[Operation[I, O]], /) -> Model[S, I, O]:
-        """Return the same specification, with hints from `operations` only.
+        """Return the same specification, with hints from the answers of `operations` only.
 
-        A model may take hints from answers in advance, to rule out steps that lead nowhere. The
-        returned model must not use the answers of other operations: a counterexample becomes
-        smaller by making operations optional, and its proof must not depend on their answers.
+        A model may look ahead at answers (hints), to rule out steps that lead nowhere. The returned
+        model must not use the answers of other operations: a counterexample becomes smaller by
+        making operations optional, and its proof must not depend on their answers.
         """
         del operations
         return self
@@ -301,5 +301,5 @@ class Model(Specification[S, I, O]):
 
 
 def observations(model: Model[S, I, O], operations: Iterable[Operation[I, O]]) -> int:
-    """Count the answers that could have contradicted others; at 0, a verdict means nothing."""
+    """Count the answers that could have contradicted other answers; at 0, any verdict is void."""
     return sum(not o.is_unknown and model.observes(o.input, o.output) for o in operations)

@@ -151,14 +151,14 @@ class _Watched:
 
 
 def depth_first(problem: Problem, *, lean: bool, configurations_max: int) -> DepthFirst:
-    """Create a depth-first search, in the native core if the problem is there."""
+    """Create a depth-first search, in the native core for a `NativeProblem`."""
     if isinstance(problem, NativeProblem):
         return NativeDepthFirst(problem, lean=lean, configurations_max=configurations_max)
     return DepthFirst(problem, lean=lean, configurations_max=configurations_max)
 
 
 def breadth_first(problem: Problem, *, configurations_max: int) -> Frontier:
-    """Create a breadth-first search, in the native core if the problem is there."""
+    """Create a breadth-first search, in the native core for a `NativeProblem`."""
     if isinstance(problem, NativeProblem):
         return NativeFrontier(problem, configurations_max=configurations_max)
     return Frontier(problem, configurations_max=configurations_max)

@@ -115,7 +115,7 @@ def find_relaxed_order(
 ) -> PartialOutcome:
     """Find a legal order in real time, except that stale answers may miss changes of later terms.
 
-    `facts` has the facts by operation id; an operation without a fact is a fall back. If `is_stale`
+    `facts` maps operation ids to facts; an operation without a fact is a fall back. If `is_stale`
     is true of an operation and its answer has a term, the operation need not follow operations that
     another node answered in a later term. `end_s` is the deadline on the monotonic clock.
     """
@@ -167,7 +167,7 @@ def states_along(
             states.append(states[found.back[at]])
         else:
             legal, after = model.step(states[-1], operations[at].input, operations[at].said)
-            assert legal, f"operation {operations[at].id} is not legal where it comes"
+            assert legal, f"operation {operations[at].id} is not legal at its place in the order"
             states.append(after)
         yield states[-1]
 

@@ -123,7 +123,7 @@ def verify_core(
     while todo:
         done, used, state = todo.popleft()
         visited = seen.setdefault((done, state), [])
-        # An earlier visit that used fewer optional operations reaches everything that this one can.
+        # An earlier visit that used fewer optional operations reaches all that this visit reaches.
         if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in visited):
             continue
         visited.append(used)

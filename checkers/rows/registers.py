@@ -327,7 +327,7 @@ class SnapshotScans(_RowsChecker):
                     problem.add(part.pair, input_, UNKNOWN, (after, None), None)
         looked_at: set[tuple[str, str, int | None]] = set()
         for look, seen in looks:
-            assert look.timestamp is not None, "these are judged by their timestamps"
+            assert look.timestamp is not None, "only looks with a timestamp are judged"
             at = rank[look.timestamp] + 1
             for key, row in seen:
                 # Of several equal looks at one timestamp, one is enough: no unknown write fits

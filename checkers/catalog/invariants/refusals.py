@@ -216,15 +216,15 @@ class _Context:
         return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
 
     def may_lack(self, column: str, pair: Pair) -> bool:
-        """Whether some table can lack the column; no alter can drop the key column."""
+        """Whether some table can lack the column; true of the key column: dropping it may fail."""
         return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
 
     def _possible(
         self, column: str, changes: Mapping[str, list[int]], pair: Pair, *, has: bool
     ) -> bool:
-        """Whether a create or another alter before the answer may have made such a table.
+        """Whether some table may have (`has`) or lack the column when `pair` is answered.
 
-        If `has` is true, the table has the column; otherwise it lacks the column.
+        Such a table needs a create, or an alter other than `pair`, that began before the answer.
         """
         first = self._first.get((column, has))
         if first is None:

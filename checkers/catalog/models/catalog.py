@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. `late_id` is the id that a state bound to it, and `chain` its version chain."""
+    """A live table. `late_id` is an id that a step bound to it; `chain` is its newest `_Link`."""
 
     key: str
     late_id: str | None
@@ -192,7 +192,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
             and not self._facts.alter_matters(ident, version)
         ):
             return True, state
-        # No request returns the payload of an older version, so the chain can forget it.
+        # No answer shows the payload of an older version, so older versions are dropped.
         previous = -1 if self._rules.payload else table.chain
         chain = self._links.number(_Link(previous, version, columns))
         after = list(state)
@@ -287,7 +287,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def projections(
         self, operations: Sequence[Operation[CatalogInput, Answer]], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Return a projection for each name, and for supplied tables those in `models.tables`."""
+        """Return a projection per name; for supplied tables, all projections of `models.tables`."""
         names = name_projections(self.names, operations, self._bindings, self._rules)
         return table_projections(names, operations) if self._rules.payload else names
 

@@ -45,7 +45,7 @@ TableOperation = Operation[CatalogInput, Answer]
 NameProjection = Projection[Slot, Said, bool]
 
 STRIDE: Final = 32
-"""The number of operations between the starts of two windows; a window has twice this number."""
+"""The number of operations between the starts of two windows; a window has twice as many."""
 
 WINDOWS_MAX: Final = 200
 """The maximum number of windows of one name; longer histories get wider windows."""
@@ -69,8 +69,8 @@ class NameWindow(NameView):
     """The model of one name within a window of time.
 
     In a long history a name has many tables, and a core that proves that the name is free must show
-    for each of them that it left. So the model starts at some moment, at which any table may have
-    the name, and the first change determines the state. The model ends at a later moment.
+    that every table has lost the name. So the model starts at some moment, at which any table may
+    have the name, and the first change determines the state. The model ends at a later moment.
     Operations that are open at one of the moments may take effect in the window or not. The same
     holds for operations that return at the end, since operations that were called at the end may
     take effect first.
@@ -121,8 +121,8 @@ def _seen_from(
 ) -> Operation[Said, bool] | None:
     """Return the operation as part of the window from `begin` to `end`.
 
-    An operation that may have taken effect in the window or not gets an unknown outcome. Returns
-    `None` if the operation took effect outside the window.
+    An operation that need not have taken effect in the window gets an unknown outcome. Returns
+    `None` if the operation took effect outside the window, or if it may have and only reads.
     """
     returned = operation.return_time
     if returned is not None and returned < begin:

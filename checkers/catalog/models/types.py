@@ -68,7 +68,7 @@ class Get(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Read one table by name in another way; the answer shows its id, and possibly its version."""
+    """Read one table by name; unlike `Get`, the answer shows only an id and perhaps a version."""
 
     name: str
     f: str = "look"

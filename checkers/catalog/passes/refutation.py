@@ -98,7 +98,7 @@ def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradic
 def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contradiction:
     """Make a contradiction between answers whose table ids and nonces do not match one to one.
 
-    `pairs` has operation ids with the (table id, nonce) that the answer shows.
+    `pairs` has (operation id, (table id, nonce)), as shown by the operation's answer.
     """
     about = tuple(Operation(0, (pair,), 0, True, 0, number) for number, pair in pairs)
     return Contradiction(

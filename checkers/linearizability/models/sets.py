@@ -147,7 +147,7 @@ class Set(Model[int, SetInput, SetOutput]):
     def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
         """Decide by the chain of reads if operations only add elements and read all elements.
 
-        Otherwise the only possible verdict is "invalid", if a read shows an element never added.
+        Otherwise the only possible verdict is "invalid", if a read shows an element too early.
         """
         additions: list[Addition] = []
         looks: list[Look] = []
