@@ -280,7 +280,7 @@ def _sent_again(history: History) -> dict[int, str]:
 def _bind(
     history: History, again: frozenset[str] = frozenset()
 ) -> tuple[dict[str, str], tuple[Conflict, ...]]:
-    """Return the key (nonce) of each table id, and the conflicts between ids and nonces.
+    """Map each table id to its key (a nonce); return the map and the conflicts in the answers.
 
     If `again` has the second key of a create, the nonce of this create may have two ids.
     """

@@ -1,8 +1,8 @@
 """Judge a catalog history under the permits of its profile (`harness.permits`).
 
-These rules apply only if no order explains the history strictly. Writes stay linearizable under all
-profiles: each write takes effect once, between its call and its return. A permit allows additional
-answers to an *observation* (a read, or a refusal because of the state):
+These rules apply only if no order explains the history strictly. The last two permits are about
+writes; under the other permits, each write takes effect once, between its call and its return, but
+more answers to an *observation* (a read, or a refusal because of the state) are allowed:
 
 * `stale-read`: the answer need not show a change that another node acknowledged in a later term
   than the term of the answer. A leader has all changes that were acknowledged in its term and

@@ -1,6 +1,6 @@
 """Check histories that do not record the initial value of their object.
 
-Registers of Jepsen are nil at first, registers of Knossos are 0, and the histories do not say so.
+Registers of Jepsen are nil at first, registers of Knossos are 0, and histories do not record this.
 Unless the user gives an initial value (`--initial`), the check assumes each of the model's initial
 values in turn for the whole history. The history is valid if it is valid with one of these values,
 and invalid only if it is invalid with all of them. Other initial values are not assumed: a read of

@@ -1,8 +1,8 @@
 """History models and checkers of transactional isolation, which call `checkers.elle`.
 
 The history models are for imported histories. The checkers are for runs: each is a history model
-with fixed consistency models and without keys. `checkers.elle` needs numpy, so only the functions
-that call it import it. This keeps the listing of plug-ins fast.
+with fixed consistency models and without keys. `checkers.elle` needs numpy, so it is imported only
+within the functions that call it. This keeps the listing of plug-ins fast.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class _Log(NamedTuple):
 
 
 class EventsChecker(Checker):
-    """The checker that the notification log has every change once, in order, without gaps."""
+    """Checks that the notification log has every change once, in order, without gaps."""
 
     api_version = 1
     name = "hms-events"

@@ -41,7 +41,7 @@ NEEDED: Final = re.compile(r"db|zk[0-9]+")
 
 
 class FailoverChecker(Checker):
-    """The checker that clients go to another metastore within a bound after a failure."""
+    """Checks that clients go to another metastore within a time bound after a failure."""
 
     api_version = 1
     name = "hms-failover"
@@ -111,7 +111,7 @@ def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
 
 
 def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
-    """Return the metastores without faults that the client did not try, although it sent twice."""
+    """Return the fault-free metastores that the client did not try, although it sent twice."""
     done = pair.completion
     assert done is not None, "only completed operations are judged"
     if times_sent(done.attempts) < 2:

@@ -59,7 +59,7 @@ EXPLAINING: Final = (
 
 
 class HmsLinearizable(SearchChecker):
-    """The checker that all tables of a metastore together are one linearizable object."""
+    """Checks that all tables of a metastore together are one linearizable object."""
 
     name = "linearizable-hms"
     doc = "DDL of a metastore is linearizable over all databases, lists and renames included"
@@ -174,7 +174,7 @@ def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation
 
 
 def _is_twice(converted: MetastoreHistory, each: _Try, operation: MetastoreOperation) -> bool:
-    """Whether `operation` is a second effect of a change that the log does not rule out."""
+    """Whether `operation` is the second effect of a change, and the log does not rule it out."""
     if operation.id < COPY:
         return False
     nonce = fields_of(converted.pairs[operation.id - COPY].invoke).get("nonce")

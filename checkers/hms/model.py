@@ -5,7 +5,7 @@ alters and renames write their nonces, and gets show them. A rename to the same 
 
 `LaxMetastore` also allows anomalies of real Hive: a drop that overlaps another drop may find
 nothing, and a change that overlaps a rename may change the table under its new name. A rename
-writes only the part of the name that it changes, so two renames may make an unrequested name.
+writes only the part of the name that it changes, so two renames may make a name neither requested.
 `OrderedMetastore` applies changes in the order of the notification log.
 """
 

@@ -92,7 +92,7 @@ def check_readers(
             for event in poll.events:
                 if event.nonce_after is not None:
                     place.setdefault(event.nonce_after, number)
-        # for each poll: this poll or the next poll that was not full, and so returned all events
+        # for each poll: the first poll, at or after it, that was not full (returned all events)
         whole: list[int | None] = [None] * len(stretch.polls)
         upcoming: int | None = None
         for number in reversed(range(len(stretch.polls))):

@@ -49,7 +49,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class TokensChecker(Checker):
-    """The checker that every metastore accepts a token until its end, and none after its end."""
+    """Checks that every metastore accepts a token until its end, and no metastore after its end."""
 
     api_version = 1
     name = "hms-tokens"
@@ -346,7 +346,7 @@ class _Judge:
         return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
 
     def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
-        """Whether another node than for `first` answered `pair`, or the same node restarted."""
+        """Whether another node answered `pair` than `first`, or the same node after a restart."""
         assert pair.completion is not None, "the use was answered"
         node = _node(first)
         if _node(pair) != node:

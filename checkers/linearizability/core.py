@@ -34,7 +34,7 @@ LEAN_STEPS = 2_000  # the lean search (see `search`) mostly needs fewer steps to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """A set of operations that contradict each other, by their ids.
+    """A set of operations, given by their ids, that contradict each other.
 
     `weakened` holds the ids of the optional operations that can change the state.
     """
@@ -72,7 +72,7 @@ class Recorded(Model[Any, Any, Any]):
 def relaxed(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], core: set[int]
 ) -> tuple[Model[Any, Any, Any], list[Operation[Any, Any]]]:
-    """Return the model and operations of a problem: operations outside `core` are optional."""
+    """Return a model, and operations that are all optional except the operations in `core`."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
     # Neither operations that were called after the whole core had returned nor operations that

@@ -133,7 +133,7 @@ def explain_decision(
 
 
 def named(elements: Sequence[Hashable]) -> str:
-    """Name the problem that is restricted to `elements`; empty without elements."""
+    """Return a name for the problem restricted to `elements`; empty if there are none."""
     if not elements:
         return ""
     return f"element{'' if len(elements) == 1 else 's'} {', '.join(map(repr, elements))}"

@@ -12,7 +12,7 @@ that. The Python code is the specification.
 
 The native core cannot represent a history with more than 1024 operations open at once, more than
 4096 operations of unknown outcome, or times beyond 64 bits. Such a history is searched in pure
-Python. `HARNESS_NATIVE=0` turns the core off.
+Python. `HARNESS_NATIVE=0` turns the native core off.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 In real time, intervals order the operations, and the other searches rely on these intervals. The
 permits of a profile (`checkers.catalog.permits`) remove single pairs from this order, and then
 intervals cannot represent the order. So in this module each operation has a bit mask of its
-predecessors. In other respects the search is like `search`: it goes depth first, remembers visited
-configurations, and takes a read as soon as the read is legal, since that loses no order.
+predecessors. Apart from this, the search works like the module `search`: it goes depth first,
+remembers visited configurations, and takes a read as soon as it is legal, which loses no order.
 
 `partial_search` has the search itself. The result is exact within the bounds of steps and memory:
 each order is replayed with the model after the search, and if the search finishes without an order,

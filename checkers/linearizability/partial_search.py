@@ -288,7 +288,7 @@ class Search:
         yield from self._falls(place)
 
     def _falls(self, place: _Place) -> Iterator[_Choice]:
-        """Yield the possible fall backs; for each, the latest earlier state comes first."""
+        """Yield each possible fall back with each earlier state, the latest states first."""
         for at in self._enabled(self._backs, place.done):
             earlier = {
                 node.place.state: node

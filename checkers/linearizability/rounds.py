@@ -1,4 +1,4 @@
-"""The rounds of one check: a direct method, and searches that compete by budget.
+"""The rounds of one check: a direct method, and searches that take turns with limited budgets.
 
 The direct method of a model (`Model.decide`), if it has one, runs before all searches, or after
 searches that took some steps without a verdict. Every part (partition or projection) gets three

@@ -1,4 +1,4 @@
-"""Depth-first search over window-compressed configurations.
+"""Depth-first search over configurations that describe a window of the history (see `problem`).
 
 A configuration is (next return to pass, mask of linearized open slots, used unknown operations,
 state). Operations of unknown outcome are called unknown. The search succeeds when it passes every
@@ -219,9 +219,9 @@ class DepthFirst:
         return self._problem.stepper.step(state, op) != ILLEGAL_STEP
 
     def _moves(self, frame: _Frame) -> Iterator[Move]:
-        """Yield all moves of one operation, except the operation that must return next.
+        """Yield all moves of one operation, except the operation `must`, which must return next.
 
-        Moves that make the excepted operation legal come first.
+        Moves that make `must` legal come first.
         """
         must = self._problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)

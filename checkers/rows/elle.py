@@ -131,9 +131,9 @@ class _Cells:
     def writes(self, part: Part) -> Mops:
         """Return the writes of a part as micro-operations.
 
-        Of a part without an answer, only writes that are certain if the part took effect count: its
-        upserts, and the writes that a look shows. Other rows may have been refused. If such a part
-        writes a row several times, none of these writes is certain.
+        If a part has no answer, only its upserts and the writes that a look shows count: these are
+        certain if the part took effect, while other rows may have been refused. If such a part
+        writes a row several times, none of its writes to this row counts.
         """
         times = Counter(row.key for row in part.rows)
 

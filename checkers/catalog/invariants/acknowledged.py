@@ -89,7 +89,7 @@ class _Story:
 
 
 def _stories(history: History, may: Permissions) -> dict[str, _Story]:
-    """Collect the facts about each table that a successful answer shows, by table id."""
+    """Map the id of each table in successful answers to the facts about it that answers show."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
         call, value = pair.invoke, fields_of(pair.completion)

@@ -59,7 +59,7 @@ def _shown(history: History, *kinds: str) -> Iterator[_Shown]:
 
 
 def check_answers(history: History, snapshot: Snapshot | None, findings: CatalogFindings) -> None:
-    """Check the rules about answers; without a snapshot, only rules that compare two answers."""
+    """Check the rules about answers; without a snapshot, only the rules that need no final rows."""
     located = [
         answer for answer in _shown(history, "locate") if answer.value.get("tablets") is not None
     ]

@@ -205,7 +205,7 @@ class _Context:
         """Whether some table may have no room for `more` additional columns.
 
         Every version of a table may have added as many columns as the largest alter. Dropped
-        columns are not subtracted, so in long runs this method is often true without need.
+        columns are not subtracted, so in long runs the result is often true for no good reason.
         """
         versions = self.version_max + self.lost
         columns = self._widest + versions * self._adds_most

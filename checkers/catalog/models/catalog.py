@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. `late_id` is an id that a step bound to it; `chain` is its newest `_Link`."""
+    """A live table. `late_id` is an id that a step bound to it; `chain` numbers its newest link."""
 
     key: str
     late_id: str | None

@@ -121,8 +121,8 @@ def _seen_from(
 ) -> Operation[Said, bool] | None:
     """Return the operation as part of the window from `begin` to `end`.
 
-    An operation that need not have taken effect in the window gets an unknown outcome. Returns
-    `None` if the operation took effect outside the window, or if it may have and only reads.
+    A change that need not have taken effect in the window gets an unknown outcome. Returns `None`
+    for a read that need not be in the window, and for operations that returned before the window.
     """
     returned = operation.return_time
     if returned is not None and returned < begin:

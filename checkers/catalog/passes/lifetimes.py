@@ -148,9 +148,9 @@ def _soonest(
 def torn_lists(
     listings: Iterable[Listing], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
-    """Yield lists that leave out a table that surely existed during the list.
+    """Yield contradictions by lists that leave out a table although it surely existed meanwhile.
 
-    `tables` has the operations that show each table.
+    `tables` maps each table id to the operations that show the table.
     """
     spans: list[_Span] = []
     for table, listed in tables.items():

@@ -35,7 +35,7 @@ from checkers.catalog.models.types import (
 from checkers.catalog.passes.lifetimes import versions_of
 
 ROUNDS_MAX: Final = 4
-"""The maximum number of rounds; a new bound of one operation may move bounds of other ones."""
+"""The maximum number of rounds; a new bound of one operation may tighten bounds of others."""
 PAIRS_MAX: Final = 4_000_000
 """The maximum number of (list, table) pairs; if there are more, lists are not narrowed."""
 

@@ -31,7 +31,7 @@ LIVE: Final = frozenset({"RUNNING", "ALTERING"})
 
 
 class KuduHmsChecker(Checker):
-    """The checker that Kudu's tables and the metastore's entries match one to one.
+    """Checks that Kudu's tables and the metastore's entries match one to one.
 
     The checker also judges the masters' addresses in entries, and the order of stored events.
     """

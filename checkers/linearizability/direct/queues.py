@@ -109,8 +109,8 @@ def decide_bag(moves: Moves) -> Decision | None:
     core = _never_empty(items, moves)
     if core is not None:
         return core
-    # Of the possible assignments, this one gives the elements put in first to the unanswered
-    # dequeues called first.
+    # Give the elements that were put in first to the unanswered dequeues that were called first;
+    # the other assignments are left to the search.
     staying = sorted((i for i in items if i.take is None), key=lambda item: item.put_end)
     for item, lost in zip(staying, sorted(moves.lost, key=lambda move: move.call), strict=False):
         item.take, item.take_call = lost, max(item.put_call, lost.call)

@@ -25,7 +25,7 @@ METHOD: Final = "the chain of what reads showed"
 
 
 class Addition(NamedTuple):
-    """One addition; `end` is infinite without a return; `is_new` if the answer calls it new."""
+    """One addition; `end` is infinite if it did not return; `is_new`: it reported a new element."""
 
     id: int
     call: float

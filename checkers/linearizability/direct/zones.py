@@ -139,8 +139,8 @@ class _History:
                 self._makers.setdefault(access.makes, []).append(access)
         self._known = [a for a in accesses if a.end < math.inf and a.excludes is NOTHING]
         self._witness: dict[Hashable, Access] = {}
-        """For each value, the first operation to return that proves that the register held the
-        value."""
+        """Maps each value to an operation that proves that the register held the value: of all such
+        operations, the first to return."""
         self._kept = [*self._known, *self._observe()]
         self.is_exact = all(map(self._is_unique, self._witness))
 
@@ -203,7 +203,7 @@ class _History:
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether `access` begins a block: it writes a unique value, and replaces no unique one."""
+        """Whether `access` begins a block: it makes a unique value, but needs no unique value."""
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)

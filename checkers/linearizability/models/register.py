@@ -167,7 +167,7 @@ def _told_apart(
     core: Iterable[Operation[RegisterInput, Scalar]],
     others: Iterable[Operation[RegisterInput, Scalar]],
 ) -> set[Scalar]:
-    """Return the values that the core names, and values that compare-and-sets turn into these.
+    """Return the values that the core names, and values that compare-and-sets turn into them.
 
     The result has at most `ORIGINS_MAX` values of the second kind. A compare-and-set of any further
     value counts as a write, which makes more histories legal. So a refutation still holds for the
@@ -237,7 +237,7 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
         return all(f == "read" for f, _, _ in input_.micro)
 
     def observes(self, input_: Txn, output: Txn | Unknown, /) -> bool:
-        """Whether the transaction has a read whose value is not `None`, which matches any value."""
+        """Whether the transaction has a read with a value; a read of `None` matches any value."""
         txn = input_ if output is UNKNOWN else output
         return any(f == "read" and value is not None for f, _, value in txn.micro)
 
