@@ -101,7 +101,7 @@ def bad_op(op: Op, model: str, known: str) -> HistoryError:
     pair = isinstance(op.value, list) and len(op.value) == 2
     hint = "; if values are [key value], say --independent" if pair else ""
     return HistoryError(
-        f"op {op.index} is {op.f!r} with the value {text}; the model {model} has {known}{hint}"
+        f"op {op.index} is {op.f!r} with the value {text}; the model {model} accepts {known}{hint}"
     )
 
 

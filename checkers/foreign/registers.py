@@ -283,7 +283,7 @@ class EtcdCasRegister(CasRegister):
 
 
 class PlainRegister(CasRegister):
-    """The history model of one register of the supplied tables."""
+    """The history model of one register, for the file format "register table"."""
 
     name = "register"
     doc = "one register with reads and writes; fail: did not happen"

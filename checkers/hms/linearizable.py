@@ -49,7 +49,7 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import READS, full_name
 
 HINTED_SHARE: Final = 0.3
-"""The share of the time and of the steps for a search with hints."""
+"""The share of the time and of the steps for searches with hints from the notification log."""
 ORDERED_SHARE: Final = 0.02
 """The share of the steps for the search in the order of the log; this search needs few steps."""
 EXPLAINING: Final = (

@@ -115,9 +115,9 @@ def find_relaxed_order(
 ) -> PartialOutcome:
     """Find a legal order in real time, except that stale answers may miss changes of later terms.
 
-    `facts` maps operation ids to facts; an operation without a fact is a fall back. If `is_stale`
-    is true of an operation and its answer has a term, the operation need not follow operations that
-    another node answered in a later term. `end_s` is the deadline on the monotonic clock.
+    `facts` has nodes and terms by operation id; an operation without an entry is a fall back. If
+    `is_stale` is true of an operation and its answer has a term, the operation need not follow
+    operations that another node answered in a later term. `end_s` is on the monotonic clock.
     """
     strict = Fact(None, None)
     classes: dict[Fact, int] = {}

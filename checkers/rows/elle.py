@@ -110,7 +110,7 @@ def _unanswered(part: Part) -> Part:
 
 
 class _Cells:
-    """Translates the parts and looks of a history to writes and reads of registers for Elle.
+    """Translates parts (of writes) and looks (answers) to writes and reads of registers for Elle.
 
     Every cell is a register, except cells to which one value was written twice.
     """
@@ -184,8 +184,8 @@ def transactions_in_time(
     """Make a history of transactions in the order of timestamps.
 
     Transaction `n` is executed by process `n`. The second result has, for each transaction, the
-    index of the invocation in the original history. With `apart`, looks of different operations at
-    one timestamp stay separate transactions.
+    index of the invocation in the original history. With `apart`, the answers of different reads
+    and scans at one timestamp stay separate transactions.
     """
     cells, floor = _Cells(read, stretch), floors(read)
     parts, all_looks = (
@@ -245,7 +245,7 @@ class ElleRows(Checker):
         end_s = time.monotonic() + time_limit_s
         cuts = PowerCuts(history)
         read = rows_history(history)
-        # With power cuts, looks at one timestamp stay apart: a cut may come between two of them.
+        # With power cuts, answers at one timestamp stay apart: a cut may come between two answers.
         strict = self._judge(*transactions_in_time(read, apart=bool(cuts.at)), end_s)
         if strict.verdict is not Verdict.INVALID or not cuts.at:
             return strict

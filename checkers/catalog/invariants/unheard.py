@@ -18,7 +18,7 @@ _DISTURBING: Final = frozenset({"heartbeat-gap", "starvation", "infrastructure",
 
 
 def first_disturbance(history: History) -> float:
-    """Return the index of the first fault, gap or second leader.
+    """Return the index of the first fault, other disturbance, or second leader.
 
     From this index on, masters may not know all tablet servers.
     """

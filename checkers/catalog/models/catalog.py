@@ -8,7 +8,7 @@ columns are interchangeable, so they share a key. When an answer first shows the
 without a binding, the state binds the id to the table. An id is never bound again, even after its
 table is removed.
 
-`Rules` adapts the model to the catalog of the supplied tables (`TABLES`). In that catalog every id
+`Rules` adapts the model to histories in the file format "catalog table" (`TABLES`): there, every id
 is its own key, versions count from 1, and a rename makes no new version.
 
 States are tuples of small numbers: one number per name, and one for the set of ids bound so far.
@@ -287,7 +287,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def projections(
         self, operations: Sequence[Operation[CatalogInput, Answer]], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Return a projection per name; for supplied tables, all projections of `models.tables`."""
+        """Return a projection per name; for `TABLES`, all projections of `models.tables`."""
         names = name_projections(self.names, operations, self._bindings, self._rules)
         return table_projections(names, operations) if self._rules.payload else names
 

@@ -1,6 +1,6 @@
-"""Projections of the catalog of the supplied tables, which keep counterexamples small.
+"""Projections for histories in the format "catalog table"; they keep counterexamples small.
 
-If the whole catalog has a legal order, each projection also has one. The projections are:
+If the whole catalog has a legal order, each projection also has a legal order. The projections are:
 
 * **a name for a short time** (`NameWindow`): the operations on a name within a window of time.
 * **the tenants of a name** (`Tenancy`): if only one operation can have given the name to an id, the
