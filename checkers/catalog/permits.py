@@ -123,7 +123,7 @@ def until(history: History, end: int) -> History:
 
 
 def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
-    """Map each name to the spans in which changes of it may be under way.
+    """Map each table name to the spans in which changes of this name may be under way.
 
     `kinds` are the kinds of changes to include.
     """

@@ -51,7 +51,7 @@ from harness.vocabularies.hms import READS, full_name
 HINTED_SHARE: Final = 0.3
 """The share of the time and of the steps for searches with hints from the notification log."""
 ORDERED_SHARE: Final = 0.02
-"""The share of the steps for the search in the order of the log; this search needs few steps."""
+"""The share of the steps for a search in the order of the notification log; few steps suffice."""
 EXPLAINING: Final = (
     DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
 )  # fmt: skip

@@ -45,9 +45,9 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 _Past: TypeAlias = "array[int]"
-"""For each state number, the last known change since the path was in this state.
+"""For each state number, the last change of known outcome since the path was in this state.
 
-The value is -1 if no known change followed, and `_NEVER` if the path was never in this state."""
+The value is -1 if no such change followed, and `_NEVER` if the path was never in this state."""
 
 _NEVER: Final = -2
 _UNHINTED: Final[Hint] = (0, 0)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 Mops = list[list[Any]]
 
-_NOTHING: Final = "empty-transaction-graph"  # no two transactions of a stretch were related
+_NOTHING: Final = "empty-transaction-graph"  # Elle's anomaly if no two transactions are related
 
 
 def _named(read: RowsHistory, cell: Cell) -> str:

@@ -183,7 +183,7 @@ class _Reader:
         self.ids: dict[str, dict[str, None]] = {}  # name -> ids
         self.parts: list[Part] = []
         self.looks: list[Look] = []
-        # per scan: a look at the whole table, and the tablets that the answer names
+        # for each scan: a `Look` at the whole table, and the tablets that its answer names
         self.scans: list[tuple[Look, frozenset[str | None]]] = []
         pairs = [pair for pair in history.pairs if pair.invoke.f in {"write", "read", "scan"}]
         for pair in pairs:

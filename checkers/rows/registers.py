@@ -77,7 +77,7 @@ def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) ->
 
 
 class _RowsChecker(Checker):
-    """The common base of both checkers of rows: a search with limits, and its explanation."""
+    """The base class of `LinearizableRows` and `SnapshotScans`: a search and its explanation."""
 
     api_version = 1
     name = ""
@@ -312,7 +312,7 @@ class SnapshotScans(_RowsChecker):
         # Hybrid timestamps have more bits than the search or a float can represent, so they become
         # ranks. At each timestamp, its writes come first, then its looks (answers), then unknown
         # writes of processes that knew the timestamp. A tablet gives no timestamp twice, so no
-        # write comes between a row's write and look at one timestamp: they belong together.
+        # other write comes between a row's write and look at one timestamp: they belong together.
         writes: dict[tuple[Place, int], int | None] = {}
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:

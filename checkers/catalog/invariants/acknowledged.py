@@ -89,7 +89,7 @@ class _Story:
 
 
 def _stories(history: History, may: Permissions) -> dict[str, _Story]:
-    """Map the id of each table in successful answers to the facts about it that answers show."""
+    """Map each table id in successful answers to the facts that these answers show."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
         call, value = pair.invoke, fields_of(pair.completion)

@@ -286,7 +286,7 @@ def _schema(context: _Context, pair: Pair) -> str | None:
 
 
 def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
-    """Whether some table can exist to which one of the steps of an alter does not apply."""
+    """Whether a step of an alter may fail, because a table to which it does not apply may exist."""
     changed: dict[str, bool] = {}  # column -> whether it exists after the steps so far
 
     def may_have(column: str) -> bool:

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. `late_id` is an id that a step bound to it; `chain` numbers its newest link."""
+    """A live table. `late_id`: an id that a step bound; `chain`: the number of its last `_Link`."""
 
     key: str
     late_id: str | None

@@ -57,7 +57,7 @@ ANYTHING: Final[Slot] = (None, -1, None)
 def table_projections(
     names: Sequence[NameProjection], operations: Sequence[TableOperation]
 ) -> list[Projection[Any, Any, Any]]:
-    """Return the projections: windows of names, names, tenants of names, and ids."""
+    """Return all projections: for each window of a name, each name, its tenants, and each id."""
     windows = (window for name in names for window in _windows(name))
     return [*windows, *names, *map(_tenants, names), *_ids(operations)]
 

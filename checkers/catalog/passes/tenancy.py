@@ -38,7 +38,7 @@ Tenant = tuple[str, int]  # table id, version
 
 
 def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:
-    """Yield (name, statement about the name), without the names that a list leaves out."""
+    """Yield (name, statement); a list yields no statements about the names that it leaves out."""
     call, answer = operation.input, answer_of(operation)
     if answer is None:
         return
