@@ -153,8 +153,8 @@ def bound_ns(pair: Pair) -> int | None:
 def calls_before(history: History) -> Mapping[int, int]:
     """Map each answered read with a staleness bound to the index at which it counts as invoked.
 
-    A key is the index of the read's invocation. Its value is the index of the first op that was
-    recorded at most the bound before this invocation.
+    A key is the index of the read's invocation. Its value is the index of the first op whose time
+    is at most the staleness bound before the time of this invocation.
     """
     bounded = [
         (pair, bound)
@@ -261,10 +261,10 @@ def _again(key: str) -> str:
 
 
 def _sent_again(history: History) -> dict[int, str]:
-    """Map acknowledged changes that were sent several times to the key of a second effect.
+    """Map each acknowledged change that was sent several times to a key for its second effect.
 
-    The changes are indices of invocations. The key names the table that a create makes if it takes
-    effect a second time.
+    A change is given by the index of its invocation. If a create takes effect a second time, the
+    key names the second table.
     """
     return {
         pair.invoke.index: _again(_text(fields.get("nonce")) or f"op {pair.invoke.index}")
@@ -280,9 +280,9 @@ def _sent_again(history: History) -> dict[int, str]:
 def _bind(
     history: History, again: frozenset[str] = frozenset()
 ) -> tuple[dict[str, str], tuple[Conflict, ...]]:
-    """Return the key (nonce) of each table id, and the conflicts between ids and nonces.
+    """Map each table id to its key (a nonce); return the map and the conflicts in the answers.
 
-    If `again` has the second key of a create, its nonce may have two ids.
+    If `again` has the second key of a create, the nonce of this create may have two ids.
     """
     ids: dict[str, tuple[str, int]] = {}
     nonces: dict[str, tuple[str, int]] = {}
@@ -412,8 +412,8 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
                 continue
             if call.f == "create" and key in ids:
                 sight, by = sights[ids[key]]
-                # If the table was seen before its create was invoked, the create stays lost, and
-                # the search refutes the history.
+                # If the table was seen before its create was invoked, the outcome of the create
+                # stays unknown, and the search refutes the history.
                 if sight > call.index:
                     returned, seen[call.index] = sight, by
                     answer = Answer("ok", table_id=ids[key])

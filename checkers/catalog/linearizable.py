@@ -39,7 +39,7 @@ NARROWED_SHARE = 0.5
 
 
 class CatalogLinearizable(SearchChecker):
-    """The checker that the whole catalog (names, ids, versions, columns) is linearizable."""
+    """Checks that the whole catalog (names, ids, versions, columns) is linearizable."""
 
     name = "linearizable-catalog"
     doc = "DDL is linearizable over the whole catalog, lists and renames included"

@@ -27,7 +27,7 @@ from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
 
 class MembersChecker(Checker):
-    """The checker that lists of masters have the nodes that were added and not removed."""
+    """Checks that every list of masters has the nodes that were added and not removed."""
 
     api_version = 1
     name = "members"

@@ -1,8 +1,8 @@
 """Judge a catalog history under the permits of its profile (`harness.permits`).
 
-These rules apply only if no order explains the history strictly. Writes stay linearizable under all
-profiles: each write takes effect once, between its call and its return. A permit allows additional
-answers to an *observation* (a read, or a refusal because of the state):
+These rules apply only if no order explains the history strictly. The last two permits are about
+writes; under the other permits, each write takes effect once, between its call and its return, but
+more answers to an *observation* (a read, or a refusal because of the state) are allowed:
 
 * `stale-read`: the answer need not show a change that another node acknowledged in a later term
   than the term of the answer. A leader has all changes that were acknowledged in its term and
@@ -123,7 +123,7 @@ def until(history: History, end: int) -> History:
 
 
 def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
-    """Map each name to the spans in which changes of it may be under way.
+    """Map each table name to the spans in which changes of this name may be under way.
 
     `kinds` are the kinds of changes to include.
     """
@@ -289,7 +289,7 @@ class _History:
         return (term if isinstance(term, int) else 0, revision if isinstance(revision, int) else 0)
 
     def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
-        """Count how often the order needs each permit, and list the operations that need one.
+        """Count how often the order needs each permit, and list the operations that need a permit.
 
         An answer needs no permit if a state of the catalog between its call and its return explains
         it. An answer that only an older state explains is stale.
@@ -343,7 +343,7 @@ class _States:
                     self.twins.append(operation.id)
 
     def _any(self, operation: CatalogOperation, must: Sequence[int]) -> bool:
-        """Whether the answer is legal in some state after the changes at `must`.
+        """Whether the answer is legal in some state after all changes at the positions `must`.
 
         States after a change that was called after the operation returned do not count.
         """

@@ -26,7 +26,7 @@ ID_SHOWN_MAX = 8
 
 
 def where(pair: Pair) -> str:
-    """Return the place of the operation in the history, in parentheses; marks changes via Hive."""
+    """Return in parentheses where the operation is in the history, and whether it went via Hive."""
     begin, done = pair.invoke, pair.completion
     if done is None or not is_late(pair):
         return sentences.where(pair)
@@ -50,7 +50,7 @@ def table_words(ident: object, name: str | None) -> str:
 
 
 def tried(pair: Pair) -> str:
-    """Say what an operation without effect was meant to do, without a full stop."""
+    """Describe the request of an operation without effect, in a sentence without a full stop."""
     call = pair.invoke
     name = fields_of(call).get("name")
     what = f"table {name!r}" if name else "the tables"

@@ -26,7 +26,7 @@ _NS_PER_MS = 1_000_000
 
 
 class StalenessChecker(Checker):
-    """The checker that reads with a staleness bound show no older state than the bound allows."""
+    """Checks that reads with a staleness bound show no older state than the bound allows."""
 
     api_version = 1
     name = "staleness"

@@ -1,9 +1,8 @@
-"""The history model `catalog`, for histories of supplied tables and of the vocabulary "ddl".
+"""The history model `catalog`, for the file format "catalog table" and the vocabulary "ddl".
 
-An invocation in a history of supplied tables has a `payload`, which tells the two vocabularies
-apart. In such a history, a lost create contains the id that its table has if the create took
-effect. A history in the vocabulary "ddl" is judged like a run's history
-(`checkers.catalog.linearizable`).
+An invocation in a catalog table has a `payload`, which tells the two kinds of histories apart. A
+lost create in a catalog table contains the id that the created table has if the create took effect.
+A history in the vocabulary "ddl" is judged like a run's history (`checkers.catalog.linearizable`).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from harness.plugins import HistoryModel
 OPERATIONS: Final = ("create", "drop", "alter", "ren", "get", "list")
 _REFUSALS: Final = {"ex": "exists", "nf": "not-found"}
 _VOCABULARY: Final = (
-    f"{', '.join(OPERATIONS)} as in the tables of catalogs, "
+    f"{', '.join(OPERATIONS)} as in a catalog table, "
     "with name and name2 as text, payload and id as whole numbers"
 )
 _ANSWERS: Final = (
@@ -58,7 +57,7 @@ T = TypeVar("T")
 
 
 class TableRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of an invocation in a history of supplied tables."""
+    """The value of an invocation in a catalog table."""
 
     name: str
     name2: str
@@ -67,7 +66,7 @@ class TableRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableAnswer(msgspec.Struct, frozen=True):
-    """The value of a completion in a history of supplied tables."""
+    """The value of a completion in a catalog table."""
 
     result: Literal["ok", "ex", "nf"]
     id: int
@@ -118,7 +117,7 @@ class CatalogModel(HistoryModel):
 
 
 class _Tables(LinearizabilityModel):
-    """The history model of supplied tables; it translates their ops for the model `Catalog`."""
+    """The history model of catalog tables; it translates their ops for the model `Catalog`."""
 
     name = CatalogModel.name
 
@@ -151,7 +150,7 @@ class _Tables(LinearizabilityModel):
 
 
 def catalog_of_tables(operations: Sequence[AnyOperation]) -> Catalog:
-    """Return the model for operations of supplied tables, in which every id is its own key."""
+    """Return the model for the operations of a catalog table, in which every id is its own key."""
     ids: dict[str, str] = {}
     for operation in operations:
         request, answer = operation.input, operation.said
@@ -164,7 +163,7 @@ def catalog_of_tables(operations: Sequence[AnyOperation]) -> Catalog:
 
 
 def table_request(f: str, value: TableRequest) -> CatalogInput:
-    """Return the model's input for a request `f` in a history of supplied tables."""
+    """Return the model's input for a request `f` in a catalog table."""
     name, payload = value.name, f"payload {value.payload}"
     match f:
         case "create":
@@ -182,7 +181,7 @@ def table_request(f: str, value: TableRequest) -> CatalogInput:
 
 
 def table_answer(request: CatalogInput, value: TableAnswer) -> Answer:
-    """Return the model's answer for a completion in a history of supplied tables."""
+    """Return the model's answer for a completion in a catalog table."""
     if value.result != "ok":
         return Answer(_REFUSALS[value.result])
     match request:

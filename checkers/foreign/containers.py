@@ -6,7 +6,7 @@ the other objects are empty.
 
 * mutex: acquire and release. As in Knossos, values have no meaning, and any process may release.
 * set: add and remove with an element; read, answered with all elements. No set contains an element
-  twice, so no order explains an answer that does.
+  twice, so no order explains an answer with duplicates.
 * queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
   the element. A dequeue that is `ok` with nil found the queue empty.
 
@@ -75,8 +75,8 @@ def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
     """Return operations with the same verdict, but with fewer additions of unknown outcome.
 
     If an element was added once and no answer shows it, every legal order stays legal without the
-    addition, so the addition is left out. If an answer shows the element, the addition gets the
-    return time of this answer, since it took effect before.
+    addition, so the addition is left out. If an answer shows the element, the addition took effect
+    before this answer returned, and gets the answer's return time.
     """
     added = Counter(o.input.element for o in operations if isinstance(o.input, Add | Enqueue))
     first_seen: dict[Any, float] = {}

@@ -39,7 +39,7 @@ def by_key(
 
     `whole` prepares the check of a single object's history. If the settings say that values have
     keys, `of_key` returns the function that prepares the check of one key. Raises `HistoryError` if
-    the model cannot parse the likelier reading of the values, even if it can parse the other.
+    the model cannot parse the values as the settings or the shape of the values demand.
     """
     history = ops if isinstance(ops, History) else History(ops)
     if settings.independent and history.pairs:
@@ -85,7 +85,7 @@ def _keyed(
 
 
 class _Tally:
-    """The results of all keys: sums of details, keys by verdict, and the first results of each."""
+    """The results of all keys: sums of details, keys by verdict, first results of each verdict."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Verdict, list[Hashable]] = {verdict: [] for verdict in Verdict}

@@ -101,7 +101,7 @@ def bad_op(op: Op, model: str, known: str) -> HistoryError:
     pair = isinstance(op.value, list) and len(op.value) == 2
     hint = "; if values are [key value], say --independent" if pair else ""
     return HistoryError(
-        f"op {op.index} is {op.f!r} with the value {text}; the model {model} has {known}{hint}"
+        f"op {op.index} is {op.f!r} with the value {text}; the model {model} accepts {known}{hint}"
     )
 
 
@@ -318,7 +318,7 @@ class LinearizabilityModel(HistoryModel):
 
     @abc.abstractmethod
     def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """Return the model for `operations`; most models are the same for all operations."""
+        """Return the model for `operations`; most subclasses ignore the operations."""
 
     @abc.abstractmethod
     def operation(self, pair: Pair) -> AnyOperation | None:

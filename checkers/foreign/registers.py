@@ -210,7 +210,7 @@ class CasRegister(_Register):
             return None
 
         def read(pair: Pair) -> list[tuple[Hashable, bool, Any]]:
-            assert pair.completion is not None, "it is ok"
+            assert pair.completion is not None, "an ok operation has a completion"
             return [(None, pair.invoke.f == "read", pair.completion.value)]
 
         return _read_counts(pairs, read, nil_at_first=self._initial is None)
@@ -283,7 +283,7 @@ class EtcdCasRegister(CasRegister):
 
 
 class PlainRegister(CasRegister):
-    """The history model of one register of the supplied tables."""
+    """The history model of one register, for the file format "register table"."""
 
     name = "register"
     doc = "one register with reads and writes; fail: did not happen"
@@ -340,7 +340,7 @@ class MultiRegisterModel(_Register):
 
     def _reads(self, pairs: Sequence[Pair]) -> Reads:
         def read(pair: Pair) -> list[tuple[Hashable, bool, Any]]:
-            assert pair.completion is not None, "it is ok"
+            assert pair.completion is not None, "an ok operation has a completion"
             micro = self._txn(pair.completion).micro
             return [(key, f == "read", value) for f, key, value in micro]
 

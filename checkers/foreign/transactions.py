@@ -1,8 +1,8 @@
 """History models and checkers of transactional isolation, which call `checkers.elle`.
 
 The history models are for imported histories. The checkers are for runs: each is a history model
-with fixed consistency models and without keys. `checkers.elle` needs numpy, so only the functions
-that call it import it. This keeps the listing of plug-ins fast.
+with fixed consistency models and without keys. `checkers.elle` needs numpy, so it is imported only
+within the functions that call it. This keeps the listing of plug-ins fast.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ElleCheck:
     """The check of parsed transactions.
 
     `judge` is called with `consistency_models`, `anomalies` and `time_limit_s`. `labels` returns a
-    description of each transaction by the index of its invocation.
+    map from the index of each transaction's invocation to a description of the transaction.
     """
 
     name: str
@@ -148,7 +148,7 @@ class ClosedPredicate(ElleModel):
 
     name = "closed-predicate"
     doc = "transactions that read by predicates in a known universe: Elle's anomalies and models"
-    unordered = "closed-predicate assumes nothing of the kind"
+    unordered = "closed-predicate assumes no order of versions"
 
     def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
         from checkers.elle import decide_closed_predicate

@@ -4,7 +4,7 @@
 |--------|------------------------------------------------------------------------------------|
 | unique | an id belongs to the same event in every answer                                    |
 | gaps   | ids are consecutive, in polls and in a log that was not cleaned                    |
-| order  | a change that began after another was acknowledged has the higher id               |
+| order  | if a change began after the answer to an earlier change, its event has a higher id |
 | times  | events with higher ids have the same or later times                                |
 | lost   | an acknowledged change is in the log, unless the cleaner may have removed it       |
 | phantom| the log has no change that was refused or that no client requested                 |
@@ -66,7 +66,7 @@ class _Log(NamedTuple):
 
 
 class EventsChecker(Checker):
-    """The checker that the notification log has every change once, in order, without gaps."""
+    """Checks that the notification log has every change once, in order, without gaps."""
 
     api_version = 1
     name = "hms-events"
@@ -111,7 +111,7 @@ class EventsChecker(Checker):
 
 
 def _events_of(op: Op | None) -> list[_Event]:
-    assert op is not None, "it was answered"
+    assert op is not None, "the poll was answered"
     return _converted(op, fields_of(op).get("events"))
 
 

@@ -41,7 +41,7 @@ NEEDED: Final = re.compile(r"db|zk[0-9]+")
 
 
 class FailoverChecker(Checker):
-    """The checker that clients go to another metastore within a bound after a failure."""
+    """Checks that clients go to another metastore within a time bound after a failure."""
 
     api_version = 1
     name = "hms-failover"
@@ -89,13 +89,13 @@ def _sent(done: Op) -> list[Attempt]:
 
 
 def _names(done: Op, field: str) -> list[str] | None:
-    """Return the names of metastores in a field of an answer; `None` if it has no such field."""
+    """Return the metastores that a field of an answer names; `None` if the field is missing."""
     names = fields_of(done).get(field)
     return list(map(str, names)) if isinstance(names, list | tuple) else None
 
 
 def _check_bound(findings: Findings, pair: Pair, bound_s: float) -> None:
-    assert pair.completion is not None, "it has attempts"
+    assert pair.completion is not None, "only completed operations are judged"
     sent = _sent(pair.completion)
     for first, other in itertools.pairwise(sent):
         took_s = (other.start - first.end) / NS_PER_S
@@ -105,15 +105,15 @@ def _check_bound(findings: Findings, pair: Pair, bound_s: float) -> None:
 
 
 def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
-    assert pair.completion is not None, "it is done"
+    assert pair.completion is not None, "only completed operations are judged"
     begin_ns, end_ns = pair.invoke.time, pair.completion.time
     return any(each.overlaps(begin_ns, end_ns) for each in disturbances)
 
 
 def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
-    """Return the metastores without faults that the client did not try, although it sent twice."""
+    """Return the fault-free metastores that the client did not try, although it sent a retry."""
     done = pair.completion
-    assert done is not None, "it is done"
+    assert done is not None, "only completed operations are judged"
     if times_sent(done.attempts) < 2:
         return []
     tried = {attempt.node for attempt in done.attempts}

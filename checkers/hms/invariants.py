@@ -7,7 +7,7 @@
 | directories | every existing table has its directory, in every snapshot                      |
 | origins     | the final state of each table is the result of a change that was not refused   |
 | instances   | at rest each metastore shows the tables that the database has (I11)            |
-| wrong-error | a call refuses with an exception that it declares for this case                |
+| wrong-error | a metastore refuses a call only with an exception that is right for this call  |
 """
 
 from __future__ import annotations

@@ -49,17 +49,17 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import READS, full_name
 
 HINTED_SHARE: Final = 0.3
-"""The share of the time and of the steps for a search with hints."""
+"""The share of the time and of the steps for searches with hints from the notification log."""
 ORDERED_SHARE: Final = 0.02
-"""The share of the steps for the search in the order of the log, which needs few steps."""
+"""The share of the steps for a search in the order of the notification log; few steps suffice."""
 EXPLAINING: Final = (
     DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
 )  # fmt: skip
-"""The permits that can explain a history; if one of several is enough, the first one is named."""
+"""The permits that can explain a history; an earlier permit is preferred to a later permit."""
 
 
 class HmsLinearizable(SearchChecker):
-    """The checker that all tables of a metastore together are one linearizable object."""
+    """Checks that all tables of a metastore together are one linearizable object."""
 
     name = "linearizable-hms"
     doc = "DDL of a metastore is linearizable over all databases, lists and renames included"
@@ -174,7 +174,7 @@ def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation
 
 
 def _is_twice(converted: MetastoreHistory, each: _Try, operation: MetastoreOperation) -> bool:
-    """Whether `operation` is a second effect of a change that the log does not rule out."""
+    """Whether `operation` is the second effect of a change, and the log does not rule it out."""
     if operation.id < COPY:
         return False
     nonce = fields_of(converted.pairs[operation.id - COPY].invoke).get("nonce")
@@ -248,10 +248,10 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
 def _names(
     changes: Sequence[MetastoreOperation], renames: Sequence[MetastoreOperation], *, late: bool
 ) -> dict[int, tuple[str, ...]]:
-    """The names that the table of each change may have until the change is written, by id.
+    """Map the id of each change to the names that its table may have until the change is written.
 
-    The first name is the one in the request; others come from renames that overlap the change. With
-    `late`, a rename may write after other renames have moved the table that the rename has read.
+    The requested name is first; other names come from renames that overlap the change. With `late`,
+    a rename may write after other renames have moved the table that the rename has read.
     """
     names = {change.id: dict.fromkeys([change.input.name]) for change in changes}
     meanwhile = {change.id: list(_overlapping(change, renames)) for change in changes}

@@ -5,7 +5,7 @@ alters and renames write their nonces, and gets show them. A rename to the same 
 
 `LaxMetastore` also allows anomalies of real Hive: a drop that overlaps another drop may find
 nothing, and a change that overlaps a rename may change the table under its new name. A rename
-writes only the part of the name that it changes, so two renames may make a name that neither gave.
+writes only the part of the name that it changes, so two renames may make a name neither requested.
 `OrderedMetastore` applies changes in the order of the notification log.
 """
 
@@ -97,7 +97,7 @@ def _allows(state: State, input_: MetastoreInput, output: MetastoreOutput) -> bo
 
 
 class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
-    """The strict model. Its state has (name, nonce) for each table, by name; empty at first."""
+    """The strict model. Its state has (name, nonce) for each table, sorted; empty at first."""
 
     def init(self) -> State:
         return ()
@@ -151,10 +151,10 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
 
 
 def renamed(rename: MetastoreInput, name: str) -> str:
-    """The name that a table gets if it has this name when the rename writes its columns.
+    """Return the new name of a table that has the name `name` when the request `rename` is written.
 
-    A rename writes the database if it changes the database, and the name within it likewise. An
-    alter writes neither.
+    A rename writes the database part of the name only if the request changes this part, and the
+    table part likewise. An alter changes no name.
     """
     if rename.f != "rename":
         return name
@@ -195,7 +195,7 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
 class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]):
     """The model `Metastore`, in which changes with a place take effect in the order of places.
 
-    The state is (the place of the last change, the state of `Metastore`). No place is left out.
+    The state is (the place of the last change, the state of `Metastore`). No place can be skipped.
     """
 
     def __init__(self) -> None:

@@ -92,7 +92,7 @@ def check_readers(
             for event in poll.events:
                 if event.nonce_after is not None:
                     place.setdefault(event.nonce_after, number)
-        # For each poll, the first poll from it on that was not full, and so returned all events.
+        # for each poll: the first poll, at or after it, that was not full (returned all events)
         whole: list[int | None] = [None] * len(stretch.polls)
         upcoming: int | None = None
         for number in reversed(range(len(stretch.polls))):
@@ -111,7 +111,7 @@ def check_readers(
                 continue
             asked = stretch.polls[due].pair
             text = f"{sentence(change)}, but its event was not in what {sentence(asked)} had read."
-            assert asked.completion is not None, "it was answered"
+            assert asked.completion is not None, "the poll was answered"
             seen = place.get(nonce, due + 1) <= due
             cleaned = (
                 in_the_end is not None
@@ -134,7 +134,7 @@ def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
         position: object = None
         for poll in group:
             done = poll.pair.completion
-            assert done is not None, "it was answered"
+            assert done is not None, "the poll was answered"
             fields = fields_of(done)
             after = fields.get("after")
             text = f"{sentence(poll.pair)} after event {after}, but its place was {position}."
@@ -160,7 +160,7 @@ def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
 
 def _process(poll: Poll) -> int:
     process = poll.pair.invoke.process
-    assert isinstance(process, int), "pairs are of clients only"
+    assert isinstance(process, int), "only clients invoke operations"
     return process
 
 
@@ -174,7 +174,7 @@ def check_kept(
     earliest_ms = [*itertools.accumulate((event.time_ms for event in ordered), min)]
     for poll in polls:
         done = poll.pair.completion
-        assert done is not None, "it was answered"
+        assert done is not None, "the poll was answered"
         if done.index > at:
             continue
         blamed = (poll.pair.invoke.index, at)

@@ -2,8 +2,8 @@
 
 * A change of unknown outcome may take effect at any time after its call, or never. If a get showed
   its nonce, the change took effect before the get returned.
-* A nonce that no get shows is replaced by an empty nonce. If such an alter has an unknown outcome,
-  it is left out, since no answer could show its effect.
+* A nonce that no get shows is replaced by an empty nonce. An alter with an empty nonce and an
+  unknown outcome is left out, since no answer could show its effect.
 * A refusal because of the state is an observation that an order must explain. Any other refusal
   proves nothing and is left out.
 """
@@ -184,14 +184,14 @@ def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | No
         if definite is None:
             return None
         answer, returned = definite, done.index
-    assert isinstance(call.process, int), "pairs are of clients only"
+    assert isinstance(call.process, int), "only clients invoke operations"
     return Operation(call.process, asked, call.index, answer, returned, call.index)
 
 
 def _answer(pair: Pair) -> MetastoreOutput | None:
-    """Return the answer of `pair`, or `None` if it proves nothing about the state."""
+    """Return the answer of `pair`, or `None` if the answer proves nothing about the state."""
     done = pair.completion
-    assert done is not None, "it was answered"
+    assert done is not None, "`pair` was answered"
     value: Mapping[str, Any] = fields_of(done)
     result = value.get("result", "ok" if done.type is OpType.OK else None)
     if result != "ok":

@@ -49,7 +49,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class TokensChecker(Checker):
-    """The checker that every metastore accepts a token until its end, and none after its end."""
+    """Checks that every metastore accepts a token until its end, and no metastore after its end."""
 
     api_version = 1
     name = "hms-tokens"
@@ -87,7 +87,7 @@ class _Times(NamedTuple):
 
 
 def _times_of(history: History) -> _Times | None:
-    """Return the time limits of tokens in the last snapshot, or `None` if it has none."""
+    """Return the time limits of tokens in the last snapshot, or `None` without such limits."""
     snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))
     tokens = snapshot.get("tokens")
     if not isinstance(tokens, Mapping):
@@ -247,7 +247,7 @@ class _Judge:
 
     def _is_good(self, use: Pair, token: _Token) -> bool:
         """Whether the token was certainly good from the invocation of `use` to its completion."""
-        assert use.completion is not None, "it was answered"
+        assert use.completion is not None, "the use was answered"
         if not _is_done_before(token.issue, use):
             return False
         if any(cancel.invoke.index < use.completion.index for cancel in token.cancels):
@@ -260,7 +260,7 @@ class _Judge:
 
         For a renewal, only the maximum age of the token counts.
         """
-        assert token.issue.completion is not None, "it was answered"
+        assert token.issue.completion is not None, "the issue was answered"
         slack_ns = self._slack_ns(use)
         if use.invoke.f == "renew":
             high = token.issue.completion.time + self._times.max_age_ns + slack_ns
@@ -276,7 +276,7 @@ class _Judge:
 
     def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
         """Return the writes that may have set the token's end last before `use`: at least one."""
-        assert use.completion is not None, "it was answered"
+        assert use.completion is not None, "the use was answered"
         writes = list(self._writes(use, token))
         certain = [w for w in writes if w.done < use.invoke.index]
         newest = max((w.begin for w in certain), default=-1.0)
@@ -284,8 +284,8 @@ class _Judge:
 
     def _writes(self, use: Pair, token: _Token) -> Iterator[_Write]:
         """Yield the writes of the token's end: its issue, its renewals, and late retries."""
-        assert token.issue.completion is not None, "it was answered"
-        assert use.completion is not None, "it was answered"
+        assert token.issue.completion is not None, "the issue was answered"
+        assert use.completion is not None, "the use was answered"
         first, last = token.issue.invoke.time, token.issue.completion.time
         youngest_ns, oldest_ns = (at + self._times.max_age_ns for at in (first, last))
 
@@ -307,7 +307,7 @@ class _Judge:
 
     def _slack_ns(self, use: Pair) -> float:
         """Return the maximum difference in ns between two metastores' clocks until `use` ended."""
-        assert use.completion is not None, "it was answered"
+        assert use.completion is not None, "the use was answered"
         low = high = 0.0
         for fault in self._clock_faults:
             if fault.start > use.completion.time:
@@ -346,8 +346,8 @@ class _Judge:
         return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
 
     def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
-        """Whether another metastore answered `pair`, or that of `first` after a restart."""
-        assert pair.completion is not None, "it was answered"
+        """Whether another node answered `pair` than `first`, or the same node after a restart."""
+        assert pair.completion is not None, "the use was answered"
         node = _node(first)
         if _node(pair) != node:
             return True
@@ -372,7 +372,7 @@ def _is_done_before(pair: Pair, use: Pair) -> bool:
 
 def _overlap(renewal: Pair, other: Pair) -> bool:
     """Whether the renewal may have been under way during the other operation."""
-    assert other.completion is not None, "it was answered"
+    assert other.completion is not None, "the other operation was answered"
     return renewal.invoke.index < other.completion.index and other.invoke.index < _end(renewal)
 
 

@@ -6,7 +6,7 @@ some milliseconds. So a check exceeds its limit by less than a second, unless a 
 Python model takes longer.
 
 The memory limit applies to the growth of the process since the check began. The clock measures this
-growth twenty times a second.
+growth at most twenty times a second.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ Making one more operation optional can only make a history more linearizable, so
   once and found to be needed. If a trial runs out of steps, its operation stays in the core, which
   then does not count as minimal.
 
-The search first makes all operations before some return optional at once. It finds this return by
-bisection, because most contradictions lie in a short window. Then the search makes chunks of
-operations optional and halves the chunk size down to one (delta debugging, after Zeller and
+The search first makes as many of the earliest returned operations optional as it can. It finds
+their number by bisection, because most contradictions are in a short window. Then it makes chunks
+of operations optional and halves the chunk size down to one (delta debugging, after Zeller and
 Hildebrandt 2002).
 """
 
@@ -29,12 +29,12 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.search import Status, run_sliced
 
 STEPS_PER_TRIAL = 20_000
-LEAN_STEPS = 2_000  # if a trial has a legal order, the lean search mostly finds it in these steps
+LEAN_STEPS = 2_000  # the lean search (see `search`) mostly needs fewer steps to find a legal order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """A set of operations that contradict each other, by their ids.
+    """A set of operations, given by their ids, that contradict each other.
 
     `weakened` holds the ids of the optional operations that can change the state.
     """
@@ -72,7 +72,7 @@ class Recorded(Model[Any, Any, Any]):
 def relaxed(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], core: set[int]
 ) -> tuple[Model[Any, Any, Any], list[Operation[Any, Any]]]:
-    """Return the model and operations of the problem in which only `core` is not optional."""
+    """Return a model, and operations that are all optional except the operations in `core`."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
     # Neither operations that were called after the whole core had returned nor operations that
@@ -84,7 +84,7 @@ def relaxed(
     ]
     kept = [*chosen, *model.blurred(chosen, others)]
     weakened = [o if o.id in core else replace(o, return_time=None) for o in kept]
-    # The model may derive hints from outputs, so it sees only the outputs of the core.
+    # A model may look ahead at outputs (`for_operations`), so it sees only the outputs of the core.
     hinted = model.for_operations(weakened)
     pairs: list[Operation[Any, Any]] = []
     for operation, weaker in zip(kept, weakened, strict=True):
@@ -203,7 +203,7 @@ def shrink_core(
 ) -> Core:
     """Reduce `core`, found by a direct method, to the operations that it needs.
 
-    The core stays as it is if the limits are reached too early.
+    If no trial confirms `core` within the limits, the core is returned as it is.
     """
     trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
     core, needed = set(core), set[int]()

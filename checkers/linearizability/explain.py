@@ -133,7 +133,7 @@ def explain_decision(
 
 
 def named(elements: Sequence[Hashable]) -> str:
-    """Name the problem that is restricted to `elements`; empty without elements."""
+    """Return a name for the problem restricted to `elements`; empty if there are none."""
     if not elements:
         return ""
     return f"element{'' if len(elements) == 1 else 's'} {', '.join(map(repr, elements))}"
@@ -142,9 +142,9 @@ def named(elements: Sequence[Hashable]) -> str:
 def _survivors(
     problem: Problem, best: int, limits: Limits, is_over: Callable[[], bool]
 ) -> tuple[tuple[Survivor, ...], int]:
-    """Return configurations before the failing return, and the number of all of them.
+    """Return at most `SURVIVORS_MAX` configurations before the failing return, and their total.
 
-    If finding all takes too much work, a depth-first search finds at most one.
+    If finding all configurations takes too much work, a depth-first search finds at most one.
     """
     frontier = breadth_first(problem, configurations_max=limits.configurations_max)
     run_sliced(frontier, limits.shrink_steps, is_over)

@@ -3,10 +3,10 @@
 The frontier before a return is the set of all configurations that are possible before this return.
 The search expands only configurations in which the returning operation is not linearized yet; the
 other configurations pass the return unchanged. For each (mask, state), the search keeps only the
-minimal sets of used operations of unknown outcome (an antichain). If a configuration has a smaller
-set than another configuration, it can reach everything that the other can, because operations of
-unknown outcome may stay unused. So this search decides invalid histories with many lost answers on
-which a depth-first search does not finish.
+minimal sets of used operations of unknown outcome (an antichain). A configuration with a subset of
+these operations can reach everything that a configuration with the whole set can, because
+operations of unknown outcome may stay unused. So this search decides invalid histories with many
+lost answers on which a depth-first search does not finish.
 
 Every configuration carries its branching choices as a linked list, so a witness or a surviving
 configuration can be replayed. Lists of related configurations share their prefix.
@@ -155,6 +155,6 @@ class Frontier:
                 self._arrive(position, Configuration(config.mask, after, config.used | bit, path))
 
     def remaining(self) -> list[Configuration]:
-        """Return the configurations before the furthest return that no other one dominates."""
+        """Return the configurations before the furthest return, without dominated ones."""
         chains = self._chains.get(self.best, {})
         return [c for c in self.surviving if c.used in chains.get((c.mask, c.state), ())]

@@ -7,7 +7,7 @@ The vocabulary is Porcupine's (an `Operation` has a client, input, call, output 
   or never. Its output is `UNKNOWN`, and `step` returns the state after the operation takes effect.
 * `read_only` marks operations whose *response* says that nothing changed (reads, but also a failed
   compare-and-set, "already exists", "not found"). The search linearizes these operations as soon as
-  they are legal, without branching, which makes catalog histories cheap.
+  they are legal, without branching, which makes catalog histories cheap to check.
 * `projections` returns smaller problems that must all be linearizable if the whole history is. A
   search of a projection can only refute a history, but refutes it far sooner than a search over the
   whole state.
@@ -47,7 +47,7 @@ MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 MEMORY_MIB: Final = 2048
 STEPS_MAX: Final = 20_000_000
 CONFIGURATION_BYTES: Final = 600
-"""Bytes of the memory limit per configuration that one search may remember.
+"""How many bytes of the memory limit let one search remember one configuration.
 
 A configuration takes 150 to 200 bytes, and three searches share the memory."""
 NO_LIMIT: Final = 1 << 62
@@ -277,11 +277,11 @@ class Model(Specification[S, I, O]):
         return []
 
     def for_operations(self, operations: Sequence[Operation[I, O]], /) -> Model[S, I, O]:
-        """Return the same specification, with hints from `operations` only.
+        """Return the same specification, with hints from the answers of `operations` only.
 
-        A model may take hints from answers in advance, to rule out steps that lead nowhere. The
-        returned model must not use the answers of other operations: a counterexample becomes
-        smaller by making operations optional, and its proof must not depend on their answers.
+        A model may look ahead at answers (hints), to rule out steps that lead nowhere. The returned
+        model must not use the answers of other operations: a counterexample becomes smaller by
+        making operations optional, and its proof must not depend on their answers.
         """
         del operations
         return self
@@ -301,5 +301,5 @@ class Model(Specification[S, I, O]):
 
 
 def observations(model: Model[S, I, O], operations: Iterable[Operation[I, O]]) -> int:
-    """Count the answers that could have contradicted others; at 0, a verdict means nothing."""
+    """Count the answers that could contradict other answers; at 0, a verdict means nothing."""
     return sum(not o.is_unknown and model.observes(o.input, o.output) for o in operations)

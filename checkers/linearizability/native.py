@@ -12,7 +12,7 @@ that. The Python code is the specification.
 
 The native core cannot represent a history with more than 1024 operations open at once, more than
 4096 operations of unknown outcome, or times beyond 64 bits. Such a history is searched in pure
-Python. `HARNESS_NATIVE=0` turns the core off.
+Python. `HARNESS_NATIVE=0` turns the native core off.
 """
 
 from __future__ import annotations
@@ -151,14 +151,14 @@ class _Watched:
 
 
 def depth_first(problem: Problem, *, lean: bool, configurations_max: int) -> DepthFirst:
-    """Create a depth-first search, in the native core if the problem is there."""
+    """Create a depth-first search, in the native core for a `NativeProblem`."""
     if isinstance(problem, NativeProblem):
         return NativeDepthFirst(problem, lean=lean, configurations_max=configurations_max)
     return DepthFirst(problem, lean=lean, configurations_max=configurations_max)
 
 
 def breadth_first(problem: Problem, *, configurations_max: int) -> Frontier:
-    """Create a breadth-first search, in the native core if the problem is there."""
+    """Create a breadth-first search, in the native core for a `NativeProblem`."""
     if isinstance(problem, NativeProblem):
         return NativeFrontier(problem, configurations_max=configurations_max)
     return Frontier(problem, configurations_max=configurations_max)

@@ -2,8 +2,8 @@
 
 As in Porcupine, `to_model` turns a nondeterministic specification into a deterministic model. The
 state of this model is the *set* of all states that are possible after the operations so far. A step
-collects the possible successors of every state in the set, and is illegal if no state has any. So a
-check is exact, and the time of a check grows with the sizes of these sets.
+collects the possible successors of every state in the set, and is illegal if no successor exists.
+So a check is exact, and the time of a check grows with the sizes of these sets.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PowerSet(Model[frozenset[S], I, O]):
     def step(
         self, state: frozenset[S], input_: I, output: O | Unknown, /
     ) -> tuple[bool, frozenset[S]]:
-        """Return all possible next states of the states in the set."""
+        """Return whether any next state is possible, and the set of all possible next states."""
         step = self._inner.step
         after: set[S] = set()
         for number, single in enumerate(state):

@@ -79,7 +79,7 @@ class Part:
         decision = self.model.decide(self.operations)
         if decision is not None:
             result = Result.ILLEGAL if decision.order is None else Result.OK
-            assert self.result in {None, result}, "a search and a direct method contradict"
+            assert self.result in {None, result}, "a search and a direct method disagree"
             self.decision, self.decided_by, self.result = decision, decision.method, result
         return self.result
 
@@ -104,7 +104,7 @@ class Part:
     def order(self) -> tuple[int, ...]:
         """Return the operation ids of the legal order that was found."""
         if self.decision is not None:
-            assert self.decision.order is not None, "it is legal"
+            assert self.decision.order is not None, "only a legal part has an order"
             return self.decision.order
         ids = [operation.id for operation in self.operations]
         return tuple([ids[number] for number in self.problem.replay(self.choices)])
@@ -217,7 +217,7 @@ def explained_part(
 
 
 def unexplained(part: Part) -> Failure:
-    """Return the failure of `part`, with all returned operations as its core, without a search."""
+    """Return the failure of `part` without a search; its core is all operations that returned."""
     best = part.finished.best
     operations, returns = part.operations, part.problem.returns
     return Failure(

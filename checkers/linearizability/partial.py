@@ -3,8 +3,8 @@
 In real time, intervals order the operations, and the other searches rely on these intervals. The
 permits of a profile (`checkers.catalog.permits`) remove single pairs from this order, and then
 intervals cannot represent the order. So in this module each operation has a bit mask of its
-predecessors. In other respects the search is like `search`: it goes depth first, remembers visited
-configurations, and takes a read as soon as the read is legal, since that loses no order.
+predecessors. Apart from this, the search works like the module `search`: it goes depth first,
+remembers visited configurations, and takes a read as soon as it is legal, which loses no order.
 
 `partial_search` has the search itself. The result is exact within the bounds of steps and memory:
 each order is replayed with the model after the search, and if the search finishes without an order,
@@ -115,9 +115,9 @@ def find_relaxed_order(
 ) -> PartialOutcome:
     """Find a legal order in real time, except that stale answers may miss changes of later terms.
 
-    `facts` has the facts by operation id; an operation without a fact is a fall back. If `is_stale`
-    is true of an operation and its answer has a term, the operation need not follow operations that
-    another node answered in a later term. `end_s` is the deadline on the monotonic clock.
+    `facts` has nodes and terms by operation id; an operation without an entry is a fall back. If
+    `is_stale` is true of an operation and its answer has a term, the operation need not follow
+    operations that another node answered in a later term. `end_s` is on the monotonic clock.
     """
     strict = Fact(None, None)
     classes: dict[Fact, int] = {}
@@ -167,7 +167,7 @@ def states_along(
             states.append(states[found.back[at]])
         else:
             legal, after = model.step(states[-1], operations[at].input, operations[at].said)
-            assert legal, f"operation {operations[at].id} is not legal where it comes"
+            assert legal, f"operation {operations[at].id} is not legal at its place in the order"
             states.append(after)
         yield states[-1]
 

@@ -1,4 +1,4 @@
-"""A depth-first search for a legal order under a partial order, likely choices first.
+"""A depth-first search for a legal order under a partial order; it tries likely choices first.
 
 Chronological backtracking revises the last choices first, but an early choice may be wrong: often
 much later operations show that a power cut lost a state. So the first walks may take an unlikely
@@ -45,9 +45,9 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 _Past: TypeAlias = "array[int]"
-"""For each state number, the last known change since the path was in this state.
+"""For each state number, the last change of known outcome since the path was in this state.
 
-The value is -1 if no known change followed, and `_NEVER` if the path was never in this state."""
+The value is -1 if no such change followed, and `_NEVER` if the path was never in this state."""
 
 _NEVER: Final = -2
 _UNHINTED: Final[Hint] = (0, 0)
@@ -83,7 +83,7 @@ class _Node:
 
 
 _Choice = tuple[int, Any, _Node | None]
-"""(Operation, the state after it, the node to which it returns if it is a fall back)."""
+"""(Operation, state after the operation, node to which a fall back returns or `None`)."""
 
 
 class Search:
@@ -251,7 +251,7 @@ class Search:
         return done
 
     def _choices(self, node: _Place) -> Iterator[tuple[bool, _Choice]]:
-        """Yield the distinct possible choices, each after a flag that marks the likely choice."""
+        """Yield (is likely, choice) for all distinct choices; only the first choice is likely."""
         met: set[tuple[int, int]] = set()
         for choice in self._ordered(node):
             key = (choice[0], self._number(choice[1]))
@@ -288,7 +288,7 @@ class Search:
         yield from self._falls(place)
 
     def _falls(self, place: _Place) -> Iterator[_Choice]:
-        """Yield the possible fall backs; for each, the latest earlier state comes first."""
+        """Yield each possible fall back with each earlier state, the latest states first."""
         for at in self._enabled(self._backs, place.done):
             earlier = {
                 node.place.state: node
@@ -300,7 +300,7 @@ class Search:
                     yield at, node.place.state, node
 
     def _promising(self, place: _Place, first: int) -> Iterator[_Choice]:
-        """Yield the fall backs that make more of the next operations legal, the best ones first.
+        """Yield the fall backs that make more of the next operations legal, the best first.
 
         If the hint of `first` shows that the log has become shorter, entries were lost. Then all
         fall backs to states with a short enough log are yielded.

@@ -69,7 +69,7 @@ def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
     If `answer` is `UNKNOWN`, the operation has an unknown outcome.
     """
     call, done = pair.invoke, pair.completion
-    assert isinstance(call.process, int), "pairs are of clients only"
+    assert isinstance(call.process, int), "only clients invoke operations"
     returned = None if done is None or answer is UNKNOWN else done.index
     return Operation(call.process, given, call.index, answer, returned, call.index)
 

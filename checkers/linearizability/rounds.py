@@ -1,4 +1,4 @@
-"""The rounds of one check: a direct method, and searches that compete by budget.
+"""The rounds of one check: a direct method, and searches that take turns with limited budgets.
 
 The direct method of a model (`Model.decide`), if it has one, runs before all searches, or after
 searches that took some steps without a verdict. Every part (partition or projection) gets three
@@ -25,7 +25,7 @@ DIRECT_STEPS = 16
 
 On the native core, these steps take less time than the direct method and mostly find an order."""
 EXPLAINED_BY_TRIALS_MAX = 2_000
-"""The maximum size of a refuted part whose core a search looks for before a direct method."""
+"""If a refuted part has more operations, a direct method is tried before a search for its core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""Depth-first search over window-compressed configurations.
+"""Depth-first search over configurations that describe a window of the history (see `problem`).
 
-A configuration is (next return not yet passed, mask of open slots linearized, unknown operations
-used, state). The search succeeds when every return is passed. It follows Wing and Gong (1993) with
-Lowe's cache (2017), except for these differences:
+A configuration is (next return to pass, mask of linearized open slots, used unknown operations,
+state). Operations of unknown outcome are called unknown. The search succeeds when it passes every
+return. It follows Wing and Gong (1993) with Lowe's cache (2017), except for these differences:
 
 * the cache key does not grow with the history (see `problem`);
 * reads are absorbed, never branched on;
@@ -219,9 +219,9 @@ class DepthFirst:
         return self._problem.stepper.step(state, op) != ILLEGAL_STEP
 
     def _moves(self, frame: _Frame) -> Iterator[Move]:
-        """Yield all moves of one operation, except the operation that must return next.
+        """Yield all moves of one operation, except the operation `must`, which must return next.
 
-        Moves that make the operation that must return next legal come first.
+        Moves that make `must` legal come first.
         """
         must = self._problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)
@@ -242,10 +242,7 @@ class DepthFirst:
                 yield (op,), frame.mask, used, after
 
     def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
-        """Yield moves of one open write, and of an unknown operation that makes another legal.
-
-        A move of an unknown operation also contains the operation that becomes legal.
-        """
+        """Yield moves: an open write, or an unknown operation and an operation that it enables."""
         problem = self._problem
         must = problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)

@@ -33,7 +33,7 @@ class CertificateError(InternalError):
 
 
 def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:
-    """Return the model without hints from answers, which serve only to prune its steps."""
+    """Return the model without hints, i.e. without answers known in advance that prune steps."""
     if type(model).for_operations is Model.for_operations:
         return model
     return model.for_operations([replace(operation, return_time=None) for operation in operations])
@@ -123,7 +123,7 @@ def verify_core(
     while todo:
         done, used, state = todo.popleft()
         visited = seen.setdefault((done, state), [])
-        # An earlier visit that used fewer optional operations reaches everything that this one can.
+        # An earlier visit that used fewer optional operations reaches all that this visit reaches.
         if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in visited):
             continue
         visited.append(used)

@@ -51,7 +51,7 @@ def _total(part: Part) -> int | None:
 
 
 def groups_of(read: RowsHistory) -> Mapping[tuple[str, frozenset[str]], int]:
-    """Return the groups of rows, as (table, keys), with the sum of each group's balances."""
+    """Map each group of rows, given as (table, keys), to the sum of its balances."""
     of_row: dict[tuple[str, str], frozenset[str]] = {}
     totals: dict[tuple[str, frozenset[str]], int] = {}
     broken: set[tuple[str, frozenset[str]]] = set()

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 Mops = list[list[Any]]
 
-_NOTHING: Final = "empty-transaction-graph"  # no two transactions of a stretch were related
+_NOTHING: Final = "empty-transaction-graph"  # Elle's anomaly if no two transactions are related
 
 
 def _named(read: RowsHistory, cell: Cell) -> str:
@@ -110,7 +110,7 @@ def _unanswered(part: Part) -> Part:
 
 
 class _Cells:
-    """Translates the parts and looks of a history to writes and reads of registers for Elle.
+    """Translates parts (of writes) and looks (answers) to writes and reads of registers for Elle.
 
     Every cell is a register, except cells to which one value was written twice.
     """
@@ -131,9 +131,9 @@ class _Cells:
     def writes(self, part: Part) -> Mops:
         """Return the writes of a part as micro-operations.
 
-        Of a part without an answer, only writes that are certain if the part took effect count: its
-        upserts, and the writes that a look shows. Other rows may have been refused. If such a part
-        writes a row several times, none of these writes is certain.
+        If a part has no answer, only its upserts and the writes that a look shows count: these are
+        certain if the part took effect, while other rows may have been refused. If such a part
+        writes a row several times, none of its writes to this row counts.
         """
         times = Counter(row.key for row in part.rows)
 
@@ -184,8 +184,8 @@ def transactions_in_time(
     """Make a history of transactions in the order of timestamps.
 
     Transaction `n` is executed by process `n`. The second result has, for each transaction, the
-    index of the invocation in the original history. With `apart`, looks of different operations at
-    one timestamp stay separate transactions.
+    index of the invocation in the original history. With `apart`, the answers of different reads
+    and scans at one timestamp stay separate transactions.
     """
     cells, floor = _Cells(read, stretch), floors(read)
     parts, all_looks = (
@@ -245,7 +245,7 @@ class ElleRows(Checker):
         end_s = time.monotonic() + time_limit_s
         cuts = PowerCuts(history)
         read = rows_history(history)
-        # With power cuts, looks at one timestamp stay apart: a cut may come between two of them.
+        # With power cuts, answers at one timestamp stay apart: a cut may come between two answers.
         strict = self._judge(*transactions_in_time(read, apart=bool(cuts.at)), end_s)
         if strict.verdict is not Verdict.INVALID or not cuts.at:
             return strict

@@ -68,7 +68,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
     def step(
         self, state: Row, input_: RowInput, output: RowOutput | Unknown, /
     ) -> tuple[bool, Row]:
-        """Apply all steps of an operation to a row; `output` must have the result of each step."""
+        """Apply all steps of an operation; it is legal if `output` has the result of each step."""
         if not input_.steps:
             return output is UNKNOWN or output == Seen(state), state
         row, results = state, []
@@ -81,7 +81,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
         return legal, row if legal else state
 
     def read_only(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
-        """Return whether an operation is a read, or a write of which every step was refused."""
+        """Return whether an operation is a read, or a write whose steps were all refused."""
         if not input_.steps:
             return True
         return output is not UNKNOWN and "ok" not in output

@@ -7,7 +7,7 @@ Each rule is one pass over the history, and is sound no matter how lost operatio
 | phantom        | a cell holds a value that was never written to it                         |
 | refused        | a row holds the value of a refused write ("already-present",              |
 |                | "not-found"): perhaps only a copy of the request was refused              |
-| too-early      | a row held a value before any client requested this write                 |
+| too-early      | a row held a value before any client requested to write this value        |
 | answered-twice | a copy of a request, with the same id, got a different answer             |
 | took-twice     | an overwritten or deleted value came back at a later timestamp, although  |
 |                | only one write ever wrote it                                              |

@@ -9,8 +9,8 @@
   time a row may fall back, at any time after a cut, to an earlier state, but loses no write that
   was invoked after the cut. A write that was under way at the cut may take effect a second time,
   since the node's record of the write is lost, too (see `relaxed`). A checker that does not search
-  for orders permits a contradiction if its operations, including the writers of the seen values,
-  are on both sides of a cut; a contradiction on one side of the cut is a violation.
+  for orders permits a contradiction if the contradicting operations (with the writers of values
+  that they saw) are on both sides of a cut; if all are on one side, this is a violation.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
 def _ordered(
     operations: Sequence[RowOperation], facts: Mapping[int, Fact], *, end_s: float
 ) -> PartialOutcome:
-    """Search for an order in which reads may miss writes of later terms, by `facts`.
+    """Search for an order in which reads may miss writes of later terms (`facts` has the terms).
 
     An operation with an id below 0 is a power cut, at which the row may fall back.
     """
@@ -126,7 +126,7 @@ def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> li
 
 
 class PowerCuts:
-    """The power cuts of a history that may undo writes; none if the profile does not permit it."""
+    """The power cuts of a history that may undo writes; none without the permit for lost writes."""
 
     def __init__(self, history: History) -> None:
         self._pairs = {pair.invoke.index: pair for pair in history.pairs}

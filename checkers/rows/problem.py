@@ -28,7 +28,7 @@ class RowProblem:
     pairs: list[Pair]
     facts: list[Fact]
     looks: dict[int, Pair] = field(default_factory=dict)
-    """By number of a write: the read or scan that saw the row directly after it (`then`)."""
+    """Maps the number of a write to the read or scan that saw the row directly after the write."""
 
     def add(
         self,
@@ -40,7 +40,7 @@ class RowProblem:
         fact: Fact = _NOBODY,
     ) -> None:
         process = pair.invoke.process
-        assert isinstance(process, int), "pairs are of clients only"
+        assert isinstance(process, int), "only clients invoke operations"
         self.operations.append(
             Operation(process, given, times[0], output, times[1], len(self.pairs), timestamp)
         )

@@ -106,7 +106,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class RowsHistory:
-    """A history of rows: the parts of writes, and the looks, in the order of their invocations.
+    """A history of rows: parts of writes and looks (answers), in the order of their invocations.
 
     `tablets` maps (table, key) to a tablet, if the tablet is known. `keys` has all keys of a table
     that were ever written or shown. `ids` maps each table name to the ids that answers gave for
@@ -124,7 +124,7 @@ class RowsHistory:
         return self.names.get(table, table)
 
     def seen_by(self, look: Look) -> Iterator[tuple[str, Row]]:
-        """Yield every row that a look covers, as (key, row): shown rows, and absent rows.
+        """Yield every row that the answer `look` covers, as (key, row): shown and absent rows.
 
         The row is `None` if the look shows that the row is absent.
         """
@@ -172,7 +172,7 @@ def _term(holder: Mapping[str, Any]) -> int | None:
 
 
 class _Reader:
-    """Converts the operations of one history to parts and looks.
+    """Converts the operations of one history to parts (of writes) and looks (answers about rows).
 
     The reader first collects unstable columns, renames and table ids of the whole history.
     """
@@ -183,7 +183,7 @@ class _Reader:
         self.ids: dict[str, dict[str, None]] = {}  # name -> ids
         self.parts: list[Part] = []
         self.looks: list[Look] = []
-        # per scan: a look at the whole table, and the tablets that the answer names
+        # for each scan: a `Look` at the whole table, and the tablets that its answer names
         self.scans: list[tuple[Look, frozenset[str | None]]] = []
         pairs = [pair for pair in history.pairs if pair.invoke.f in {"write", "read", "scan"}]
         for pair in pairs:
@@ -351,7 +351,7 @@ def _unstable_columns(history: History) -> frozenset[str]:
 
 
 def _left_out(reader: _Reader) -> Iterator[Look]:
-    """Yield an empty look for each tablet that a scan's answer left out but other answers name."""
+    """Yield an empty `Look` for each tablet that a scan's answer left out but others name."""
     tablets: dict[str, dict[str, None]] = {}
     items: list[Part | Look] = [*reader.parts, *reader.looks]
     for item in items:
@@ -365,7 +365,7 @@ def _left_out(reader: _Reader) -> Iterator[Look]:
 
 
 def rows_history(history: History) -> RowsHistory:
-    """Convert a history to parts and looks.
+    """Convert a history to parts of writes, and looks (answers about rows of one tablet).
 
     Raises `HistoryError` for values that do not match the vocabulary `rows`.
     """

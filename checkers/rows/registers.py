@@ -77,7 +77,7 @@ def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) ->
 
 
 class _RowsChecker(Checker):
-    """The common base of both checkers of rows: a search with limits, and its explanation."""
+    """The base class of `LinearizableRows` and `SnapshotScans`: a search and its explanation."""
 
     api_version = 1
     name = ""
@@ -310,9 +310,9 @@ class SnapshotScans(_RowsChecker):
         stamps = {part.timestamp for part in read.parts} | {look.timestamp for look, _ in looks}
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
         # Hybrid timestamps have more bits than the search or a float can represent, so they become
-        # ranks. At each timestamp, its writes come first, then its looks, then the unknown writes
-        # of processes that knew the timestamp. A tablet gives no timestamp twice, so no other write
-        # comes between a row's write and look at one timestamp: the look belongs to the write.
+        # ranks. At each timestamp, its writes come first, then its looks (answers), then unknown
+        # writes of processes that knew the timestamp. A tablet gives no timestamp twice, so no
+        # other write comes between a row's write and look at one timestamp: they belong together.
         writes: dict[tuple[Place, int], int | None] = {}
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:
@@ -327,11 +327,11 @@ class SnapshotScans(_RowsChecker):
                     problem.add(part.pair, input_, UNKNOWN, (after, None), None)
         looked_at: set[tuple[str, str, int | None]] = set()
         for look, seen in looks:
-            assert look.timestamp is not None, "these are judged by their timestamps"
+            assert look.timestamp is not None, "only looks with a timestamp are judged"
             at = rank[look.timestamp] + 1
             for key, row in seen:
-                # Of several equal looks at one timestamp, one is enough: no unknown write fits
-                # between two of them.
+                # Of several equal answers at one timestamp, one is enough: no unknown write fits
+                # between two equal answers.
                 if (look.table, key, look.timestamp) in looked_at:
                     continue
                 looked_at.add((look.table, key, look.timestamp))

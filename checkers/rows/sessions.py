@@ -189,7 +189,7 @@ def _is_older(
 
 
 def _may_be_later(other: Part, part: Part) -> bool:
-    assert part.timestamp is not None, "sessions keep what has a timestamp"
+    assert part.timestamp is not None, "sessions keep only writes with a timestamp"
     return other.timestamp is None or other.timestamp > part.timestamp
 
 

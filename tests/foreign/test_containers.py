@@ -95,7 +95,7 @@ def test_verdicts(model, text, verdict):
 @pytest.mark.parametrize(
     ("model", "text", "words"),
     [
-        ("mutex", "0! lock", "op 0 is 'lock' with the value None; the model mutex has acquire and"),
+        ("mutex", "0! lock", "op 0 is 'lock' with the value None; the model mutex accepts acq"),
         ("mutex", "0! acquire; 0+ release", "op 1 is 'release'"),
         ("set", "0! add", "op 0 is 'add'"),
         ("set", "0! read; 0+ read 3", "op 1 is 'read'"),

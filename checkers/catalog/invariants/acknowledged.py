@@ -66,7 +66,7 @@ class _Story:
             self.version, self.changed = number, pair
 
     def names(self, lost_renames: Sequence[Pair]) -> dict[str, float]:
-        """Map each name that the table can have had to the last op index at which it can have it.
+        """Map each possible name of the table to the last op index at which it may have this name.
 
         The index is infinite if the table may still have the name.
         """
@@ -89,7 +89,7 @@ class _Story:
 
 
 def _stories(history: History, may: Permissions) -> dict[str, _Story]:
-    """Collect the facts about each table that a successful answer shows, by table id."""
+    """Map each table id in successful answers to the facts that these answers show."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
         call, value = pair.invoke, fields_of(pair.completion)

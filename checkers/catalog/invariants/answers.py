@@ -33,7 +33,7 @@ from harness.vocabularies import fields_of, is_ok
 
 CREATION: Final = "creation"
 TOLD_WITHIN_NS: Final = 1_000_000_000
-"""The maximum time until the harness records an announcement of a replica, if undisturbed."""
+"""The maximum time until the harness records a replica's announcement, if no fault delays it."""
 FIRST_CONFIG: Final = -1
 """The `opid_index` of a Raft configuration that never changed."""
 
@@ -59,7 +59,7 @@ def _shown(history: History, *kinds: str) -> Iterator[_Shown]:
 
 
 def check_answers(history: History, snapshot: Snapshot | None, findings: CatalogFindings) -> None:
-    """Check the rules about answers; without a snapshot, only rules that compare two answers."""
+    """Check the rules about answers; without a snapshot, only the rules that need no final rows."""
     located = [
         answer for answer in _shown(history, "locate") if answer.value.get("tablets") is not None
     ]
@@ -95,7 +95,7 @@ def _complain(
 
 
 def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFindings) -> None:
-    """Check that the tablets in a `locate` cover the key space once, and that none is missing.
+    """Check that a `locate` answer covers the key space once, with the requested tablet count.
 
     Keys are hexadecimal; the empty key is both the start and the end of the key space.
     """
@@ -237,7 +237,7 @@ def _done_at_rest(history: History, findings: CatalogFindings) -> None:
     """Judge answers to requests that were invoked after the target had settled.
 
     A request that was delayed on its way may have changed the state after the target settled. So
-    only answers about the state of that moment are judged.
+    only answers about the state in which the target settled are judged.
     """
     settled = list(history.facts("converged"))
     at = settled[-1].value.get("at") if settled and settled[-1].value.get("ok") else None

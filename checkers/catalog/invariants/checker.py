@@ -92,7 +92,7 @@ class CatalogInvariantsChecker(Checker):
 
 
 def _summary(findings: CatalogFindings) -> str:
-    """Return the reason of a valid result: the invariants that were judged, then the others."""
+    """Return the reason of a valid result: invariants judged and not judged, and exempt cases."""
     by_name = counted_by_name(findings.looked, CATALOG)
     held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
     text = f"{counted(findings.looked.total(), 'check')} of {held or 'no invariant'} hold"

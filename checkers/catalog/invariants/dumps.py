@@ -33,7 +33,7 @@ _NUMBERS: Final = ("version", "applied_version", "next_column_id", "running_inde
 
 
 def check_forward(snapshot: Snapshot, findings: Findings) -> None:
-    """Check that rows only move forward from one master's dump to the next, by applied index."""
+    """Check that rows only move forward between masters' dumps that are sorted by applied index."""
     dumps: dict[int, tuple[str, Json]] = {}
     for name, dump in sorted(snapshot.masters.items()):
         applied = (dump.get("raft") or {}).get("applied_index")

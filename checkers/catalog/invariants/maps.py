@@ -1,8 +1,8 @@
 """Compare the masters' in-memory maps with the rows in their logs.
 
 Masters answer requests from maps. A master loads its maps from the rows of the system tablet, and
-then updates them. If a map has an entry without a row, the master answers from a change that was
-never decided; if a row has no entry, the master forgot a change. (In KUDU-765 a master loaded its
+then updates them. If a map has an entry without a row, the master shows a change that was never
+committed; if a row has no entry, the master forgot a change. (In KUDU-765 a master loaded its
 maps too early; the defect ORDER-REPLACE showed changes before they were replicated.) This module
 has two checks:
 

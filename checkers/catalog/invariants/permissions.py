@@ -1,8 +1,8 @@
 """Decide which permits of a run's profile apply to an answer or a row (`harness.permits`).
 
 The history alone decides whether a permit applies. The permit `stale-read` applies to an answer
-only if a later term acknowledged a change. The permit `lost-after-power-cut` applies only to
-changes before a power cut.
+only if another node acknowledged a change in a later term. The permit `lost-after-power-cut`
+applies only to changes before a power cut.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Permissions:
         self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
 
     def later(self, pair: Pair, other: Pair) -> bool:
-        """Whether the answer of `pair` may lack the answer of `other`, by the permit `stale-read`.
+        """Whether `stale-read` permits `pair` to miss the state that `other` changed or showed.
 
         The permit applies if another node answered `other` in a later term. A leader that does not
         know yet that it was deposed may lack changes of later terms.

@@ -205,7 +205,7 @@ class _Context:
         """Whether some table may have no room for `more` additional columns.
 
         Every version of a table may have added as many columns as the largest alter. Dropped
-        columns are not subtracted, so in long runs this method is often true without need.
+        columns are not subtracted, so in long runs the result is often true for no good reason.
         """
         versions = self.version_max + self.lost
         columns = self._widest + versions * self._adds_most
@@ -216,15 +216,15 @@ class _Context:
         return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
 
     def may_lack(self, column: str, pair: Pair) -> bool:
-        """Whether some table can lack the column; no alter can drop the key column."""
+        """Whether some table can lack the column; true of the key column: dropping it may fail."""
         return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
 
     def _possible(
         self, column: str, changes: Mapping[str, list[int]], pair: Pair, *, has: bool
     ) -> bool:
-        """Whether a create or another alter before the answer may have made such a table.
+        """Whether some table may have (`has`) or lack the column when `pair` is answered.
 
-        If `has` is true, the table has the column; otherwise it lacks the column.
+        Such a table needs a create, or an alter other than `pair`, that began before the answer.
         """
         first = self._first.get((column, has))
         if first is None:
@@ -286,7 +286,7 @@ def _schema(context: _Context, pair: Pair) -> str | None:
 
 
 def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
-    """Whether some table can exist to which one of the steps of an alter does not apply."""
+    """Whether a step of an alter may fail, because a table to which it does not apply may exist."""
     changed: dict[str, bool] = {}  # column -> whether it exists after the steps so far
 
     def may_have(column: str) -> bool:

@@ -68,11 +68,11 @@ class Snapshot:
 def read_snapshot(
     value: Any, findings: Findings, gone: Mapping[str, tuple[str, Op]]
 ) -> Snapshot | None:
-    """Return the snapshot, or `None` if it is too incomplete to judge; report gaps.
+    """Return the snapshot, or `None` if it is too incomplete to judge; report missing parts.
 
-    Without a ready leader the catalog cannot be judged at all. A node that did not answer is a gap,
-    unless it is in `gone`, which maps a node that ended to the permit that allows this and to the
-    op that reports the end.
+    Without a ready leader the catalog cannot be judged at all. A node that did not answer is a
+    missing part, unless it is in `gone`, which maps each ended node to the permit that allows the
+    end and to the op that reports the end.
     """
     if not isinstance(value, Mapping) or not value.get("masters"):
         findings.gap("the snapshot has no masters")

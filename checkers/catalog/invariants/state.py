@@ -241,7 +241,7 @@ def check_column_ids(
         value = fields_of(pair.completion)
         ids, version = value.get("column_ids"), value.get("applied_schema_version")
         if isinstance(ids, list | tuple) and isinstance(version, int) and value.get("table_id"):
-            assert pair.completion is not None, "it is ok"
+            assert pair.completion is not None, "an ok operation has a completion"
             index, answered = pair.invoke.index, pair.completion.index
             dirty = findings.may.dirty(pair, pair.invoke.value["name"])
             if dirty is not None and not ids and version == 0:
@@ -310,7 +310,7 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
 
 
 class _Renames:
-    """Sets of column names that requested renames connect, so that one column may have had them."""
+    """Sets of column names that requested renames connect: one column may have had all of them."""
 
     def __init__(self, history: History) -> None:
         self._parent: dict[str, str] = {}

@@ -18,7 +18,7 @@ _DISTURBING: Final = frozenset({"heartbeat-gap", "starvation", "infrastructure",
 
 
 def first_disturbance(history: History) -> float:
-    """Return the index of the first fault, gap or second leader.
+    """Return the index of the first fault, other disturbance, or second leader.
 
     From this index on, masters may not know all tablet servers.
     """
@@ -43,8 +43,8 @@ ALL: Final = ("all",)
 def first_that_hides_servers(history: History) -> dict[str, float]:
     """Map each master to the index from which it may not have heard from all tablet servers.
 
-    The index is that of the first disturbance, without faults that only stopped other masters. The
-    names of the masters come from the last snapshot; without a snapshot the result is empty.
+    This is the index of the first disturbance; faults that only stopped other masters do not count.
+    The names of the masters come from the last snapshot; without a snapshot the result is empty.
     """
     snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
     masters = snapshots[-1].get("masters") if snapshots else None

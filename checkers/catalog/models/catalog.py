@@ -8,7 +8,7 @@ columns are interchangeable, so they share a key. When an answer first shows the
 without a binding, the state binds the id to the table. An id is never bound again, even after its
 table is removed.
 
-`Rules` adapts the model to the catalog of the supplied tables (`TABLES`). In that catalog every id
+`Rules` adapts the model to histories in the file format "catalog table" (`TABLES`): there, every id
 is its own key, versions count from 1, and a rename makes no new version.
 
 States are tuples of small numbers: one number per name, and one for the set of ids bound so far.
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. `late_id` is the id that a state bound to it, and `chain` its version chain."""
+    """A live table. `late_id`: an id that a step bound; `chain`: the number of its last `_Link`."""
 
     key: str
     late_id: str | None
@@ -192,7 +192,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
             and not self._facts.alter_matters(ident, version)
         ):
             return True, state
-        # No request returns the payload of an older version, so the chain can forget it.
+        # No answer shows the payload of an older version, so older versions are dropped.
         previous = -1 if self._rules.payload else table.chain
         chain = self._links.number(_Link(previous, version, columns))
         after = list(state)
@@ -287,7 +287,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def projections(
         self, operations: Sequence[Operation[CatalogInput, Answer]], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Return a projection for each name, and for supplied tables those in `models.tables`."""
+        """Return a projection per name; for `TABLES`, all projections of `models.tables`."""
         names = name_projections(self.names, operations, self._bindings, self._rules)
         return table_projections(names, operations) if self._rules.payload else names
 

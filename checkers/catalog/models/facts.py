@@ -156,7 +156,7 @@ class TableFacts:
     def create_matters(self, name: str) -> bool:
         """Whether an answer could show that an unknown create of `name` took effect.
 
-        No answer shows the id of the created table.
+        The caller has made sure that no answer shows the id of the created table.
         """
         return self._is_empty or name in self._taken
 

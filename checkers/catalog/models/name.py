@@ -1,7 +1,7 @@
-"""Models of one name of the catalog, which are cheap to refute.
+"""Models of one name of the catalog, which refute invalid histories at low cost.
 
-If the whole catalog has a legal order, each name also has one. The model of a name has the
-operations that touch the name, each reduced to its statement about the name:
+If the whole catalog has a legal order, each name also has a legal order. The model of a name has
+the operations that touch the name, each reduced to its statement about the name:
 
 * a rename from the name or a delete removes a table; a rename to the name or a create adds a table;
 * a list shows the table with the name, or that no table has the name;

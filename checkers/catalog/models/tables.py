@@ -1,6 +1,6 @@
-"""Projections of the catalog of the supplied tables, which keep counterexamples small.
+"""Projections for histories in the format "catalog table"; they keep counterexamples small.
 
-If the whole catalog has a legal order, each projection also has one. The projections are:
+If the whole catalog has a legal order, each projection also has a legal order. The projections are:
 
 * **a name for a short time** (`NameWindow`): the operations on a name within a window of time.
 * **the tenants of a name** (`Tenancy`): if only one operation can have given the name to an id, the
@@ -45,7 +45,7 @@ TableOperation = Operation[CatalogInput, Answer]
 NameProjection = Projection[Slot, Said, bool]
 
 STRIDE: Final = 32
-"""The number of operations between the starts of two windows; a window has twice this number."""
+"""The number of operations between the starts of two windows; a window has twice as many."""
 
 WINDOWS_MAX: Final = 200
 """The maximum number of windows of one name; longer histories get wider windows."""
@@ -57,7 +57,7 @@ ANYTHING: Final[Slot] = (None, -1, None)
 def table_projections(
     names: Sequence[NameProjection], operations: Sequence[TableOperation]
 ) -> list[Projection[Any, Any, Any]]:
-    """Return the projections: windows of names, names, tenants of names, and ids."""
+    """Return all projections: for each window of a name, each name, its tenants, and each id."""
     windows = (window for name in names for window in _windows(name))
     return [*windows, *names, *map(_tenants, names), *_ids(operations)]
 
@@ -69,8 +69,8 @@ class NameWindow(NameView):
     """The model of one name within a window of time.
 
     In a long history a name has many tables, and a core that proves that the name is free must show
-    for each of them that it left. So the model starts at some moment, at which any table may have
-    the name, and the first change determines the state. The model ends at a later moment.
+    that every table has lost the name. So the model starts at some moment, at which any table may
+    have the name, and the first change determines the state. The model ends at a later moment.
     Operations that are open at one of the moments may take effect in the window or not. The same
     holds for operations that return at the end, since operations that were called at the end may
     take effect first.
@@ -121,8 +121,8 @@ def _seen_from(
 ) -> Operation[Said, bool] | None:
     """Return the operation as part of the window from `begin` to `end`.
 
-    An operation that may have taken effect in the window or not gets an unknown outcome. Returns
-    `None` if the operation took effect outside the window.
+    A change that need not have taken effect in the window gets an unknown outcome. Returns `None`
+    for a read that need not be in the window, and for operations that returned before the window.
     """
     returned = operation.return_time
     if returned is not None and returned < begin:

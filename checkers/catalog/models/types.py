@@ -11,7 +11,7 @@ Columns = tuple[str, ...]
 
 
 class Rules(NamedTuple):
-    """The rules of the model that differ between our catalog and the supplied tables."""
+    """The rules of the model that differ between the vocabulary "ddl" and catalog tables."""
 
     first: int = 0
     """The version number of a newly created table."""
@@ -25,7 +25,7 @@ DDL: Final = Rules()
 """The rules of the vocabulary "ddl"."""
 
 TABLES: Final = Rules(first=1, rename_makes_version=False, payload=True)
-"""The rules of the supplied tables, which have names, ids, versions and payloads."""
+"""The rules of the file format "catalog table", which has names, ids, versions and payloads."""
 
 
 class Create(NamedTuple):
@@ -68,7 +68,7 @@ class Get(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Read one table by name in another way; the answer shows its id, and possibly its version."""
+    """Read one table by name; unlike `Get`, the answer shows only an id and perhaps a version."""
 
     name: str
     f: str = "look"

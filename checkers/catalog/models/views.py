@@ -236,7 +236,7 @@ class IdView(_FreeView[Life, Said]):
             return version is None or now <= version, GONE
         if f == "alive":
             return True, (now + 1, None) if state == self._unborn else state
-        assert version is not None, f"{f} says a version"
+        assert version is not None, f"a statement {f} needs a version"
         if f == "see" and version == now:
             return payload_now is None or payload_now == payload, (now, payload)
         return now < version, (version, payload)

@@ -9,7 +9,7 @@ are a counterexample by themselves, which the verifier confirms by enumeration.
 
 `refute` runs all passes and returns the contradiction whose last operation returned first. If it
 returns `None`, nothing is proven, and the search decides. `replay` is the only pass that proves a
-history valid: by the order of the revisions in its answers. `narrowed` proves neither, but gives a
+history valid: by the order of the revisions in its answers. `narrowed` proves nothing, but gives a
 search shorter intervals in which operations can have taken effect.
 """
 

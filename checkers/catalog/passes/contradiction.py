@@ -47,5 +47,5 @@ def contradiction_of(
 
 def end_of(operation: Operation[Any, Any]) -> float:
     """Return the return time of an operation that returned."""
-    assert operation.return_time is not None, "unknown operations say nothing here"
+    assert operation.return_time is not None, "passes ignore operations of unknown outcome"
     return operation.return_time

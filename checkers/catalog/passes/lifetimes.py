@@ -87,7 +87,7 @@ def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[
             sights.append(_Sight(2 * about.version - (about.f == "make"), operation))
     sights.sort(key=lambda sight: (-sight.rank, sight.operation.id))
     yield from _deletions(table, sights, deletes)
-    # of the operations with a higher rank, the first to return
+    # the operation that returned first of all operations with a higher rank
     earliest: CatalogOperation | None = None
     for rank, group in groupby(sights, key=lambda sight: sight.rank):
         level = [sight.operation for sight in group]
@@ -138,7 +138,7 @@ def _deletions(
 def _soonest(
     operations: Iterable[CatalogOperation], *, after: CatalogOperation | None
 ) -> CatalogOperation | None:
-    """Of the operations called after `after` had returned, return the first one to return."""
+    """Of the operations called after `after` had returned, return the one that returned first."""
     if after is None:
         return None
     late = [operation for operation in operations if operation.call > end_of(after)]
@@ -148,9 +148,9 @@ def _soonest(
 def torn_lists(
     listings: Iterable[Listing], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
-    """Yield lists that leave out a table that surely existed during the list.
+    """Yield contradictions by lists that leave out a table although it surely existed meanwhile.
 
-    `tables` has the operations that show each table.
+    `tables` maps each table id to the operations that show the table.
     """
     spans: list[_Span] = []
     for table, listed in tables.items():

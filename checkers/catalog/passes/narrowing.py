@@ -35,7 +35,7 @@ from checkers.catalog.models.types import (
 from checkers.catalog.passes.lifetimes import versions_of
 
 ROUNDS_MAX: Final = 4
-"""The maximum number of rounds; a new bound of one operation may give bounds for others."""
+"""The maximum number of rounds; a new bound of one operation may tighten bounds of others."""
 PAIRS_MAX: Final = 4_000_000
 """The maximum number of (list, table) pairs; if there are more, lists are not narrowed."""
 
@@ -46,7 +46,7 @@ class _Life(NamedTuple):
     """The positions of the operations that show one table.
 
     `ranked` has (rank, position) by rank, `vague` the positions without a rank, and `members` all
-    positions. An operation of rank 2v shows version v; the operation of rank 2v - 1 made it.
+    positions. An operation of rank 2v shows version v; the operation of rank 2v - 1 made version v.
     """
 
     ranked: tuple[tuple[int, int], ...]
@@ -59,8 +59,8 @@ def narrowed(
 ) -> list[CatalogOperation] | None:
     """Return the operations with shorter intervals and the same legal orders.
 
-    Returns `None` if the history has no legal order. If `is_over` becomes true, the intervals
-    are returned as they are then.
+    Returns `None` if the history has no legal order. If `is_over` becomes true, no further round
+    begins.
     """
     lives = _lives(operations)
     listings: list[tuple[int, frozenset[str]]] = []
@@ -91,7 +91,7 @@ def narrowed(
 
 
 def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
-    """Return the operations that show each table, by table id in the order of first appearance."""
+    """Map each table id, in the order of first appearance, to the operations that show it."""
     ranked: dict[str, list[tuple[int, int]]] = {}
     vague: dict[str, list[int]] = {}
     for position, operation in enumerate(operations):

@@ -38,7 +38,7 @@ from checkers.linearizability import (
 
 
 class Pairing(Model[frozenset[tuple[str, str]], tuple[tuple[str, str], ...], bool]):
-    """The model that table ids and nonces match one to one.
+    """The model of a one-to-one match between table ids and nonces.
 
     The state is the set of the (table id, nonce) pairs that answers have shown.
     """
@@ -98,7 +98,7 @@ def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradic
 def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contradiction:
     """Make a contradiction between answers whose table ids and nonces do not match one to one.
 
-    `pairs` has operation ids with the (table id, nonce) that the answer shows.
+    `pairs` has (operation id, (table id, nonce)) for each of these answers.
     """
     about = tuple(Operation(0, (pair,), 0, True, 0, number) for number, pair in pairs)
     return Contradiction(

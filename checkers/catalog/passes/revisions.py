@@ -34,7 +34,7 @@ CHANGES: Final = (Create, Alter, Rename, Delete)
 TRIALS_MAX: Final = 20_000
 """The maximum number of model steps in trials of lost operations."""
 CANDIDATES_MAX: Final = 40
-"""The maximum number of lost operations to try before one answer, the earliest calls first."""
+"""The maximum number of lost operations to try before one answer; early calls are tried first."""
 
 
 def replayed(
@@ -149,7 +149,7 @@ class _Walk:
         """Yield the lost operations to try before `operation`: none, then one, then two."""
         yield ()
         names = self._model.footprint(operation.input)
-        assert operation.return_time is not None, "what has a revision returned"
+        assert operation.return_time is not None, "only answered operations have a revision"
         candidates: list[CatalogOperation] = []
         for each in self._lost:
             if each.call > operation.return_time or len(candidates) == CANDIDATES_MAX:

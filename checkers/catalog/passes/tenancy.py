@@ -38,7 +38,7 @@ Tenant = tuple[str, int]  # table id, version
 
 
 def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:
-    """Yield (name, statement about the name), without the names that a list leaves out."""
+    """Yield (name, statement); a list yields no statements about the names that it leaves out."""
     call, answer = operation.input, answer_of(operation)
     if answer is None:
         return
@@ -101,12 +101,12 @@ class _Zone:
 
     @property
     def begin(self) -> float:
-        """The moment from which the tenant surely had the name."""
+        """The moment from which the table surely had the name."""
         return end_of(self.first)
 
     @property
     def end(self) -> float:
-        """The moment until which the tenant surely had the name."""
+        """The moment until which the table surely had the name."""
         return self.last.call
 
 
@@ -139,7 +139,7 @@ def broken_tenancies(
 
 
 def _roots(alters: dict[Tenant, CatalogOperation]) -> dict[Tenant, Tenant]:
-    """Map each tenant to the first tenant from which known alters under this name lead to it."""
+    """Map each altered tenant to the tenant at the start of its chain of alters under this name."""
     roots: dict[Tenant, Tenant] = {}
     for table, version in sorted(alters):
         before = (table, version - 1)
@@ -216,7 +216,7 @@ def _intruders(
     roots: dict[Tenant, Tenant],
     others: Iterable[Saying],
 ) -> Iterator[Contradiction]:
-    """Yield an operation wholly inside a zone that shows another tenant, or no tenant."""
+    """Yield a contradiction if an operation inside a zone shows another tenant, or no tenant."""
     if any(a.end > b.begin for a, b in pairwise(zones)):
         return  # zones overlap, which is already a contradiction
     begins = [zone.begin for zone in zones]

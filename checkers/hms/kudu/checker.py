@@ -2,8 +2,8 @@
 
 | rule          | promise                                                                      |
 |---------------|------------------------------------------------------------------------------|
-| no-entry      | at rest each live table in Kudu has an entry with its name and id            |
-| no-table      | at rest each entry belongs to a live table with that name                    |
+| no-entry      | at rest each live table in Kudu has a metastore entry with its name and id   |
+| no-table      | at rest each entry belongs to a live table in Kudu with the same name        |
 | ids           | at rest no two entries have the same table id                                |
 | addresses     | at rest each entry names exactly the voting masters                          |
 | events        | masters stored the ids of metastore events once each, in rising order        |
@@ -31,7 +31,7 @@ LIVE: Final = frozenset({"RUNNING", "ALTERING"})
 
 
 class KuduHmsChecker(Checker):
-    """The checker that Kudu's tables and the metastore's entries match one to one.
+    """Checks that Kudu's tables and the metastore's entries match one to one.
 
     The checker also judges the masters' addresses in entries, and the order of stored events.
     """

@@ -25,12 +25,12 @@ class Decision:
 class Insertion:
     """An order that respects real time, and the insertion of further operations into it.
 
-    Operations are inserted in the order of their calls. Each goes to the first gap that allows it,
-    which leaves room for operations that are called after its return.
+    A gap is a position between two operations. Operations must be inserted in the order of their
+    calls, each into the first gap that allows it; this leaves room for operations called later.
     """
 
     def __init__(self, ids: Sequence[int], calls: Sequence[float], ends: Sequence[float]) -> None:
-        """Start with the `ids` in their order, with `calls` and `ends` by position."""
+        """Start with the order `ids`; `calls` and `ends` have times at the same positions."""
         self._ids = ids
         by_end = sorted(range(len(ends)), key=ends.__getitem__)
         self._ends = [ends[at] for at in by_end]
@@ -41,7 +41,7 @@ class Insertion:
         # for each call in `_calls`, the first position of the operations called at or after it
         self._firsts = list(itertools.accumulate(reversed(by_call), min))[::-1]
         self._inserted: dict[int, list[int]] = {}
-        # for each inserted operation: (its end, the last gap used by that end)
+        # for each inserted operation: (its end, the last gap of insertions that end by then)
         self._returned: list[tuple[float, int]] = []
 
     def low(self, call: float) -> int:

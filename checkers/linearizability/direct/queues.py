@@ -39,7 +39,7 @@ METHOD: Final = "the violations of a queue"
 
 
 class Move(NamedTuple):
-    """One enqueue or dequeue of an element; `end` is infinite if it never returned."""
+    """One enqueue or dequeue; `end` is infinite if the operation never returned."""
 
     id: int
     call: float
@@ -109,8 +109,8 @@ def decide_bag(moves: Moves) -> Decision | None:
     core = _never_empty(items, moves)
     if core is not None:
         return core
-    # Of the possible assignments, this one gives the elements put in first to the unanswered
-    # dequeues called first.
+    # Give the elements that were put in first to the unanswered dequeues that were called first;
+    # the other assignments are left to the search.
     staying = sorted((i for i in items if i.take is None), key=lambda item: item.put_end)
     for item, lost in zip(staying, sorted(moves.lost, key=lambda move: move.call), strict=False):
         item.take, item.take_call = lost, max(item.put_call, lost.call)
@@ -172,8 +172,8 @@ def _overtaken(items: Sequence[_Item]) -> Decision | None:
             if latest is None or before.take_call > latest.take_call:
                 latest = before
         if latest is not None and item.take_end < latest.take_call:
-            assert item.take is not None, "all of them were taken"
-            assert latest.take is not None, "all of them were taken"
+            assert item.take is not None, "`taken` has only elements that were taken out"
+            assert latest.take is not None, "`taken` has only elements that were taken out"
             core = [latest.put, latest.take, item.take]
             return _illegal(core, [latest.put.element, item.put.element])
     return None
@@ -188,7 +188,7 @@ def _last_to_leave(one: _Item, other: _Item) -> _Item:
 
 
 def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | None:
-    """Find elements that had to leave before others, but that no dequeue can have taken out.
+    """Find elements that had to leave before other elements, but that no dequeue can have taken.
 
     Assigns the unanswered dequeues to the elements that had to leave.
     """
@@ -310,7 +310,7 @@ def _passing(items: Sequence[_Item]) -> list[_Item] | None:
 
 
 def _schedule(ordered: Sequence[_Item]) -> None:
-    """Choose when each element is put in (as late as possible) and taken out (as early)."""
+    """Choose when each element enters (as late as possible) and leaves (as early as possible)."""
     begins: float = math.inf
     for item in reversed(ordered):
         begins = item.begins = min(begins, item.put_end)
@@ -322,9 +322,9 @@ def _schedule(ordered: Sequence[_Item]) -> None:
 def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
     """Order all operations by the moments chosen for `items`.
 
-    Returns `None` if the queue is not empty at any moment of a dequeue that found nothing. At the
-    same moment, elements that leave come first, then dequeues that find nothing, then elements that
-    come (and perhaps leave again).
+    Returns `None` if some dequeue found nothing although the queue always has an element during the
+    dequeue. Of several events at one moment, elements that leave come first, then dequeues that
+    find nothing, then elements that come (and perhaps leave at the same moment).
     """
     events: list[tuple[float, int, int, int, int]] = []
     for number, item in enumerate(items):
@@ -350,7 +350,7 @@ def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
 
 
 def _counted_order(moves: Moves) -> Decision:
-    """Order all operations that returned by time, with the unanswered puts that a dequeue needs."""
+    """Order the answered operations by time; add the unanswered enqueues that dequeues need."""
     events = [(put.call, 0, number) for number, put in enumerate(moves.puts)]
     events += [(take.end, 1, number) for number, take in enumerate(moves.takes)]
     held = Counter[Hashable]()

@@ -25,7 +25,7 @@ METHOD: Final = "the chain of what reads showed"
 
 
 class Addition(NamedTuple):
-    """One addition of an element; `end` is infinite without a return; `is_new` is its answer."""
+    """One addition; `end` is infinite if it did not return; `is_new`: it reported a new element."""
 
     id: int
     call: float
@@ -54,7 +54,7 @@ class _Ranked(NamedTuple):
 def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Decision | None:
     """Return the verdict on a set that is empty at first; `None` if only a search can decide.
 
-    `additions` and `looks` are all operations on the set.
+    `additions` and `looks` (reads of all elements) are all operations on the set.
     """
     chain: list[Look] = []  # one read for each distinct result
     for look in sorted(looks, key=lambda look: len(look.shown)):
@@ -126,7 +126,7 @@ def _first(elements: Iterable[Hashable]) -> Hashable:
 
 
 def _ranked(additions: list[Addition], level: int, last: int) -> list[_Ranked] | Decision:
-    """Rank the additions of one element that happened.
+    """Rank the additions of one element; leave out additions that need not have happened.
 
     Returns a contradiction if two additions report the element as new.
     """
@@ -159,7 +159,7 @@ def _violation(
         early = each.operation
         if each.late or early.call <= first_end:
             continue
-        assert first is not None, "only an operation has an end that is finite"
+        assert first is not None, "a finite `first_end` is the end of `first`"
         if isinstance(early, Look):
             if isinstance(first, Addition):
                 return _illegal([early, first], [first.element])

@@ -139,8 +139,8 @@ class _History:
                 self._makers.setdefault(access.makes, []).append(access)
         self._known = [a for a in accesses if a.end < math.inf and a.excludes is NOTHING]
         self._witness: dict[Hashable, Access] = {}
-        """For each value, the first operation to return that proves that the register held the
-        value."""
+        """Maps each value to an operation that proves that the register held the value: of all such
+        operations, the first to return."""
         self._kept = [*self._known, *self._observe()]
         self.is_exact = all(map(self._is_unique, self._witness))
 
@@ -203,7 +203,7 @@ class _History:
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether `access` begins a block: it writes a unique value, and replaces no unique one."""
+        """Whether `access` begins a block: it makes a unique value, but needs no unique value."""
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)
@@ -252,10 +252,10 @@ class _History:
                         first_end, first = later.end, later
                 pending, rank_before = [], rank
             if access.call > first_end:
-                assert first is not None, "only an operation has an end that is finite"
+                assert first is not None, "a finite `first_end` is the end of `first`"
                 links = self._links(block, [first, access])
-                # The later value was observed before the write of `access` was called, so the
-                # operation that observed it is a contradiction by itself.
+                # `first` observed a value that needs the write `access`, but returned before this
+                # write was called. So `first` is a contradiction by itself.
                 is_maker = access.makes is not NOTHING and not links
                 core = [first] if is_maker else [first, self._shown(access)]
                 raise _ContradictionError([*core, *links])
@@ -285,7 +285,7 @@ class _History:
     def _links(self, block: _Block, ends: Sequence[Access]) -> list[Access]:
         """Return the compare-and-sets that a core needs between two operations of a block.
 
-        Returns none if there are few, because the verifier finds a few by itself.
+        Returns an empty list if there are only a few, because the verifier finds a few by itself.
         """
         ids = {access.id for access in ends}
         ranks = [rank for rank, access in block.entries if access.id in ids]

@@ -103,7 +103,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         others: Sequence[Operation[KeyValueInput, str | None]],
         /,
     ) -> Sequence[Operation[KeyValueInput, str | None]]:
-        """Make all values equal that the core does not name, if no operation appends.
+        """Replace all values that the core does not name by one value, if no operation appends.
 
         The core needs at most one of several equal operations before each of its own operations. So
         at most as many equal operations are kept as the core has operations.

@@ -33,7 +33,7 @@ QueueOperation = Operation[QueueInput, Element | None]
 
 
 class _Queue:
-    """The common part of both models of queues."""
+    """The common part of `Queue` and `UnorderedQueue`."""
 
     direct_first = True
 
@@ -136,7 +136,7 @@ class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element
         ]
 
     def decide(self, operations: Sequence[QueueOperation], /) -> Decision | None:
-        """Decide by counting; if a dequeue found nothing, only if elements are unique."""
+        """Decide by counting; a history with a dequeue that found nothing needs unique elements."""
         return decide_bag(_moves(operations))
 
     def partition(

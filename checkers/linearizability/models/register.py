@@ -31,7 +31,7 @@ SOMETHING: Final = "(a value that no read shows)"
 
 
 def distinct(value: Scalar) -> Scalar:
-    """Return `value`, or the `Truth` that replaces a boolean, which equals no number."""
+    """Return `value`, or for a boolean its `Truth`, which is not equal to any number."""
     return Truth(value) if isinstance(value, bool) else value
 
 
@@ -118,7 +118,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         others: Sequence[Operation[RegisterInput, Scalar]],
         /,
     ) -> Sequence[Operation[RegisterInput, Scalar]]:
-        """Make all values equal that the core cannot tell apart.
+        """Replace all values that the core cannot tell apart by one value.
 
         Values stay distinct if the core names them, or if compare-and-sets can replace them by a
         value that the core names. The core needs at most one of several equal operations before
@@ -167,10 +167,10 @@ def _told_apart(
     core: Iterable[Operation[RegisterInput, Scalar]],
     others: Iterable[Operation[RegisterInput, Scalar]],
 ) -> set[Scalar]:
-    """Return the values that the core names, and values that compare-and-sets replace by them.
+    """Return the values that the core names, and values that compare-and-sets turn into them.
 
-    The result has at most `ORIGINS_MAX` replaced values. A compare-and-set of any further value
-    counts as a write, which makes more histories legal. So a refutation still holds for the
+    The result has at most `ORIGINS_MAX` values of the second kind. A compare-and-set of any further
+    value counts as a write, which makes more histories legal. So a refutation still holds for the
     original operations.
     """
     seen: set[Scalar] = set()
@@ -222,7 +222,7 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
     def step(
         self, state: tuple[tuple[Key, Scalar], ...], input_: Txn, output: Txn | Unknown, /
     ) -> tuple[bool, tuple[tuple[Key, Scalar], ...]]:
-        """Apply the micro-operations in order; a read of another value makes the step illegal."""
+        """Apply the micro-operations in order; a read that showed another value is illegal."""
         txn = input_ if output is UNKNOWN else output
         values = dict(state)
         for f, key, value in txn.micro:
@@ -237,7 +237,7 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
         return all(f == "read" for f, _, _ in input_.micro)
 
     def observes(self, input_: Txn, output: Txn | Unknown, /) -> bool:
-        """Whether the transaction has a read whose value is not `None`, which matches any value."""
+        """Whether the transaction has a read with a value; a read of `None` matches any value."""
         txn = input_ if output is UNKNOWN else output
         return any(f == "read" and value is not None for f, _, value in txn.micro)
 

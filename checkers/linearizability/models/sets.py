@@ -67,7 +67,7 @@ class Set(Model[int, SetInput, SetOutput]):
     direct_first = True
 
     def __init__(self, shown: Sequence[frozenset[Element]] = ()) -> None:
-        """Create the model, with hints if the set only grows.
+        """Create the model; if the set only grows, `shown` rules out steps that lead nowhere.
 
         `shown` has the results of all reads, each contained in the next result. A set that only
         grows takes each of these values in turn, so the next value always contains the state.
@@ -147,7 +147,7 @@ class Set(Model[int, SetInput, SetOutput]):
     def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
         """Decide by the chain of reads if operations only add elements and read all elements.
 
-        Otherwise the only possible verdict is "invalid", if a read shows an element never added.
+        Otherwise the only possible verdict is "invalid", if a read shows an element too early.
         """
         additions: list[Addition] = []
         looks: list[Look] = []
@@ -186,9 +186,9 @@ class Set(Model[int, SetInput, SetOutput]):
         return kept
 
     def for_operations(self, operations: Sequence[SetOperation], /) -> Set:
-        """Return a model with hints from all reads that returned.
+        """Return a model that looks ahead at all reads that returned, to rule out useless steps.
 
-        The model has no hints if an operation can remove an element.
+        The model does not look ahead if an operation can remove an element.
         """
         seen: set[frozenset[Element]] = set()
         for operation in operations:

@@ -458,7 +458,7 @@ def test_register_after_a_write_of_one(observe, verdict):
 def test_register_refuses_other_vocabularies():
     h = Writer()
     h.ok(1, "append", {"value": 3})
-    with pytest.raises(HistoryError, match="linearizable-register has read, write"):
+    with pytest.raises(HistoryError, match="linearizable-register accepts read, write"):
         check_register(h)
 
 
