@@ -36,7 +36,7 @@ COLUMNS: Final = (
 _PROBLEMS: Final = {
     TORN: "cut short: it has no run.json",
     DAMAGED: "its run.json cannot be read",
-    FOREIGN: "its history is another one than its run.json tells of",
+    FOREIGN: "its history is not the one that its run.json describes",
 }
 _TEXTS: Final = (
     *("label", "target", "environment", "profile", "workload", "nemeses", "asked", "bugs"),

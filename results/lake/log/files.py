@@ -8,8 +8,8 @@ rows:
 | b-BATCH-N.parquet     | rows of one append; N counts the uploads of the append's batch         |
 | c-VERSION-ID.parquet  | rows of merged files, all visible at this version of `runs`            |
 
-Files contain the partition columns, too: a reader that gets only a list of files (DuckDB, or Spark
-without a jar) sees every column with its type, which a folder's name would lose.
+Files contain the partition columns, too. So a reader that gets only a list of files (DuckDB, or
+Spark without a jar) sees every column with its type.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class FileRef:
 
 
 def batch_of(name: str) -> str | None:
-    """Return the batch in a file's name, also for a partly written file; `None` if merged."""
+    """Return the batch in a file's name, also of a partly written file; `None` for a merged one."""
     match = _BATCH_FILE.match(name)
     return None if match is None else match[1]
 
@@ -103,7 +103,7 @@ def partition_values(partition: Partition) -> dict[str, str | None]:
 
 
 def coded_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionary types for texts that are equal in all rows of a run.
+    """Return `schema` with dictionary types for texts that are equal in all rows of a run.
 
     An example is the run's key. Parquet stores these columns as dictionaries anyway, so rows need
     not repeat each text in memory.

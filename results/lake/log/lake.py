@@ -335,7 +335,7 @@ class Lake:
         return Snapshot(main.version, tables, self.schemas, self.place)
 
     def _visible(self, main: State, state: State) -> tuple[FileRef, ...]:
-        """Return the files of a table with visible rows, given a state of `runs`."""
+        """Return a table's files that have visible rows; `main` is the state of `runs`."""
         files = [file for _, file in sorted(state.files.items())]
         if any(file.needs_version > main.version for file in files):
             raise AgainError("other processes appended and merged runs meanwhile")
@@ -370,7 +370,7 @@ class Lake:
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether Delta stores two Arrow types alike: it has one type each of text, list and time."""
+    """Whether Delta stores two Arrow types alike; it has only one text, list and time type."""
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

@@ -13,7 +13,7 @@ from results.facts.problems import Problem
 
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 REFUSED: Final = "refused"
-"""The problem kind of a worker that lacks a permission. Every worker lacks it, so the work ends."""
+"""The kind of a worker's problem for a missing permission, which ends the work of all workers."""
 
 
 class RefusedError(UsageError):

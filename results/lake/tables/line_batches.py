@@ -195,7 +195,7 @@ class Batch:
         return pa.array(odd, pa.string())
 
     def _parts(self, line: int) -> dict[str, Any]:
-        """Return the error, node and attempts of a line of a kind that usually lacks them."""
+        """Return the error, node and attempts of a line, if present; most such lines have none."""
         parts = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
         return {name: part for name, part in parts.items() if part is not None and part != []}
 
@@ -239,7 +239,7 @@ class Batch:
         return counts
 
     def counts(self) -> list[dict[str, Any]]:
-        """Count, per run, lines and operations: all, by outcome, and by range of keys."""
+        """Count each run's lines, and its operations in total, by outcome and by range of keys."""
 
         def each(flags: Flags | None = None) -> Ints:
             runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]
@@ -258,7 +258,7 @@ class Batch:
         ]
 
     def events(self) -> pa.Table:
-        """Make the table `events` from all notes, except notes that `faults` holds."""
+        """Make the table `events` from nemesis and harness ops that `faults` does not hold."""
         kept = np.ones(len(self.noted_lines), np.bool_)
         first = 0
         for notes in self.noted:
@@ -350,7 +350,7 @@ def with_head(
 
 
 KEY_RANGE_OPS: Final = 1 << 15
-"""Approximate number of operations in a range of keys: a checker needs one or two seconds."""
+"""Approximate number of operations in a range of keys; a checker takes 1 to 2 s for a range."""
 _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 
 

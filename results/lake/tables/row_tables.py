@@ -24,9 +24,9 @@ from results.lake.tables.sealed_run import About, Source, read_source, source_of
 
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
-    """Convert one run, a folder or a history with its `about`, to rows by table.
+    """Convert one run (its folder, or its history with `about`) to rows by table.
 
-    Raises `HistoryError` or `UsageError` if the run is not whole.
+    Raises `HistoryError` or `UsageError` if the run cannot be read or converted.
     """
     if isinstance(run, Path):
         return tables_of([read_source(run, about)])

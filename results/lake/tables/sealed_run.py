@@ -37,7 +37,7 @@ TROUBLES: Final = {
     DAMAGED: ("record", "its run.json cannot be read; the run is judged without it"),
     FOREIGN: (
         "record",
-        "its history is a different one than run.json tells of; it is judged as it is",
+        "its history is not the one that run.json describes; the history is judged as it is",
     ),
 }
 """Kind and text of the problem that a report shows for a run, by state."""
@@ -186,8 +186,8 @@ def read_source(folder: Path, about: About | None = None) -> Source:
     if record is not None and digest != record.digest:
         assert digest is not None
         trouble = (
-            f"its history is a different one ({digest[:12]}...) than run.json tells of "
-            f"({record.digest[:12]}...), so the verdict there does not count"
+            f"its history ({digest[:12]}...) is not the one that run.json describes "
+            f"({record.digest[:12]}...), so the verdict in run.json does not count"
         )
         about = msgspec.structs.replace(about, state=FOREIGN, trouble=trouble)
     foreign = about.state == FOREIGN

@@ -110,7 +110,7 @@ class Shredder:
         return {place: b"{" + b",".join(parts) + b"}" for place, parts in rests.items()}
 
     def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
-        """Return the struct of each object, and by position the rests of objects that have one."""
+        """Return a struct per object, and the rests (by position) of objects that have a rest."""
         if not texts:
             return [], {}
         joined = b"[" + b",".join(texts) + b"]"
