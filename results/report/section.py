@@ -103,7 +103,7 @@ def ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
 def linked(
     report: Report, rows: Iterable[Mapping[str, Any]], *fields: str, column: str = "runs"
 ) -> Rows:
-    """Link each row's number of runs to the runs of its population with equal `fields`."""
+    """Link each row's number of runs to a list of runs with the row's population and `fields`."""
     cells = []
     for row in rows:
         filters = {**report.of.filters(row["population"]), **{name: row[name] for name in fields}}

@@ -18,7 +18,7 @@ ROWS_MAX: Final = 100
 POPULATION: Final = "of"
 """The column with the words of a population."""
 SHORT_CHARS_MAX: Final = 24
-"""The length of a text that stays on one line."""
+"""Maximum number of characters of a text that the page keeps on one line."""
 CELL_CHARS_MAX: Final = 240
 WORDS_CHARS_MAX: Final = 2_000
 
@@ -68,7 +68,7 @@ def _text(value: Any) -> Cell:
 
 
 def _words(value: Any) -> Cell:
-    """A cell of sentences, shown whole up to the limit of characters that results also have."""
+    """Make a cell of sentences, cut after `WORDS_CHARS_MAX` characters."""
     text = "" if value is None else str(value)
     return Cell(
         text if len(text) <= WORDS_CHARS_MAX else f"{text[:WORDS_CHARS_MAX]}…", kind="words"

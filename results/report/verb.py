@@ -165,7 +165,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--known",
         type=Path,
         metavar="FILE",
-        help="file with known failures that have a ticket, as [[known]] tables (default: "
+        help="file with known failures and their tickets, as [[known]] tables (default: "
         "harness.toml)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, not text")

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         "--known",
         type=Path,
         metavar="FILE",
-        help="file with known failures that have a ticket, as [[known]] tables (default: "
+        help="file with known failures and their tickets, as [[known]] tables (default: "
         "harness.toml)",
     )
     parsed = parser.parse_args(list(arguments))

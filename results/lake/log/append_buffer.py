@@ -98,9 +98,7 @@ class AppendBuffer:
         if len({*self.partitions.values(), *partitions.values()}) > 1:
             raise InternalError("an append buffer got runs of several partitions")
         if self.last is not None and partitions and min(partitions) < self.last:
-            raise InternalError(
-                "an append buffer got runs out of order, so readers would miss some"
-            )
+            raise InternalError("an append buffer got runs out of order; readers would miss some")
         self.partitions |= partitions
         self.last = max(partitions, default=self.last)
         for name, table in tables.items():

@@ -96,7 +96,7 @@ class SoakedRuns:
         for key, run, digest, verdict in zip(
             *(rows[name].to_pylist() for name in COLUMNS), strict=True
         ):
-            if verdict is not None:  # otherwise it was ingested before it was finished
+            if verdict is not None:  # null: ingested before it was finished
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
@@ -210,8 +210,8 @@ class SoakedRuns:
                 self._waiting.remove(folder)
             elif there is not None:
                 raise InfrastructureError(
-                    f"the lake {self.uri} has the run {self._name}/{folder.name} as {there}, and "
-                    f"by this code it is {record.verdict.value}; give another --label"
+                    f"the lake {self.uri} has the run {self._name}/{folder.name} as {there}, but "
+                    f"this code judged it {record.verdict.value}; give another --label"
                 )
         if self._waiting:
             raise InfrastructureError("; ".join(problem_lines(problems)))
@@ -251,7 +251,7 @@ class _Watch:
 
     @property
     def taken(self) -> dict[str, str]:
-        """Keys, by NAME/ID, of the runs that the ingest accepted."""
+        """Map the NAME/ID of each run that the ingest accepted to the run's key."""
         return {key.rpartition("@")[0]: key for key in self._known}
 
     def known(self) -> set[str]:
