@@ -60,7 +60,7 @@ Say = Callable[["Progress"], None]
 
 
 class Judged(NamedTuple):
-    """The results of judging, an engine with the report's tables, and functions that write these."""
+    """The results of judging, an engine with the report's tables, and writers of these tables."""
 
     checked: Checked
     engine: Engine

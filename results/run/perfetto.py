@@ -204,7 +204,7 @@ class _Maker:
     def _lane_of_operation(self, pair: Pair) -> int:
         process = pair.invoke.process
         assert isinstance(process, int)
-        # After an info, a client goes on as another process.
+        # After an operation that ended in info, the client goes on as another process.
         client = process % self._concurrency
         return self._clients.tid(f"client {client}", *self._interval(pair), client)
 
@@ -317,7 +317,7 @@ class _Maker:
                 end[2]["args"] = {"note": "never healed"}
             edges |= {fault.begin.index, last.index}
             yield [edge("b", fault.begin, identity, name, fault.start), end]
-        # In foreign histories: a fault without targets, or a heal without a fault.
+        # Only foreign histories have such notes: a fault without targets, a heal without a fault.
         for op in notes:
             if op.index not in edges:
                 args = {"index": op.index, "value": bounded(op.value)}

@@ -67,7 +67,7 @@ class Where(NamedTuple):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A parsed query: filters by parameter, the order, the page."""
+    """A parsed query: filters by parameter, sort order and page number."""
 
     filters: dict[str, str]
     sort: str = "-started"

@@ -45,8 +45,8 @@ _TYPES: Final = {
     ".gz": "application/octet-stream",
     ".zip": "application/octet-stream",
 }
-# A page in a run's folder may come from an untrusted author. The sandbox gives the page an origin
-# of its own, so its scripts run, but cannot reach this server or anything else.
+# A page in a run's folder may come from an untrusted author. In the sandbox, its scripts run,
+# but the page has an origin of its own, and cannot reach this server or anything else.
 SANDBOX: Final = (
     "sandbox allow-scripts allow-popups allow-downloads; default-src 'none'; "
     "script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -154,7 +154,7 @@ class Application:
     def _report(self, rest: tuple[str, ...]) -> Response:
         if self.library.is_remote:
             raise Failure(
-                404, "the report of a lake in a bucket is where `harness report` was started"
+                404, "the report of a lake in a bucket is in the folder where `harness report` ran"
             )
         number = self.library.report_file(rest)
         return _file(number, rest[-1], is_page=rest[-1].endswith(".html"))

@@ -117,9 +117,9 @@ def _moment(history: History, focus: Sequence[int]) -> int | None:
 
 
 def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str, int]]:
-    """Return the notes whose lines are in `focus`: index, time, name and start of each.
+    """Return the notes (not client ops) in `focus`, each as index, time, name and start.
 
-    A note about a stretch of time, such as the wait for a healed target, starts before its time.
+    A note about a period, such as the wait for a healed target, has its time at the period's end.
     """
     wanted, rows = set(focus), []
     for op in history:
