@@ -61,7 +61,7 @@ def pages_below(folder: str) -> str:
 
 
 def frame_of(rows: pa.Table) -> pd.DataFrame:
-    """Convert rows to a data frame with nullable types, so that integers stay integers."""
+    """Convert rows to a data frame with nullable types: integers with nulls stay integers."""
     pandas = module("pandas")
     lists = []
     for place, field in enumerate(rows.schema):
@@ -83,7 +83,7 @@ def frame_of(rows: pa.Table) -> pd.DataFrame:
         if isinstance(values, pandas.CategoricalDtype):
             ordered = frame.iloc[:, place].cat.reorder_categories(sorted(values.categories))
             frame.isetitem(place, ordered.array)
-    for place in lists:  # pyarrow made arrays of lists
+    for place in lists:  # pyarrow converted lists to arrays
         frame.isetitem(place, pandas.Series(rows.column(place).to_pylist(), dtype=object))
     return frame
 

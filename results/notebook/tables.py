@@ -166,7 +166,7 @@ class Runs:
 
     @functools.cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """The connection of `sql`, which also sees data frames of the caller by their names."""
+        """The connection for `sql`; a query may also name data frame variables of the caller."""
         return self.duckdb().execute("SET python_scan_all_frames = true")
 
     def sql(self, query: str) -> pd.DataFrame:
@@ -246,7 +246,7 @@ class Table:
         where: ds.Expression | None = None,
         rows_max: int = ROWS_MAX,
     ) -> pd.DataFrame:
-        """Read the rows into a data frame with nullable types, so that integers stay integers.
+        """Read the rows into a data frame with nullable types: integers with nulls stay integers.
 
         `columns` defaults to all columns except the long column `case`. `where` is an Arrow
         expression over stored columns, such as `pyarrow.compute.field("f") == "create"`. Raises

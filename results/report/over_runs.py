@@ -199,7 +199,7 @@ def _seeds(low: int | None, high: int | None) -> str:
 
 
 def _hits(report: Report, row: Mapping[str, Any]) -> str:
-    """Return the address of a population's runs with one failure, or with any failure."""
+    """Return the address of a list of a population's runs: with one failure, or with any."""
     fields = {**report.of.filters(row["population"]), "verdict": "invalid"}
     if row["signature"] != ANY:
         fields["signature"] = row["signature"]

@@ -22,7 +22,7 @@ from results.report.templates import templates
 PROBLEMS_MAX: Final = 50
 PROBLEM_CHARS_MAX: Final = 400
 OPEN_ROWS_MAX: Final = 12
-"""Maximum number of rows of a table that the page shows unfolded at first."""
+"""A section's first table is unfolded at first if it has no more rows."""
 
 
 def render(

@@ -86,7 +86,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def only(self) -> str | None:
-        """The only label of the report; `None`: all labels."""
+        """The label to which the report is limited; `None`: all labels."""
         return self.label if self.baseline is None else None
 
     @property
@@ -97,7 +97,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_lake(place: str) -> bool:
-    """Whether a place is a lake: an address of an object store, or a folder with its main table.
+    """Whether a place is a lake: an address of an object store, or a folder with a table `runs`.
 
     Raises `UsageError` for a folder that cannot be read.
     """

@@ -298,7 +298,7 @@ def _baseline(answers: Answers) -> list[str]:
 
 
 def ignore_hint(comparison: Comparison) -> str:
-    """Write a hint on `--ignore`, which compares other settings too; empty if it cannot help."""
+    """Write a hint to use `--ignore`; empty if no part of settings can be ignored."""
     names = ",".join(comparison.ignorable)
     return f"; --ignore {names} also compares runs that differ in nothing else" if names else ""
 

@@ -44,7 +44,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     heads: tuple[str, ...]  # for each row: the population that begins at the row, or ""
     not_shown: int
     source: str
-    behind: str = ""  # SQL for the runs behind a row
+    behind: str = ""  # SQL for the runs that a row is about
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ _NUMBERS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def _cell(way: str, value: Any) -> Cell:
-    """Format a value as a cell; a number may come with the address of the runs behind it."""
+    """Format a value as a cell; a number may be in a pair with the address of a list of runs."""
     if way not in _NUMBERS:
         return _WRITERS[way](value)
     number, link = value if isinstance(value, tuple) else (value, "")
@@ -153,6 +153,6 @@ def make_table(
 
 
 def _behind(columns: str) -> str:
-    """Return the SQL query for the runs behind a row, with `…` in place of the row's values."""
+    """Return SQL for the runs that a row is about, with `…` in place of the row's values."""
     chosen = (f"{name} {'LIKE' if name == 'versions' else '='} …" for name in columns.split())
     return f"SELECT * FROM runs WHERE {' AND '.join(chosen)}" if columns else ""  # noqa: S608

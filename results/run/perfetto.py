@@ -280,7 +280,7 @@ class _Maker:
             yield [(op.time, 0, event)]
 
     def _anomalies(self, results: Sequence[CheckResult]) -> Iterator[list[Timed]]:
-        """Yield an instant per invalid result, at the answer to the first operation it names."""
+        """Yield an instant per invalid result, at the answer to the result's first operation."""
         moments = {op.index: op.time for op in self._history}
         for pair in self._history.pairs:
             moments[pair.invoke.index] = self._interval(pair)[1]
@@ -337,7 +337,7 @@ class _Maker:
 def _fitting(units: Sequence[Sequence[Timed]], room: int) -> tuple[list[Timed], int]:
     """Return the events, by time, of the first units that fit, and the number of these units.
 
-    A unit is kept or cut as a whole, so that a fault that begins also ends.
+    A unit has events to be kept or cut as a whole, such as the begin and the end of a fault.
     """
     kept: list[Timed] = []
     count = 0

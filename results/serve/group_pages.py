@@ -151,7 +151,7 @@ def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bo
 def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
     """Plot number of runs, failing share and new failures over all runs.
 
-    A single value is no trend, and gives no plots.
+    A dimension with a single value gives no plots.
     """
     if len(totals) < POINTS_MIN:
         return []

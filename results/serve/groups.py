@@ -262,7 +262,7 @@ class ComparedLabels(msgspec.Struct, frozen=True):
 
 
 def of_labels(where: Where, labels: Sequence[str]) -> Where:
-    """Return the condition, restricted to runs of these two labels."""
+    """Return `where`, restricted to runs of these two labels."""
     return Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
 
 

@@ -8,7 +8,7 @@
 | /zip/NAME/RUN.zip             | all files of a run                                          |
 | /compare?run=A&run=B          | two runs, each as NAME/RUN                                  |
 | /compare?label=A&label=B      | two labels; other filters hold for both                     |
-| ...&ignore=bugs               | the same, for runs that differ in bugs or profile           |
+| ...&ignore=bugs               | two labels; runs may differ in bugs (or: profile)           |
 | /matrix?down=D&across=D       | verdicts by two dimensions                                  |
 | /trends?by=D                  | trends over labels or days                                  |
 | /report/                      | the page of the last `harness report`, if there is one      |
@@ -139,7 +139,7 @@ class Application:
     def _zip(self, name: str, archive_name: str) -> Response:
         run = archive_name.removesuffix(".zip")
         row = the_run(self.library, f"{name}/{run}")
-        self.library.folders.folder(row)  # raises the reason if there is no folder
+        self.library.folders.folder(row)  # raises an error if there is no folder
         files, cut = self.library.files(row)
         size = sum(entry.size for entry in files)
         if cut or size > ARCHIVE_BYTES_MAX:

@@ -111,7 +111,7 @@ class LakeRows:
         self._held: tuple[float, int, Snapshot] | None = None
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of the lake, kept briefly so that two compared runs use the same."""
+        """Return a snapshot of the lake; it is kept briefly, so that two compared runs share it."""
         with self._runs.using:
             now_s, version = time.monotonic(), self._runs.version
             if self._held is None or now_s >= self._held[0] or version != self._held[1]:

@@ -25,7 +25,7 @@ BROKEN: Final = "broken"
 UNFINISHED: Final = "unfinished"
 FINISHED: Final = tuple(verdict.value for verdict in Verdict)
 OUTCOMES: Final = (*reversed(FINISHED), UNFINISHED, BROKEN)
-"""All outcomes of a run, in the order of tables."""
+"""All outcomes of a run, in the order in which tables show them."""
 COLUMNS: Final = (
     *("run", "name", "id", "label", "target", "environment", "profile", "workload", "nemeses"),
     *("asked", "bugs", "setting", "seed", "started", "wall_s", "simulated_s", "length_ns"),
@@ -49,7 +49,7 @@ _NUMBERS: Final = (
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `outcome` is a verdict, `unfinished` or `broken`; `problem` says why."""
+    """One run. `outcome`: a verdict, or `unfinished` or `broken`, which `problem` explains."""
 
     key: str  # "name/run", as in addresses
     name: str

@@ -107,9 +107,9 @@ class SparkLake:
     # Required results ----------------------------------------------------------------------------
 
     def _read_kinds(self) -> None:
-        """Read the kinds of runs, and the results that each kind wants.
+        """Read the kinds of runs, and determine the results that runs of each kind need.
 
-        Runs whose cases name the same workload and checkers want the same results.
+        Runs whose cases name the same workload and checkers need the same results.
         """
         registry = Registry()
         with self._reading():

@@ -116,7 +116,7 @@ def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
 
 
 def numbers(spark: Any, ranges: Sequence[Range]) -> Any:
-    """Return a frame with the number of each range, one per task; tasks start in this order.
+    """Return a frame with the number of each range, one per task; tasks start in order of numbers.
 
     Spark counts these numbers itself, so the driver needs no table and no shuffle.
     """

@@ -17,7 +17,7 @@ from results.judging.pending_results import Place
 from results.spark.ranges import Range
 
 TASKS_A_SLOT: Final = 12
-"""Tasks per slot (a core for one task): many, so that a lost task is cheap and progress is early."""
+"""Tasks per slot (a core for one task): many, so a lost task is cheap and progress shows early."""
 COST_MIN: Final = 8_000_000_000
 """Minimum cost of a task (CPU ns): the start and commit of a cheaper task would not pay off.
 

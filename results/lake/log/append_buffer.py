@@ -77,7 +77,7 @@ class _File:
 
 
 class AppendBuffer:
-    """Runs of one partition that one append will add."""
+    """A buffer of runs of one partition, for one append."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
         """`schemas` has the schema of each table of the lake."""
@@ -117,7 +117,7 @@ class AppendBuffer:
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
-        """Return the complete file of each table with rows; after this call, `add` is an error."""
+        """Complete and return the file of each table that has rows; then `add` is an error."""
         if self._closed is None:
             files = {name: file.close() for name, file in self._files.items()}
             self._closed = {name: file for name, file in files.items() if file is not None}
@@ -128,7 +128,7 @@ class AppendBuffer:
         return batch_name(self.batch, self._number)
 
     def without(self, runs: Collection[str]) -> AppendBuffer:
-        """Return a new buffer, with a new batch id, that lacks these runs."""
+        """Return a new buffer, under a new batch id, with all runs except `runs`."""
         again = AppendBuffer(self._schemas)
         left = [run for run in self.partitions if run not in runs]
         if left:

@@ -59,7 +59,7 @@ class Log:
         self._state: State | None = None
 
     def exists(self) -> bool:
-        """Whether the Delta table exists; if so, open it."""
+        """Open the Delta table if it exists; return whether it exists."""
         deltalake = require("deltalake")
         with troubles(self.uri):
             try:
@@ -71,7 +71,7 @@ class Log:
     def create(self, schema: pa.Schema, settings: Mapping[str, str]) -> None:
         """Create an empty table, unless it exists.
 
-        If another writer creates the table first, our settings must not be committed on top.
+        No retries: they could commit our settings to a table that another writer created first.
         """
         deltalake = require("deltalake")
         with troubles(self.uri):

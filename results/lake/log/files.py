@@ -28,7 +28,7 @@ MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"
 KEY_RANGE: Final = "key_range"
-"""Column with the range of a key, by which tables sort the rows of runs over independent keys."""
+"""Column with the range of a key; it orders the rows of a run over independent keys."""
 RESULTS: Final = "results"
 """The subfolder of a lake that holds its result lake (`results.judging.result_lake`)."""
 LOG_FOLDER: Final = "_delta_log"
@@ -85,12 +85,12 @@ def merge_of(name: str) -> str | None:
 
 
 def batch_name(batch: str, number: int) -> str:
-    """The name for a file of one append."""
+    """Return the file name for upload `number` of a batch."""
     return f"b-{batch}-{number}.parquet"
 
 
 def merged_name(version: int, merge: str) -> str:
-    """The name for a file of a compaction."""
+    """Return the file name for the output of a compaction."""
     return f"c-{version}-{merge}.parquet"
 
 

@@ -37,7 +37,7 @@ _FEW: Final = frozenset(
 _DISTINCT: Final = frozenset({"value_rest", "answer_rest"})
 """JSON columns whose values hardly ever repeat, but are similar."""
 _IDS: Final = frozenset({"asked_nonce", "answer_table_id"})
-"""Columns of texts of similar length: their encoding stores lengths apart, in almost no space."""
+"""Columns of texts of similar length: their encoding stores the lengths in almost no space."""
 _QUICK: Final = frozenset(
     {
         *("invoke_ns", "latency_ns", "wait_ns", "left_ns"),
@@ -86,7 +86,7 @@ def _level(path: str) -> int:
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path and type of each Parquet column that one table column becomes."""
+    """Yield the path and type of each Parquet column that stores the table column `path`."""
     if pa.types.is_list(kind):
         yield from _leaves(f"{path}.list.element", kind.value_type)
     else:

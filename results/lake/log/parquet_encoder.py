@@ -12,7 +12,7 @@ from results.lake.log.layout import parquet_options
 
 GROUP_ROWS: Final = 128 * 1024
 KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
-"""Row group size for runs over independent keys, because readers read single ranges of keys."""
+"""Rows per group for runs over independent keys: few, because readers read single key ranges."""
 
 
 class Encoded(NamedTuple):

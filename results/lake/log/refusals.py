@@ -26,7 +26,7 @@ def failure_of(error: OSError, text: str) -> HarnessError:
 
 
 def is_seen(path: Path) -> bool:
-    """Whether a file exists; an unreadable folder counts as not having the file."""
+    """Whether `path` exists; `False` if access to its folder is denied."""
     try:
         return path.exists()
     except OSError:

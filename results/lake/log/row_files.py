@@ -23,9 +23,9 @@ def new_id() -> str:
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """A table's stored schema: with the batch column, and all columns nullable.
+    """Return a table's stored schema: with the batch column, and all columns nullable.
 
-    Every engine reads nullable columns the same way.
+    Only nullable columns are read the same way by every engine.
     """
     fields = [pa.field(field.name, field.type) for field in schema]
     return pa.schema([*fields, pa.field(BATCH, pa.string())])

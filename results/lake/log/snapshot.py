@@ -112,9 +112,9 @@ class Snapshot:
         return list(self.tables[table])
 
     def dataset(self, table: str) -> ds.Dataset:
-        """Return the visible rows of a table, read on demand; partitions and runs prune files.
+        """Return a table's visible rows, read on demand; filters by partition or run skip files.
 
-        A snapshot that `cut` limited to a range includes all rows of its files.
+        After `cut`, the files also hold rows of runs outside of the range.
         """
         form = ds.ParquetFileFormat()
         fragments = [

@@ -1,6 +1,6 @@
 """The concatenated lines of many runs, and the tables made from them, column by column.
 
-`Batch` pairs invocations with their completions, and takes values apart
+`Batch` pairs invocations with their completions, and splits values into columns
 (`results.lake.tables.values`).
 """
 
@@ -125,7 +125,7 @@ class Batch:
     def _keyed(
         self, asked: pa.Array, answers: pa.Array
     ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
-        """Split keys from values; return keys, asked values, answers, and unlike operations.
+        """Split keys from values; return keys, requested values, answers, and unlike operations.
 
         An operation that asks `[key, value]` has a key. A transaction may also be a list of two, so
         it has a key only in a run over independent keys. An unlike operation has an answer without
@@ -225,7 +225,7 @@ class Batch:
         return table.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
-        """Count, per run and node, all attempts and the attempts that were ok."""
+        """Map, for each run, nodes to the numbers of all attempts and of attempts that were ok."""
         counts: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
         if not len(self._attempt_runs):
             return counts
@@ -371,9 +371,9 @@ def cut_keys(
 ) -> tuple[npt.NDArray[np.int32], Ints, dict[int, list[int]]]:
     """Cut the operations of runs over `independent` keys into ranges of whole keys.
 
-    Return the range of each operation (-1 in other runs), the order of operations by run and key,
-    and the numbers of operations by run and range. Raises `HistoryError` for an operation without
-    a key.
+    Return the range of each operation (-1 in runs without independent keys), the order of
+    operations by run and key, and the numbers of operations in the ranges of each run. Raises
+    `HistoryError` for an operation without a key.
     """
     rank = np.zeros(len(run), np.int64)
     key_range = np.full(len(run), -1, np.int32)

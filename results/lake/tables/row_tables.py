@@ -1,9 +1,9 @@
 """Conversion of runs to rows of a lake: many runs at once, by column, since a run has many lines.
 
 `tables_of` concatenates the sealed columns of some runs and makes the tables of
-`results.lake.tables.schema` from them. It pairs invocations with their completions, and takes
-values apart (`results.lake.tables.values`). It decodes the notes of nemesis and harness (about
-thirty lines per run) as ops, which give phases, faults and leaders (`results.facts.timeline`).
+`results.lake.tables.schema` from them. It pairs invocations with their completions, and splits
+values into columns (`results.lake.tables.values`). It decodes the notes of nemesis and harness
+(about thirty lines per run): ops with phases, faults and leaders (`results.facts.timeline`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Tab
 
 
 def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
-    """Convert runs to rows by table, in order; raise `HistoryError` if a run is invalid."""
+    """Convert runs, in order, to rows of each table; raise `HistoryError` for an invalid run."""
     batch = Batch(sources)
     noted, heads = batch.noted, batch.heads
     operations, attempts = batch.operations(), batch.attempts()

@@ -27,7 +27,7 @@ KEY_DIGITS: Final = 12
 FILE_BYTES_MAX: Final = 64 << 20
 FINISHED: Final = "finished"
 TORN: Final = "torn"
-"""The state of a run without a run.json that no process is still writing."""
+"""The state of a run that has no run.json, although no process is writing the run any more."""
 DAMAGED: Final = "damaged"
 """The state of a run whose run.json cannot be read."""
 FOREIGN: Final = "foreign"
@@ -55,7 +55,7 @@ _UNREADABLE: Final = (
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored run without its history; `trouble` says why its `state` is not `FINISHED`."""
+    """What a stored run is: case, record, state; `trouble` says why it is not `FINISHED`."""
 
     name: str
     id: str
@@ -157,7 +157,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
 
 
 def _require_plain(folder: Path) -> None:
-    """Refuse a run with a link, which may lead anywhere, or a pipe, which may block for ever."""
+    """Raise `HistoryError` for a link (it may lead anywhere) or a pipe (it may block for ever)."""
     for name in ("case.json", "run.json", "results.json", "history.parquet", "ops.log"):
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG((folder / name).lstat().st_mode):

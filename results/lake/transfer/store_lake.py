@@ -91,7 +91,7 @@ def lake_of_store(
 
 
 def _require_store(store: Path, *, may_be_empty: bool) -> None:
-    """Refuse a folder that is not a store, before a lake is created in it."""
+    """Raise `UsageError` for a folder that is not a store, before a lake is created in it."""
     if is_seen(store / LAKE_FOLDER):  # an earlier update accepted this store
         return
     problems = Problems()

@@ -54,7 +54,7 @@ class Strings:
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The operations that a page shows, ordered by time, and the total of the run."""
+    """The operations that a page shows, ordered by time, and the number of all operations."""
 
     pairs: tuple[Pair, ...]
     total: int
