@@ -46,7 +46,7 @@ def render(
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """A number at the top of the page: its name, its text, and what it counts or measures."""
+    """A number at the top of the page: its name, its text, and an explanation."""
 
     name: str
     text: str

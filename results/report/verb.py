@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     except KeyboardInterrupt:
         progress.finish()
-        note(f"harness: interrupted; {progress.kept}, and the same command continues from there")
+        note(f"harness: interrupted; {progress.kept}, and the same command continues the report")
         return EXIT_INTERRUPTED
     finally:
         progress.finish()
@@ -203,7 +203,7 @@ def _ignored(parsed: argparse.Namespace) -> list[str]:
     if parsed.ignore is None:
         return []
     if parsed.baseline is None:
-        raise UsageError("--ignore says how two labels are compared; give --baseline too")
+        raise UsageError("--ignore only affects the comparison of two labels; give --baseline too")
     names = parsed.ignore.split(",")
     for name in names:
         if name not in IGNORABLE:

@@ -57,7 +57,7 @@ _Stamp = tuple[int, int, int]
 
 
 class ArtefactFailed(Exception):  # noqa: N818 - the answer is a page that says so
-    """The artefact cannot be made; the text says why."""
+    """An artefact cannot be made; the error's text says why."""
 
 
 class Library:

@@ -86,7 +86,7 @@ class SparkSoak(SoakExecutor):
             if missing:
                 raise InfrastructureError(
                     f"Spark lost the results of {counted(len(missing), 'seed')}, first "
-                    f"{min(missing)}; the same command runs them again"
+                    f"{min(missing)}; the same command runs these seeds again"
                 )
             failed = sum(msgspec.json.decode(row["result"], type=SeedResult).failed for row in rows)
             left = max(0, template.artefacts - failed)

@@ -150,8 +150,8 @@ class Lake:
         if not self._find():
             self._refuse_foreign()
             raise UsageError(
-                f"there is no lake at {self.place.uri!r}; `harness ingest STORE --lake URI` makes "
-                "one"
+                f"there is no lake at {self.place.uri!r}; make a lake with `harness ingest STORE "
+                "--lake URI`"
             )
 
     def _lacking(self, tables: Sequence[str]) -> InfrastructureError:
@@ -180,8 +180,8 @@ class Lake:
         wanted = self.schemas[table]
         if found.names != wanted.names or not all(map(_alike, wanted.types, found.types)):
             raise UsageError(
-                f"the table {self.place.uri_of(table)!r} has other columns than this harness "
-                "creates: no release of the harness made this lake"
+                f"the columns of the table {self.place.uri_of(table)!r} are not the columns that "
+                "this harness creates: no release of the harness made this lake"
             )
 
     def _refuse_foreign(self) -> None:

@@ -213,7 +213,7 @@ def _refuse_unclear(uri: str) -> None:
     try:
         parts = urlsplit(original)
     except ValueError as error:
-        raise UsageError(f"{uri!r} is no URI ({error}); {example}") from error
+        raise UsageError(f"{uri!r} is not a URI ({error}); {example}") from error
     if parts.query or parts.fragment:
         raise UsageError(f"{uri!r} has ? or # in it; give the prefix without them")
     if parts.scheme == "file":
@@ -239,12 +239,12 @@ def _refuse_ambiguous(uri: str, *, local: bool) -> None:
     """
     if match := _ESCAPE.search(uri):
         raise UsageError(
-            f"{uri!r} has {match[0]!r} in it, which Delta takes for another character; name a "
-            "place without it"
+            f"{uri!r} has {match[0]!r} in it, which Delta reads as another character; name a place "
+            f"without {match[0]!r}"
         )
     if local and "\\" in uri:
         raise UsageError(
-            f"{uri!r} has a backslash in it, which Delta takes for a slash; name another folder"
+            f"{uri!r} has a backslash in it, which Delta reads as a slash; name another folder"
         )
     if not local and not {"", ".", ".."}.isdisjoint(uri.split("/")[3:]):
         raise UsageError(

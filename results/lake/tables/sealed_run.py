@@ -55,7 +55,7 @@ _UNREADABLE: Final = (
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stored run is: case, record, state; `trouble` says why it is not `FINISHED`."""
+    """Name, case, record and state of a stored run; `trouble` explains a state but `FINISHED`."""
 
     name: str
     id: str

@@ -127,7 +127,7 @@ def test_another_run_of_the_same_id_is_not_written_over(store, tmp_path, capsys)
 
 def test_a_lake_within_the_store_would_be_taken_for_runs(store, monkeypatch):
     monkeypatch.chdir(store.parent)
-    with pytest.raises(UsageError, match="keep them apart"):
+    with pytest.raises(UsageError, match="keep lake and store apart"):
         ingest_verb(["store", "--lake", "store/lake"])
     assert not (store / "lake").exists()
 
