@@ -79,7 +79,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     ignored: Ignored
     again: bool
     budgets: tuple[Budget, ...]
-    most: int | None  # maximum of rows in lists of runs; `None`: all
+    most: int | None  # maximum length of lists of runs; `None`: all runs
     store: Path | None
     known_failures: KnownFailures
     progress: Any  # a `Say`, or `None`

@@ -58,7 +58,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     problems_total: int
     excused: int = 0  # runs with a known failure, which does not change the exit code
     expected: int = 0  # invalid runs with a bug switched on; they do change the exit code
-    expectations: str = ""  # runs with and without a bug that failed, in words; empty without bugs
+    expectations: str = ""  # failed runs with and without a bug, in words; empty without bugs
     gone: tuple[str, ...] = ()  # known failures that no run has
     exit_code: int
     verdict: str  # the headline: the worst verdict, or `EXPECTED` if only runs with a bug fail

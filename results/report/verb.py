@@ -279,7 +279,7 @@ class _Progress:
 
         planned = self._found
         done, cost = (0, 1) if planned is None else (planned.cost_done, planned.cost)
-        # Each remaining unit gets a line of its own, so that no name is cut.
+        # Each remaining item gets a line of its own, so that no name is cut.
         head, *left = self._text.split(" left: ")
         text = styled(f"{head} left:" if left else head)
         return Group(

@@ -143,7 +143,7 @@ def selected(source: str, *, of_store: bool) -> str:
 
 
 def create_runs(rows: str) -> str:
-    """Return the SQL statement that recreates the server's table `runs` from these rows."""
+    """Return the SQL statement that recreates the server's table `runs` from the query `rows`."""
     return f"CREATE OR REPLACE TABLE runs AS {rows}"
 
 

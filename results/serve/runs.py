@@ -63,7 +63,7 @@ Row = dict[str, Any]
 
 
 class Reading:
-    """The table `runs` as one page reads it, in one transaction."""
+    """One state of the table `runs`, which one page reads in one transaction."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ class Watch:
             )
 
     def judged(self) -> tuple[int, int]:
-        """Return number and cost of the runs with results appended since the job's start.
+        """Return number and cost of the runs whose results were appended since the job's start.
 
         Appends that a compaction merged no longer count.
         """

@@ -57,7 +57,7 @@ def judge_ranges(
 
 @contextlib.contextmanager
 def _scratch(round_: str) -> Iterator[Path]:
-    """Make a folder on this machine for one round, in which killed workers leave markers."""
+    """Make a folder on this machine for the tasks of one job; killed workers leave markers in it."""
     folder = Path(tempfile.gettempdir()) / f"harness-{round_}"
     folder.mkdir(mode=0o700, exist_ok=True)
     yield folder

@@ -42,7 +42,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table at one version: its files by name."""
+    """The files of a table, by name, at one version."""
 
     version: int
     files: Mapping[str, FileRef]

@@ -95,7 +95,7 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def stored(rows: pa.Table, batch: str) -> pa.Table:
-    """Convert rows of `accept` to their stored form: add the batch, and order the rows by run."""
+    """Convert rows that `accept` returned to their stored form: add the batch, order by run."""
     codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
     return in_order(rows.append_column(BATCH, batches))

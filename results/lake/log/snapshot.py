@@ -65,7 +65,7 @@ class Snapshot:
     schemas: Mapping[str, pa.Schema]
     place: Place
     between: tuple[str, str | None] | None = None
-    """Range of keys of runs: its start, and its exclusive end (`None`: open); `None`: all runs."""
+    """Range of keys: start, exclusive end (`None`: no end); all runs if `between` is `None`."""
 
     def cut(self, first: str, end: str | None) -> Snapshot:
         """Limit the snapshot to files that may hold runs from `first` to `end` (exclusive).

@@ -139,7 +139,7 @@ def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
 
 
 def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
-    """Return phase and active nemeses at each of `times`; `run` (sorted) has each time's run."""
+    """Return phase and active nemeses at each of `times`; `run` (sorted) has the run of each."""
     names: dict[str, int] = {}
     phases = np.zeros(len(run), np.int32)
     active = np.zeros(len(run), np.int32)

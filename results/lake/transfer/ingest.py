@@ -165,7 +165,7 @@ def ingest_folders(
 
 
 class _NotTakenError(HarnessError):
-    """The ingest leaves out the run of a folder; `kind` is the kind of the problem."""
+    """The ingest leaves out the run of a folder, because of a problem of this `kind`."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)

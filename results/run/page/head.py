@@ -119,7 +119,7 @@ class Head:
         return text if len(text) <= HEADLINE_CHARS_MAX else f"{cut} ..."
 
     def _finding(self, worst: CheckResult) -> str:
-        """Return a finding's first sentence; skip one on circumstances unless another node led."""
+        """Return a finding's first sentence that says more than circumstances, shortened."""
         lines = [*worst.explanation, worst.reason]
         first = lines[0]
         if not _OTHER_LED.search(first) and first == self._timeline.sentence(worst):
