@@ -96,7 +96,7 @@ def _failures(report: Report) -> Section:
 
 
 def _expected(row: Mapping[str, Any]) -> str:
-    """Return the verdict of a failure, but "expected" if runs with a bug switch are invalid."""
+    """Return a failure's verdict, but "expected" for "invalid" runs with a bug switch."""
     verdict: str = row["verdict"]
     return "expected" if row["bugs"] and verdict == "invalid" else verdict
 

@@ -90,7 +90,7 @@ class ToldEngine:
 
 
 def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
-    """Count the runs of each kind, in one job."""
+    """Count the runs of each kind (workload, checkers, ranges of keys), in one job."""
     frame, asking = in_ranges(spark, asking, slots=slots)
     work = functools.partial(kinds_of_parts, asking=asking)
     return kinds_in(frame.mapInArrow(work, "`kinds` STRING").toArrow()["kinds"].to_pylist())

@@ -57,7 +57,7 @@ def judge_ranges(
 
 @contextlib.contextmanager
 def _scratch(round_: str) -> Iterator[Path]:
-    """Make a folder on this machine for the tasks of one job; killed workers leave markers in it."""
+    """Make a folder on this machine for one job; killed workers leave markers in the folder."""
     folder = Path(tempfile.gettempdir()) / f"harness-{round_}"
     folder.mkdir(mode=0o700, exist_ok=True)
     yield folder

@@ -13,7 +13,7 @@ from results.facts.problems import Problem
 
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 REFUSED: Final = "refused"
-"""The kind of a worker's problem for a missing permission, which ends the work of all workers."""
+"""Kind of the problem that a worker reports if a permission is missing; it ends all work."""
 
 
 class RefusedError(UsageError):
