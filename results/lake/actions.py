@@ -74,7 +74,7 @@ def _check(lake: Lake, place: Place) -> int:
 
 
 def _say_sound(found: Sequence[Finding], lake: Lake | None) -> bool:
-    """Print the findings about a lake or its results; return whether any finding is damage."""
+    """Print findings about a lake or its result lake; return whether any finding is damage."""
     for finding in found[:SHOWN_MAX]:
         say(f"{'damaged ' if finding.damaged else 'left over'}  {finding.table}: {finding.text}")
     if len(found) > SHOWN_MAX:

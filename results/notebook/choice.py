@@ -143,7 +143,7 @@ def _names(what: str, value: str | Iterable[Name]) -> frozenset[Name]:
 
 
 def _days(value: str | dt.date) -> tuple[dt.date | None, dt.date | None]:
-    """Return the first and the last day of a filter `day`, with `None` for an open end."""
+    """Return the first and the last day of a filter `day`; `None` is an open end."""
     if isinstance(value, dt.date):
         day = value.date() if isinstance(value, dt.datetime) else value
         return day, day

@@ -1,6 +1,6 @@
-"""Columns as analyses want them: lists, categories and dates in place of joined texts.
+"""Conversion of stored columns for analyses: to lists, categories and dates.
 
-`relation_of` gives DuckDB the rows of a table with lists and places of pages, and `frame_of` turns
+`relation_of` gives DuckDB the rows of a table with lists and paths of pages, and `frame_of` turns
 an Arrow table into a data frame. The files of a lake and `Table.arrow` keep the stored columns.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 JOINED: Final = frozenset({"nemeses", "asked", "bugs", "checkers", "active"})
-"""Texts of names joined by `+`, which become lists; without names, empty lists."""
+"""Columns with names joined by `+`, which become lists; an empty text becomes an empty list."""
 CATEGORIES: Final = frozenset(
     {"verdict", "type", "f", "workload", "environment", "target", "profile"}
 )
@@ -34,7 +34,7 @@ def relation_of(
     """Return the rows as a relation of a DuckDB connection, read on demand.
 
     `folder` is the SQL expression of a run's folder. `pages` is a pattern for the pages of all
-    runs; `None` means that no page is on this machine. Only a column `folder` needs both.
+    runs; `None`: no page is on this machine. Both matter only if the rows have a column `folder`.
     """
     columns = {
         field.name: f"CASE WHEN \"{field.name}\" = '' THEN [] ELSE split(\"{field.name}\", '+') END"
@@ -61,7 +61,7 @@ def pages_below(folder: str) -> str:
 
 
 def frame_of(rows: pa.Table) -> pd.DataFrame:
-    """Convert rows to a data frame with nullable types, so that integers stay integers."""
+    """Convert rows to a data frame with nullable types: integers with nulls stay integers."""
     pandas = module("pandas")
     lists = []
     for place, field in enumerate(rows.schema):
@@ -83,7 +83,7 @@ def frame_of(rows: pa.Table) -> pd.DataFrame:
         if isinstance(values, pandas.CategoricalDtype):
             ordered = frame.iloc[:, place].cat.reorder_categories(sorted(values.categories))
             frame.isetitem(place, ordered.array)
-    for place in lists:  # pyarrow made arrays of lists
+    for place in lists:  # pyarrow converted lists to arrays
         frame.isetitem(place, pandas.Series(rows.column(place).to_pylist(), dtype=object))
     return frame
 

@@ -25,7 +25,7 @@ _REPORT: Final = ("results.report", "store.css")
 _SERVER: Final = ("results.serve", "static/serve.css")
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 _OF_PAGE: Final = re.compile(r":root\b|^body\b", re.MULTILINE)
-"""Selectors for the whole page in a page's style, which are replaced by `&`, the drawing."""
+"""Selectors of the whole page; a drawing's style has `&` (the drawing itself) in their place."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,8 +2,8 @@
 
 The results are in the lake's folder `results` (`results.judging.result_lake`), where every report
 appends its results. For each run and checker (and range of keys, `results.judging.result_ids`),
-and for the facts of each run, one result counts: a settled result before others, then the newest. A
-filter excludes the rows of all other results.
+and for the facts of each run, one result counts: the newest that is not unknown for lack of time,
+memory or a worker, otherwise the newest. A filter excludes the rows of all other results.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class LakeTables:
         store: Path | None = None,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """Open the lake at `uri`, or of `store`; raises the errors of `results.notebook.open`.
+        """Open the lake at `uri` (perhaps of `store`); raises the errors of `results.open`.
 
-        `problems` has the reasons why runs of a store are missing in the lake.
+        `problems` maps runs of the store that are missing in the lake to the reasons.
         """
         lake = Lake.open(uri, storage_options=storage_options)
         results = ResultLake.beside(lake.place.uri, lake.place.options)
@@ -63,7 +63,7 @@ class LakeTables:
         self._results = None if results is None else results.snapshot()
 
     def tables(self) -> tuple[str, ...]:
-        """Return the names of the lake's tables; tables of reports' results are `report.NAME`."""
+        """Return the names of all tables: of the lake, and `report.NAME` for results of reports."""
         if self._results is None or not self._results.files(MAIN):
             return tuple(self._lake.schemas)
         return (*self._lake.schemas, *(f"{REPORT}{name}" for name in (VERDICTS, *FACT_TABLES)))
@@ -88,7 +88,7 @@ class LakeTables:
         return dataset
 
     def rows(self, table: str, choice: Choice) -> int:
-        """Count the rows of the chosen runs, from the log alone unless single runs are chosen."""
+        """Count the rows of the chosen runs; only results and a choice of keys need the files."""
         if choice.runs is not None or table.startswith(REPORT):
             count: int = self.dataset(table, choice).count_rows()
             return count
@@ -156,7 +156,7 @@ class LakeTables:
 
     @functools.cached_property
     def _counting(self) -> pa.Table:
-        """Every result in the result lake (run, id, batch), and whether the result counts."""
+        """A row per result in the result lake: run, id, batch, and whether the result counts."""
         assert self._results is not None
         return counting(
             runs=self._lake.dataset(MAIN),

@@ -166,11 +166,11 @@ class Runs:
 
     @functools.cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """The connection of `sql`, which also sees data frames of the caller by their names."""
+        """The connection for `sql`; a query may also name data frame variables of the caller."""
         return self.duckdb().execute("SET python_scan_all_frames = true")
 
     def sql(self, query: str) -> pd.DataFrame:
-        """Run a query over the tables; the answer has the types of `Table.pandas`.
+        """Run a query over the tables; return a data frame with the types of `Table.pandas`.
 
         Sums of integers are integers.
         """
@@ -179,8 +179,8 @@ class Runs:
     def latency(self, by: Sequence[str] = ("f", "label"), *, where: str = "type = 'ok'") -> Drawing:
         """Draw latency quantiles of operations, one row per group.
 
-        `by` and `where` are SQL over the columns of `operations` and `during`, which is `fault` or
-        `no fault`.
+        `by` and `where` are SQL over the columns of `operations` and over `during` (`fault` or
+        `no fault`).
         """
         return drawings.latency(self.sql, by, where)
 
@@ -189,8 +189,8 @@ class Runs:
     ) -> Drawing:
         """Draw the shares of reads and mutations that were answered, one row per group.
 
-        `by` and `where` are SQL over the columns of `operations` and `nemesis`, each of the
-        nemeses with an active fault, or `no fault`.
+        `by` and `where` are SQL over the columns of `operations` and over `nemesis`, which is each
+        nemesis that has an active fault, or `no fault`.
         """
         return drawings.availability(self.sql, by, where)
 
@@ -246,7 +246,7 @@ class Table:
         where: ds.Expression | None = None,
         rows_max: int = ROWS_MAX,
     ) -> pd.DataFrame:
-        """Read the rows into a data frame with nullable types, so that integers stay integers.
+        """Read the rows into a data frame with nullable types: integers with nulls stay integers.
 
         `columns` defaults to all columns except the long column `case`. `where` is an Arrow
         expression over stored columns, such as `pyarrow.compute.field("f") == "create"`. Raises

@@ -10,4 +10,4 @@ from typing import Final
 __all__ = ["REPORT_FOLDER"]
 
 REPORT_FOLDER: Final = ".report"
-"""The folder of a report inside its store or lake; other commands look for it there."""
+"""The name of the folder in a store or lake in which other commands look for its report."""

@@ -30,7 +30,7 @@ def default_output(place: str) -> Path:
 
 
 def short(run: str) -> str:
-    """Return the `NAME/ID` of a run's key, which is unique in a store."""
+    """Return the `NAME/ID` of a run's key; no other run of a store has the same `NAME/ID`."""
     return run.rpartition("@")[0] or run
 
 
@@ -93,7 +93,7 @@ class Addresses:
         return self._kept.get(run)
 
     def _look(self) -> dict[str, bool]:
-        """Return the runs with a folder in the lake, and whether the folder has a page."""
+        """Map each run that has a folder in the lake to whether the folder has a page."""
         kept = self._snapshot.dataset("runs").to_table(
             ["run"], filter=~pc.field("folder").is_null()
         )
@@ -104,5 +104,5 @@ class Addresses:
 
 
 def served_runs(fields: Mapping[str, str | None]) -> str:
-    """Return a link from a report to the list of runs with these values in `harness serve`."""
+    """Return a link from a report to the list of runs with these `fields` in `harness serve`."""
     return f"../?{urlencode({name: value or '(none)' for name, value in fields.items()})}"

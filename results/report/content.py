@@ -96,13 +96,13 @@ def _failures(report: Report) -> Section:
 
 
 def _expected(row: Mapping[str, Any]) -> str:
-    """Return the verdict of a failure: "expected" for an invalid run with a bug."""
+    """Return a failure's verdict, but "expected" for "invalid" runs with a bug switch."""
     verdict: str = row["verdict"]
     return "expected" if row["bugs"] and verdict == "invalid" else verdict
 
 
 def _listed(report: Report, populations: str) -> str:
-    """Return the words of several populations, joined by semicolons."""
+    """Describe the populations whose numbers `populations` joins by `+`."""
     return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
 
 
@@ -162,7 +162,7 @@ def _clean(report: Report) -> Section:
         title="False alarms: runs without a bug",
         words="Where none of N runs is invalid, the rate of invalid runs is below the given share "
         "with 95 % confidence (the exact one-sided bound). Runs whose verdict is unknown do not "
-        "count for it.",
+        "count.",
         tables=report.tables(
             "clean_rates",
             clean_rates=linked(report, ranged(report.rows("clean_rates"), "share")),
@@ -205,8 +205,8 @@ def _uplift(report: Report) -> Section:
         "run fail together; each holds with 95 % by itself, so of many a few will miss. Other "
         "faults of the same runs fall on both sides. Pooled ratios are Mantel's and Haenszel's: "
         "each group is compared with itself only; a small p that all agree says that one number "
-        "does not speak for all. A fault hit the leader if that was among its targets when it was "
-        f"injected.{report.cut(drawn)}",
+        "does not speak for all. A fault hit the leader if the leader was among its targets at "
+        f"the injection.{report.cut(drawn)}",
         plots=tuple(plots),
         tables=report.tables(
             *("uplift_stratified", "uplift_ratios", "uplift_by_role", "uplift_by_operation"),
@@ -299,8 +299,8 @@ def _operations(report: Report) -> Section:
         id="operations",
         title="Operations and errors",
         words="Refused operations failed with an answer of the target (“the table exists”); other "
-        "failures had none. An operation without completion counts as info. One that was lost "
-        "under two faults counts for both.",
+        "failed operations had no answer. An operation without completion counts as info. An "
+        "operation that was lost under two faults counts for both.",
         tables=report.tables("op_counts", "errors", "info_losses"),
     )
 
@@ -309,7 +309,7 @@ def _elections(report: Report) -> Section:
     return Section(
         id="elections",
         title="Elections",
-        words="A new leader that the harness saw; the first one of a run is none.",
+        words="A change is a new leader that the harness saw, after the first leader of the run.",
         tables=report.tables("elections", "election_causes"),
     )
 
@@ -318,6 +318,6 @@ def _runs(report: Report) -> Section:
     return Section(
         id="runs",
         title="All runs",
-        words="Each with its page, or its folder where it has no page yet.",
+        words="Each run has a link to its page, or to its folder if it has no page yet.",
         tables=report.tables("judged"),
     )

@@ -35,7 +35,7 @@ def accept_output(output: Path) -> None:
             return
         there = sorted(path.name for path in output.iterdir())
     except OSError as error:
-        text = f"--output {str(output)!r} cannot be looked at: {error.strerror}; give another"
+        text = f"--output {str(output)!r} cannot be read: {error.strerror}; give another"
         raise UsageError(text) from error
     if there:
         raise UsageError(
@@ -53,7 +53,7 @@ def write_report(
 ) -> Path:
     """Write all files below `output`, the page last; return the page's path; raises `OSError`.
 
-    `tables` has functions that write a Parquet file, by the table's name.
+    `tables` maps each table's name to a function that writes the table's Parquet file.
     """
     writers: dict[str, Callable[[Path], object]] = {}
     for name, write_table in tables.items():

@@ -117,7 +117,7 @@ def _layout(
     ways: Mapping[str, str] = {},
     behind: str = "",
 ) -> Layout:
-    """A layout with these fields as columns; `headings` and `ways` override the defaults."""
+    """Make a layout of these fields; `headings` and `ways` (formats) override the defaults."""
     headings, ways = {**_HEADINGS, **headings}, {**_WAY_OF, **ways}
     columns = (
         (field, headings.get(field, field.replace("_", " ")), ways.get(field, "text"))
@@ -150,7 +150,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         behind="verdict signature target bugs",
     ),
     "signature_changes": _layout(
-        "Failures that are new, gone or known, first the ones that chance does not explain",
+        "Failures that are new, gone or known; changes that chance does not explain come first",
         "change verdict signature bugs baseline_hits baseline_runs label_hits label_runs says "
         "p_adjusted first_run",
         headings={"baseline_runs": "of", "label_runs": "of", "says": "", "p_adjusted": "p"},
@@ -159,7 +159,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         behind="verdict signature target bugs",
     ),
     "flakes": _layout(
-        "Cases whose runs of the same code came out otherwise",
+        "Cases whose runs with the same code had different outcomes",
         "differs of seed code environment runs held unknown invalid histories run last_run",
         headings={"last_run": "another"},
         behind="setting seed versions",
@@ -239,7 +239,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         "of profile permit checker runs times first_run",
     ),
     "changed_verdicts": _layout(
-        "Runs that recorded another verdict than they have now",
+        "Runs whose recorded verdict differs from their verdict now",
         "run recorded verdict",
         headings={"verdict": "now"},
     ),
@@ -274,7 +274,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         "of active kind outages runs total_ns longest_ns unended",
     ),
     "outage_after_heal": _layout(
-        "Outages that a heal fell into: how long they still went on",
+        "Outages in which a fault was healed: how long they lasted after the heal",
         "of nemesis kind heals in_outage never p50_ns max_ns",
         headings={"never": "never ended", "max_ns": "longest"},
     ),

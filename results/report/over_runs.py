@@ -25,13 +25,13 @@ DRAWN_MAX: Final = 4
 STEPS_MAX: Final = 30
 CURVES: Final = 4
 CERTAIN: Final = 0.995
-"""A chart ends at the number of seeds from which all curves are above this probability."""
+"""A chart ends at the number of seeds at which all curves have reached this probability."""
 AGAINST: Final = {
     "without": "no such fault",
     "other": "another node hit",
     "chaos": "the same in chaos",
 }
-"""Words for the baseline of the rate under faults that hit one role."""
+"""Words for what the rate under faults that hit one role is compared with."""
 
 
 def seen(row: Mapping[str, Any]) -> str:
@@ -45,7 +45,7 @@ def seen(row: Mapping[str, Any]) -> str:
     runs, days_since = row["runs_since"], row["days_since"]
     if not runs:
         return f"seen {days}{code}: in the last run of its setting"
-    if not days_since:  # one soak may have run them all, and the order of its runs means nothing
+    if not days_since:  # one day may be one soak, whose runs have no meaningful order
         return f"seen {days}{code}"
     return (
         f"seen {days}{code}; {counted(runs, 'run')} of its settings in "
@@ -103,7 +103,7 @@ def trends(report: Report) -> Section:
         title="Trends over versions, days and labels",
         words="Groups of runs with several versions of the code, or on several days; and settings "
         "that several labels have. The failing share is of runs whose verdict is known (Wilson's "
-        "interval, 95 %), “ok/s” acknowledged operations in the time of the run. To compare two "
+        "interval, 95 %); “ok/s” is acknowledged operations per second of the run. To compare two "
         "labels with tests, use --baseline."
         + (f" {left} more settings are not drawn, but in the table." if left > 0 else ""),
         plots=(*_time_plots(report, over), *plots),
@@ -199,7 +199,7 @@ def _seeds(low: int | None, high: int | None) -> str:
 
 
 def _hits(report: Report, row: Mapping[str, Any]) -> str:
-    """Return the address of a population's runs with one failure, or with any failure."""
+    """Return the address of a list of a population's runs: with one failure, or with any."""
     fields = {**report.of.filters(row["population"]), "verdict": "invalid"}
     if row["signature"] != ANY:
         fields["signature"] = row["signature"]
@@ -294,7 +294,7 @@ def baseline(report: Report, found: Comparison) -> Section:
     differs = f"The labels differ in {found.differs}. " if found.differs else ""
     if not found.settings:
         words = (
-            f"{differs}No run of one has the setting of a run of the other: nothing is compared"
+            f"{differs}No setting has runs of both labels, so nothing is compared"
             f"{ignore_hint(found)}."
         )
         return Section(id="baseline", title=title, reading=words, words="")
@@ -308,8 +308,8 @@ def baseline(report: Report, found: Comparison) -> Section:
         "runs. All p-values are adjusted together by Holm's procedure, so that the chance of any "
         "false “worse” or “better” is below 5 %. “No evidence” is not “the same”: "
         "it may only need more runs. A failure is new or gone if only one of the labels has it; "
-        "whether that is more than chance says Fisher's exact test over the settings that both "
-        "have, adjusted over all rules, and over all signatures.",
+        "Fisher's exact test over the settings that both have, adjusted over all rules and over "
+        "all signatures, says whether that is more than chance.",
         tables=(
             *report.tables("signature_changes", signature_changes=changes),
             *report.tables(

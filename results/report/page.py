@@ -22,7 +22,7 @@ from results.report.templates import templates
 PROBLEMS_MAX: Final = 50
 PROBLEM_CHARS_MAX: Final = 400
 OPEN_ROWS_MAX: Final = 12
-"""Maximum number of rows of a table that the page shows unfolded at first."""
+"""A section's first table is unfolded at first if it has no more rows."""
 
 
 def render(
@@ -46,7 +46,7 @@ def render(
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """A number of the first screen: its name, its text, and its origin in words."""
+    """A number at the top of the page: its name, its text, and an explanation."""
 
     name: str
     text: str
@@ -54,7 +54,7 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 def _bar(summary: Summary) -> list[tuple[str, int, str, float, float]]:
-    """Return the parts of the verdict bar: CSS class, runs, words, place and width in percent."""
+    """Return the parts of the verdict bar: CSS class, runs, words, start and width in percent."""
     verdicts = summary.verdicts
     parts = [(name, verdicts[name], name) for name in ("valid", "permitted", "unknown")]
     parts += [

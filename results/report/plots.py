@@ -148,7 +148,7 @@ def curves(
     steps: bool = False,
     logarithmic: bool = False,
 ) -> Chart:
-    """A chart of shares over numbers from 0 (or 1); lines are step functions if `steps`."""
+    """Draw shares over numbers from 0 (from 1 if `logarithmic`), as step functions if `steps`."""
     drawn = [curve for curve in given[:CURVES_MAX] if curve.points]
     most = max((curve.points[-1][0] for curve in drawn), default=1) or 1
     frame = Chart(
@@ -232,7 +232,7 @@ def _plot(
     total: int,
     reference: float | None = None,
 ) -> Plot:
-    """Make a drawing of some of `total` rows; parts that all labels share move to the title."""
+    """Make a drawing of `rows` (of `total`); parts that all labels share move to the title."""
     # For each label, map its parts to the separators before them.
     parts = []
     for row in rows:
@@ -263,7 +263,7 @@ def _plot(
 
 
 def _lines(label: str, *, from_end: bool = False) -> tuple[str, ...]:
-    """Return a label as one line, or as two lines of smaller letters; the last may be cut."""
+    """Return a label as one line, or as two lines of smaller letters, of which the end is cut."""
     if len(label) <= LABEL_CHARS_MAX:
         return (label,)
     if from_end and len(label) > 2 * LINE_CHARS_MAX:

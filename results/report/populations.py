@@ -13,7 +13,7 @@ from typing import Any, Final
 
 _PARTS: Final = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
 _NAMES: Final = ("label", "workload", "asked")
-"""The properties that name a population with only usual values."""
+"""The properties that name a population if its values of all properties are usual."""
 _SEPARATOR: Final = " · "
 ALL: Final = "all runs"
 _EMPTY: Final = {"label": "no label", "bugs": "no bug", "environment": "cut short"}
@@ -74,7 +74,7 @@ def _in_words(row: Row, part: str) -> str:
 def _distinct(
     rows: Sequence[Row], parts: Sequence[str], usual: Mapping[str, str]
 ) -> dict[int, str]:
-    """Return words by population; settings with equal words also show a part of their hashes."""
+    """Map each population to its words; if settings have equal words, add parts of their hashes."""
     words = {}
     for row in rows:
         every = {part: _in_words(row, part) for part in parts}

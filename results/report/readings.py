@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def reading(report: Report, section: str) -> str:
-    """Write how to read a section, by its first or most striking row; empty without such a row."""
+    """Explain a section by its first or most striking row as an example; empty without a row."""
     name, choose, write = _READINGS[section]
     rows = choose(report.answers.rows(name))
     if not rows:
@@ -29,7 +29,7 @@ def reading(report: Report, section: str) -> str:
 
 
 def compared(comparison: Comparison) -> str:
-    """Write how to read a comparison of two labels, by its first line."""
+    """Explain how to read a comparison of two labels, with its first line as an example."""
     line = comparison.lines[0]
     write = duration if line.unit == "ns" else share
     return (
@@ -49,7 +49,7 @@ def _most(*names: str) -> Callable[[Rows], Rows]:
 
 
 def _striking(rows: Rows) -> Rows:
-    """Return faults that certainly make an outcome likelier, by the low end of the interval."""
+    """Return rows whose whole interval is above 1, in descending order of its low end."""
     certain = [row for row in rows if row["outcome"] in OUTCOMES and (row["low"] or 0) > 1]
     return sorted(certain, key=lambda row: -row["low"])
 
@@ -170,4 +170,4 @@ _READINGS: Final[dict[str, tuple[str, Callable[[Rows], Rows], Callable[[Row, str
     "costs": ("costs", _first, _costs),
     "runs": ("judged", _most("ops"), _runs),
 }
-"""For each section the answer, the choice of its row, and the sentence about this row."""
+"""For each section: an answer, a function that puts the example row first, and its sentence."""

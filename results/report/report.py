@@ -1,9 +1,9 @@
 """The report of a lake: judge new runs, answer the questions, write the page.
 
 A store is read through its lake (`results.lake.transfer.store_lake`). DuckDB answers in this
-process, unless the user asks for Spark. Below `SPARK_PAYS_RUNS` Spark costs more, and above it only
-a cluster saves time. Checks and questions may each run on DuckDB or Spark; their results are in the
-lake.
+process, unless the user asks for Spark. Below `SPARK_PAYS_RUNS` runs Spark costs more; above, only
+a cluster saves time. Checks and questions may each run in this process or on Spark; their results
+are in the lake.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Say = Callable[["Progress"], None]
 
 
 class Judged(NamedTuple):
-    """The results of judging, an engine with the report's tables, and functions that write them."""
+    """The results of judging, an engine with the report's tables, and writers of these tables."""
 
     checked: Checked
     engine: Engine
@@ -79,14 +79,14 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     ignored: Ignored
     again: bool
     budgets: tuple[Budget, ...]
-    most: int | None  # maximum of rows in lists of runs; `None`: all
+    most: int | None  # maximum length of lists of runs; `None`: all runs
     store: Path | None
     known_failures: KnownFailures
     progress: Any  # a `Say`, or `None`
 
     @property
     def only(self) -> str | None:
-        """The only label of the report; `None`: all labels."""
+        """The label to which the report is limited; `None`: all labels."""
         return self.label if self.baseline is None else None
 
     @property
@@ -97,7 +97,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_lake(place: str) -> bool:
-    """Whether a place is a lake: an address of an object store, or a folder with its main table.
+    """Whether a place is a lake: an address of an object store, or a folder with a table `runs`.
 
     Raises `UsageError` for a folder that cannot be read.
     """
@@ -111,7 +111,7 @@ def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tup
         return asked, ""
     if spark_master is not None:
         return "spark", ""
-    hint = f"{runs:,} runs; a Spark cluster may pay, which --spark-master names"
+    hint = f"{runs:,} runs; a Spark cluster may be faster (see --spark-master)"
     return "duckdb", "" if runs < SPARK_PAYS_RUNS else hint
 
 
@@ -148,7 +148,7 @@ def report(
     snapshot = lake.snapshot()
     runs = sum(file.rows for file in snapshot.files(MAIN))
     if not runs and not problems.total:
-        hint = "give the --store of finished runs" if store else "`harness ingest` puts some in"
+        hint = "give the --store of finished runs" if store else "`harness ingest` adds runs"
         raise UsageError(f"{place!r} holds no run; {hint}")
     accept_labels(labels_of(snapshot), baseline=baseline, label=label)
     chosen, hint = chosen_engine(runs, engine, spark_master)
@@ -216,7 +216,7 @@ def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
 
 
 def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.ExitStack) -> Judged:
-    """Judge new runs, here or on Spark; `stack` closes the engine and its tables."""
+    """Judge new runs, in this process or on Spark; `stack` closes the engine and its tables."""
     from harness.support.workers import default_jobs
     from results.judging.pipeline import check
     from results.judging.report_runs import ReportRuns
@@ -296,7 +296,7 @@ def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
 
 
 def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked) -> Answers:
-    """Answer all questions; in answers for a store, runs have the names of the store."""
+    """Answer all questions; answers for a store name runs by `NAME/ID` instead of keys."""
     from results.questions.aggregate import aggregate
 
     answers = aggregate(
@@ -335,7 +335,7 @@ def _say(asked: _Asked, stage: str, done: int, of: int, checked: Checked) -> Non
 
 
 def _with_names(table: pa.Table) -> pa.Table:
-    """Replace the keys of runs in an answer of Spark by the names of the runs in the store."""
+    """Replace the keys of runs in an answer from Spark by the `NAME/ID` of the runs."""
     for name in {*RUN_COLUMNS} & {*table.column_names}:
         column = pc.utf8_slice_codeunits(table[name], 0, -KEY_DIGITS - 1)
         table = table.set_column(table.column_names.index(name), name, column)

@@ -40,7 +40,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report:
-    """Answers, with words for populations and links for runs."""
+    """The answers of a report, to which it adds words for populations and links for runs."""
 
     def __init__(self, answers: Answers, places: Addresses) -> None:
         self.answers = answers
@@ -82,7 +82,7 @@ class Report:
         return make_table(name, layout, rows, total=total)
 
     def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
-        """The words and rows of the populations to draw, at most `PLOTS_MAX`."""
+        """Return words and rows of the populations to draw, at most `PLOTS_MAX` populations."""
         by_population: dict[int, Rows] = {}
         for row in rows:
             by_population.setdefault(row["population"], []).append(row)
@@ -103,7 +103,7 @@ def ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
 def linked(
     report: Report, rows: Iterable[Mapping[str, Any]], *fields: str, column: str = "runs"
 ) -> Rows:
-    """Link each row's number of runs to the runs of its population with equal `fields`."""
+    """Link each row's number of runs to a list of runs with the row's population and `fields`."""
     cells = []
     for row in rows:
         filters = {**report.of.filters(row["population"]), **{name: row[name] for name in fields}}

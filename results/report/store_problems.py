@@ -51,14 +51,14 @@ def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _only_a_case(folder: Path) -> bool:
-    """Whether a folder only has a case, which a crashed seed of a soak leaves to run it again."""
+    """Whether a folder has only a case, as a crashed seed of a soak leaves it for a replay."""
     return is_seen(folder / "case.json") and not any(
         is_seen(folder / name) for name in HISTORY_FILES
     )
 
 
 def _is_run(store: Path, run: str) -> bool:
-    """Whether a problem is about a run: a folder with a case, or a folder without access."""
+    """Whether a problem is about a run: its folder has a case, or cannot be read."""
     folder = folder_in(store, run)
     return is_seen(folder / "case.json") or (
         "/" in run and folder.is_dir() and not os.access(folder, os.X_OK)

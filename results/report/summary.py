@@ -56,9 +56,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     check_wall_s: float
     problems: tuple[tuple[str, str, str], ...]  # run, kind, text
     problems_total: int
-    excused: int = 0  # runs that fail by a known failure which does not change the exit code
+    excused: int = 0  # runs with a known failure, which does not change the exit code
     expected: int = 0  # invalid runs with a bug switched on; they do change the exit code
-    expectations: str = ""  # runs with and without a bug that failed, in words; empty without bugs
+    expectations: str = ""  # failed runs with and without a bug, in words; empty without bugs
     gone: tuple[str, ...] = ()  # known failures that no run has
     exit_code: int
     verdict: str  # the headline: the worst verdict, or `EXPECTED` if only runs with a bug fail
@@ -298,7 +298,7 @@ def _baseline(answers: Answers) -> list[str]:
 
 
 def ignore_hint(comparison: Comparison) -> str:
-    """Write a hint on `--ignore`, which compares other settings too; empty if it cannot help."""
+    """Write a hint to use `--ignore`; empty if no part of settings can be ignored."""
     names = ",".join(comparison.ignorable)
     return f"; --ignore {names} also compares runs that differ in nothing else" if names else ""
 

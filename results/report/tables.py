@@ -18,7 +18,7 @@ ROWS_MAX: Final = 100
 POPULATION: Final = "of"
 """The column with the words of a population."""
 SHORT_CHARS_MAX: Final = 24
-"""The length of a text that stays on one line."""
+"""Maximum number of characters of a text that the page keeps on one line."""
 CELL_CHARS_MAX: Final = 240
 WORDS_CHARS_MAX: Final = 2_000
 
@@ -44,7 +44,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     heads: tuple[str, ...]  # for each row: the population that begins at the row, or ""
     not_shown: int
     source: str
-    behind: str = ""  # SQL for the runs behind a row
+    behind: str = ""  # SQL for the runs that a row is about
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def _text(value: Any) -> Cell:
 
 
 def _words(value: Any) -> Cell:
-    """A cell of sentences, shown whole up to the limit of characters that results also have."""
+    """Make a cell of sentences, cut after `WORDS_CHARS_MAX` characters."""
     text = "" if value is None else str(value)
     return Cell(
         text if len(text) <= WORDS_CHARS_MAX else f"{text[:WORDS_CHARS_MAX]}…", kind="words"
@@ -117,7 +117,7 @@ _NUMBERS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def _cell(way: str, value: Any) -> Cell:
-    """Format a value as a cell; a number may come with the address of the runs behind it."""
+    """Format a value as a cell; a number may be in a pair with the address of a list of runs."""
     if way not in _NUMBERS:
         return _WRITERS[way](value)
     number, link = value if isinstance(value, tuple) else (value, "")
@@ -153,6 +153,6 @@ def make_table(
 
 
 def _behind(columns: str) -> str:
-    """Return the SQL query for the runs behind a row, with `…` in place of the row's values."""
+    """Return SQL for the runs that a row is about, with `…` in place of the row's values."""
     chosen = (f"{name} {'LIKE' if name == 'versions' else '='} …" for name in columns.split())
     return f"SELECT * FROM runs WHERE {' AND '.join(chosen)}" if columns else ""  # noqa: S608

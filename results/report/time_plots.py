@@ -77,7 +77,7 @@ def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> 
 
 
 def peak(numbers: RunNumbers, *, end_s: int) -> int:
-    """Return the operations in the highest bar that `completions` would draw."""
+    """Return the number of operations in the highest bar that `completions` would draw."""
     return max((sum(row) for row in _sums(numbers, _step_s(end_s))), default=0)
 
 

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     except KeyboardInterrupt:
         progress.finish()
-        note(f"harness: interrupted; {progress.kept}, and the same command continues from there")
+        note(f"harness: interrupted; {progress.kept}, and the same command continues the report")
         return EXIT_INTERRUPTED
     finally:
         progress.finish()
@@ -165,7 +165,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--known",
         type=Path,
         metavar="FILE",
-        help="file with known failures that have a ticket, as [[known]] tables (default: "
+        help="file with known failures and their tickets, as [[known]] tables (default: "
         "harness.toml)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, not text")
@@ -203,7 +203,7 @@ def _ignored(parsed: argparse.Namespace) -> list[str]:
     if parsed.ignore is None:
         return []
     if parsed.baseline is None:
-        raise UsageError("--ignore says how two labels are compared; give --baseline too")
+        raise UsageError("--ignore only affects the comparison of two labels; give --baseline too")
     names = parsed.ignore.split(",")
     for name in names:
         if name not in IGNORABLE:
@@ -279,7 +279,7 @@ class _Progress:
 
         planned = self._found
         done, cost = (0, 1) if planned is None else (planned.cost_done, planned.cost)
-        # Each remaining unit gets a line of its own, so that no name is cut.
+        # Each remaining item gets a line of its own, so that no name is cut.
         head, *left = self._text.split(" left: ")
         text = styled(f"{head} left:" if left else head)
         return Group(

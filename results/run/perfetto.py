@@ -204,7 +204,7 @@ class _Maker:
     def _lane_of_operation(self, pair: Pair) -> int:
         process = pair.invoke.process
         assert isinstance(process, int)
-        # After an info, a client goes on as another process.
+        # After an operation that ended in info, the client goes on as another process.
         client = process % self._concurrency
         return self._clients.tid(f"client {client}", *self._interval(pair), client)
 
@@ -280,7 +280,7 @@ class _Maker:
             yield [(op.time, 0, event)]
 
     def _anomalies(self, results: Sequence[CheckResult]) -> Iterator[list[Timed]]:
-        """Yield an instant per invalid result, at the answer to the first operation it names."""
+        """Yield an instant per invalid result, at the answer to the result's first operation."""
         moments = {op.index: op.time for op in self._history}
         for pair in self._history.pairs:
             moments[pair.invoke.index] = self._interval(pair)[1]
@@ -317,7 +317,7 @@ class _Maker:
                 end[2]["args"] = {"note": "never healed"}
             edges |= {fault.begin.index, last.index}
             yield [edge("b", fault.begin, identity, name, fault.start), end]
-        # In foreign histories: a fault without targets, or a heal without a fault.
+        # Only foreign histories have such notes: a fault without targets, a heal without a fault.
         for op in notes:
             if op.index not in edges:
                 args = {"index": op.index, "value": bounded(op.value)}
@@ -337,7 +337,7 @@ class _Maker:
 def _fitting(units: Sequence[Sequence[Timed]], room: int) -> tuple[list[Timed], int]:
     """Return the events, by time, of the first units that fit, and the number of these units.
 
-    A unit is kept or cut as a whole, so that a fault that begins also ends.
+    A unit has events to be kept or cut as a whole, such as the begin and the end of a fault.
     """
     kept: list[Timed] = []
     count = 0

@@ -170,13 +170,13 @@ def edge(side: str, op: Op, identity: str, name: str, time: int) -> Timed:
 
 
 def group_events(pid: int) -> Iterator[Event]:
-    """Yield events that tell the viewer the name of a group of tracks, and its place."""
+    """Yield events that tell the viewer the name and the position of a group of tracks."""
     yield meta("process_name", pid, 0, name=GROUPS[pid])
     yield meta("process_sort_index", pid, 0, sort_index=[*GROUPS].index(pid))
 
 
 def meta(kind: str, pid: int, tid: int, **args: Any) -> Event:
-    """Make an event that tells the viewer a name or a place of a group or track."""
+    """Make an event that tells the viewer a name or a position of a group or track."""
     return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args}
 
 

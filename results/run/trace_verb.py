@@ -41,6 +41,6 @@ def main(arguments: Sequence[str]) -> int:
     if run.note is not None:
         note(f"harness: {run.note}")
     write_trace(trace_of(run), path)
-    if descriptor_of(path) != STDOUT:  # a trace on stdout ends without a path
+    if descriptor_of(path) != STDOUT:  # stdout must hold only the trace
         say(str(path))
     return 0

@@ -44,7 +44,7 @@ def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
         content = read_bounded(folder / "results.json", 32 << 20)
         return tuple(msgspec.json.decode(content, type=StoredChecks).checkers), None
     except FileNotFoundError:
-        return (), "there is no results.json: a soak keeps none of a run that passed"
+        return (), "there is no results.json: a soak writes none for a run that passed"
     except OSError as error:
         return (), f"results.json cannot be read: {error.strerror}"
     except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:

@@ -151,7 +151,7 @@ def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bo
 def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
     """Plot number of runs, failing share and new failures over all runs.
 
-    A single value is no trend, and gives no plots.
+    A dimension with a single value gives no plots.
     """
     if len(totals) < POINTS_MIN:
         return []
@@ -181,12 +181,12 @@ def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
     ]
     return [
         _shares(points, words, joined=joined),
-        series("operations ok a second of the run", rates, joined=joined),
+        series("acknowledged operations per second of the run", rates, joined=joined),
     ]
 
 
 def _ignored(library: Library, reading: Reading, where: Where, parts: Sequence[str]) -> Ignored:
-    """Return the ignored parts, and each setting without them.
+    """Return the ignored parts, and map each setting to the setting without these parts.
 
     The setting without these parts comes from the case of one of its runs.
     Raises `BadQuery` for too many settings, because one case is read for each setting.

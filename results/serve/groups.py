@@ -128,7 +128,7 @@ def _value(dimension: str) -> str:
 
 
 def _alike(where: Where, *dimensions: str) -> str:
-    """Return SQL that counts equal runs by whole columns, before lists are unnested."""
+    """Return SQL that counts runs with equal columns together, before lists are unnested."""
     columns = ", ".join(sorted({"outcome", *map(column_of, dimensions)}))
     return f"(SELECT {columns}, count(*) AS n FROM runs WHERE {where.sql} GROUP BY ALL)"  # noqa: S608
 
@@ -161,7 +161,7 @@ def failures_of(reading: Reading, where: Where, known: KnownFailures = NONE_KNOW
 
 
 def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[str, ...], str]:
-    """Return, for each failure (verdict, signature, target, bugs), the value of its first run."""
+    """Map each failure (verdict, signature, target, bugs) to its first run's `dimension` value."""
     sql = f"""
         {as_report(where.sql, dimension)}
         SELECT verdict, target, bugs, {signature_of("signature")} AS text,
@@ -188,8 +188,8 @@ def totals_of(
 ) -> tuple[list[Row], list[str]]:
     """Count all runs by one dimension, ordered by first runs; also return notes on omitted rows.
 
-    `new` has the number of failures by the value of their first run. The failing share covers runs
-    whose verdict is known.
+    `new` maps a value to the number of failures whose first run has the value. The failing share
+    covers runs whose verdict is known.
     """
     sql = f"""
         SELECT {_value(dimension)} AS value, min(started) AS first_started,
@@ -257,12 +257,12 @@ class ComparedLabels(msgspec.Struct, frozen=True):
     """The comparison that a report with a baseline makes of two labels, without latencies."""
 
     comparison: Comparison
-    settings: dict[str, str]  # hashes of settings by words; empty if lines cover several
+    settings: dict[str, str]  # words -> hash of a setting; empty if lines cover several
     changes: list[Row]
 
 
 def of_labels(where: Where, labels: Sequence[str]) -> Where:
-    """Return the condition, restricted to runs of these two labels."""
+    """Return `where`, restricted to runs of these two labels."""
     return Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
 
 

@@ -46,7 +46,7 @@ from results.serve.run_rows import RunRow
 from results.serve.runs import Reading, Runs
 
 NUMBERS_KEPT: Final = 32
-"""Maximum number of runs with cached numbers, which take some MB for a run of one day."""
+"""Maximum number of runs with cached numbers; numbers of a run of one day take some MB."""
 RECORDED_KEPT: Final = 1_000
 CHECKS_MAX: Final = 1_000
 CASE_BYTES_MAX: Final = 8 << 20
@@ -57,7 +57,7 @@ _Stamp = tuple[int, int, int]
 
 
 class ArtefactFailed(Exception):  # noqa: N818 - the answer is a page that says so
-    """The artefact cannot be made; the text says why."""
+    """An artefact cannot be made; the error's text says why."""
 
 
 class Library:

@@ -56,7 +56,7 @@ _DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?|(\d{4}-\d\d-
 
 
 class BadQuery(Exception):  # noqa: N818 - the answer is 400
-    """A query has an unknown parameter or a wrong value; the text names it and the reason."""
+    """A query has an unknown parameter or a wrong value, which the error's text explains."""
 
 
 class Where(NamedTuple):
@@ -67,7 +67,7 @@ class Where(NamedTuple):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A parsed query: filters by parameter, the order, the page."""
+    """A parsed query: filters by parameter, sort order and page number."""
 
     filters: dict[str, str]
     sort: str = "-started"

@@ -35,7 +35,7 @@ class Page(msgspec.Struct, frozen=True):
 
 @functools.cache
 def ensure_templates() -> jinja2.Environment:
-    """The pages' templates; raises `UsageError` with the fix if Jinja2 is not installed."""
+    """Return the pages' templates; raise `UsageError` with advice if Jinja2 is not installed."""
     environment = templates((_PACKAGE, "templates"), ("results.report", ""))
     environment.filters |= {"with_ops": _with_ops, "p_value": numbers.p_value}
     environment.globals.update(address=address, urlencode=urlencode)
@@ -50,7 +50,7 @@ def render(template: str, /, **context: Any) -> bytes:
 
 @functools.cache
 def static_file(name: str) -> tuple[bytes, str] | None:
-    """Return content and type of a file that the server brings along; `None` if unknown."""
+    """Return content and type of a file in the folder `static`; `None` for an unknown name."""
     if name not in STATIC:
         return None
     return (resources.files(_PACKAGE) / "static" / name).read_bytes(), STATIC[name]
@@ -66,7 +66,7 @@ def _with_ops(text: str) -> markupsafe.Markup:
     import markupsafe
 
     link = markupsafe.Markup('<a href="report.html#op={0}">op {0}</a>')
-    parts = _OP.split(text)  # texts and numbers in turn
+    parts = _OP.split(text)  # texts and numbers alternate
     return markupsafe.Markup("").join(
         link.format(part) if place % 2 else part for place, part in enumerate(parts)
     )

@@ -8,7 +8,7 @@
 | /zip/NAME/RUN.zip             | all files of a run                                          |
 | /compare?run=A&run=B          | two runs, each as NAME/RUN                                  |
 | /compare?label=A&label=B      | two labels; other filters hold for both                     |
-| ...&ignore=bugs               | the same, for runs that differ in bugs or profile           |
+| ...&ignore=bugs               | two labels; runs may differ in bugs (or: profile)           |
 | /matrix?down=D&across=D       | verdicts by two dimensions                                  |
 | /trends?by=D                  | trends over labels or days                                  |
 | /report/                      | the page of the last `harness report`, if there is one      |
@@ -45,8 +45,8 @@ _TYPES: Final = {
     ".gz": "application/octet-stream",
     ".zip": "application/octet-stream",
 }
-# A page in a run's folder may come from an untrusted author. The sandbox gives the page an origin
-# of its own, so its scripts run, but cannot reach this server or anything else.
+# A page in a run's folder may come from an untrusted author. In the sandbox, its scripts run,
+# but the page has an origin of its own, and cannot reach this server or anything else.
 SANDBOX: Final = (
     "sandbox allow-scripts allow-popups allow-downloads; default-src 'none'; "
     "script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -139,7 +139,7 @@ class Application:
     def _zip(self, name: str, archive_name: str) -> Response:
         run = archive_name.removesuffix(".zip")
         row = the_run(self.library, f"{name}/{run}")
-        self.library.folders.folder(row)  # raises the reason if there is no folder
+        self.library.folders.folder(row)  # raises an error if there is no folder
         files, cut = self.library.files(row)
         size = sum(entry.size for entry in files)
         if cut or size > ARCHIVE_BYTES_MAX:
@@ -154,7 +154,7 @@ class Application:
     def _report(self, rest: tuple[str, ...]) -> Response:
         if self.library.is_remote:
             raise Failure(
-                404, "the report of a lake in a bucket is where `harness report` was started"
+                404, "the report of a lake in a bucket is in the folder where `harness report` ran"
             )
         number = self.library.report_file(rest)
         return _file(number, rest[-1], is_page=rest[-1].endswith(".html"))

@@ -73,7 +73,7 @@ class Folders(ABC):
 
     @abstractmethod
     def command(self, row: RunRow) -> Command | None:
-        """Return the command that repeats the run; `None` if none can."""
+        """Return the command that repeats the run; `None` if no command can."""
 
 
 class StoreFolders(Folders):
@@ -111,7 +111,7 @@ class LakeRows:
         self._held: tuple[float, int, Snapshot] | None = None
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of the lake, kept briefly so that two compared runs use the same."""
+        """Return a snapshot of the lake; it is kept briefly, so that two compared runs share it."""
         with self._runs.using:
             now_s, version = time.monotonic(), self._runs.version
             if self._held is None or now_s >= self._held[0] or version != self._held[1]:
@@ -181,7 +181,7 @@ class LakeFolders(Folders):
             if is_plain_name(row.name) and kept.is_file():
                 return Command("Replay", replay_command(kept, row.environment))
         words = f"harness lake export {shlex.quote(place)} --store again --run "
-        return Command("Its folder again", words + shlex.quote(row.key))
+        return Command("Export its folder", words + shlex.quote(row.key))
 
     def _export(self, row: RunRow) -> Path:
         """Rebuild the folder of a run from its rows and from the files that the lake keeps."""
@@ -265,7 +265,7 @@ class LakeFolders(Folders):
 
 
 def _folder_name(name: str) -> str:
-    """Return the name if `RunFolder` accepts it, else "run": foreign stores may use any name."""
+    """Return a name that `RunFolder` accepts: `name`, or "run" for odd names of foreign stores."""
     try:
         check_name(name, "run")
     except UsageError:

@@ -25,7 +25,7 @@ BROKEN: Final = "broken"
 UNFINISHED: Final = "unfinished"
 FINISHED: Final = tuple(verdict.value for verdict in Verdict)
 OUTCOMES: Final = (*reversed(FINISHED), UNFINISHED, BROKEN)
-"""All outcomes of a run, in the order of tables."""
+"""All outcomes of a run, in the order in which tables show them."""
 COLUMNS: Final = (
     *("run", "name", "id", "label", "target", "environment", "profile", "workload", "nemeses"),
     *("asked", "bugs", "setting", "seed", "started", "wall_s", "simulated_s", "length_ns"),
@@ -36,7 +36,7 @@ COLUMNS: Final = (
 _PROBLEMS: Final = {
     TORN: "cut short: it has no run.json",
     DAMAGED: "its run.json cannot be read",
-    FOREIGN: "its history is another one than its run.json tells of",
+    FOREIGN: "its history is not the one that its run.json describes",
 }
 _TEXTS: Final = (
     *("label", "target", "environment", "profile", "workload", "nemeses", "asked", "bugs"),
@@ -49,7 +49,7 @@ _NUMBERS: Final = (
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `outcome` is a verdict, `unfinished` or `broken`; `problem` says why."""
+    """One run. `outcome`: a verdict, or `unfinished` or `broken`, which `problem` explains."""
 
     key: str  # "name/run", as in addresses
     name: str
@@ -143,7 +143,7 @@ def selected(source: str, *, of_store: bool) -> str:
 
 
 def create_runs(rows: str) -> str:
-    """Return the SQL statement that recreates the server's table `runs` from these rows."""
+    """Return the SQL statement that recreates the server's table `runs` from the query `rows`."""
     return f"CREATE OR REPLACE TABLE runs AS {rows}"
 
 

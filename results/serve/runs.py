@@ -54,7 +54,7 @@ FAILED_REST_S: Final = 15.0
 WAIT_S: Final = 2.0
 """The longest time that a page waits for an update."""
 QUICK: Final = Patience(attempts_max=4, total_s=5.0)
-"""The patience of storage requests that a page waits for."""
+"""Limits for retries of storage requests that a page waits for."""
 ANSWERS_KEPT: Final = 128
 LATE_ROWS_MAX: Final = 10_000
 NOTES_MAX: Final = 20
@@ -63,7 +63,7 @@ Row = dict[str, Any]
 
 
 class Reading:
-    """The table `runs` as one page reads it, in one transaction."""
+    """One state of the table `runs`, which one page reads in one transaction."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class Runs:
     def _state(self) -> State:
         """Read the newest state of the lake's `runs`; raise if its log is gone.
 
-        A refresh alone would not notice the loss.
+        A refresh alone would not notice that the log is gone.
         """
         place = self.lake.place
         with troubles(place.uri):

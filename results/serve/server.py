@@ -116,7 +116,7 @@ class StoreServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve the connection, then let another connection in."""
+        """Serve the connection, then allow one more connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:

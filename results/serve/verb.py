@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         "--known",
         type=Path,
         metavar="FILE",
-        help="file with known failures that have a ticket, as [[known]] tables (default: "
+        help="file with known failures and their tickets, as [[known]] tables (default: "
         "harness.toml)",
     )
     parsed = parser.parse_args(list(arguments))
@@ -92,7 +92,7 @@ def _serve(place: str, bind: str, port: int, known: KnownFailures) -> int:
         before = signal.signal(signal.SIGTERM, _terminated)
         try:
             if not server.loopback:
-                note(f"harness: everybody who can reach {bind} can read {place!r}")
+                note(f"harness: everyone who can reach {bind} can read {place!r}")
             note(f"harness: {counted(runs, 'run')} in {place!r}; Ctrl-C ends")
             say(server.url)
             server.serve_forever(poll_interval=0.2)

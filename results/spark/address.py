@@ -31,7 +31,7 @@ def addresses_of(url: str) -> list[tuple[str, int]]:
         return []
     places = rest.split(",") if scheme == "spark" else [rest.partition("/")[0]]
     if len(places) > MASTERS_MAX:
-        raise UsageError(f"--spark-master is {url!r}; it names at most {MASTERS_MAX} masters")
+        raise UsageError(f"--spark-master is {url!r}; name at most {MASTERS_MAX} masters")
     return [_address(place, url, CONNECT_PORT if scheme == "sc" else None) for place in places]
 
 

@@ -40,7 +40,7 @@ the list because Arrow imports an installed pandas on the first conversion from 
 
 
 def settings() -> dict[str, str]:
-    """Return Spark settings for a session on this machine whose workers run this Python.
+    """Return Spark settings that make a session on this machine fork workers from this module.
 
     The settings are empty if a new process of this Python cannot find this module.
     """

@@ -107,9 +107,9 @@ class SparkLake:
     # Required results ----------------------------------------------------------------------------
 
     def _read_kinds(self) -> None:
-        """Read the kinds of runs, and the results that each kind wants.
+        """Read the kinds of runs, and determine the results that runs of each kind need.
 
-        Runs whose cases name the same workload and checkers want the same results.
+        Runs whose cases name the same workload and checkers need the same results.
         """
         registry = Registry()
         with self._reading():
@@ -179,8 +179,8 @@ class SparkLake:
                 stale = above == len(self._budgets) or not any(done.limited for done in ended)
                 if stale:
                     break
-            # A finished job could not make the results that are still missing. Only results that
-            # a budget limited are tried once more.
+            # A finished job could not make the results that are still missing.
+            # Only results that a budget limited are tried once more.
             answers = self._tell(self._asking()._replace(settled=True, above=above))
         self._told = None if stale or answers.account.left else answers
         if tasks:

@@ -51,7 +51,7 @@ def lake_frame(
     if not files:
         return spark.createDataFrame([], ddl(schema))
     if snapshot.place.local:
-        paths = [f"file://{_GLOB.sub(_ITSELF, file.uri)}" for file in files]  # no patterns
+        paths = [f"file://{_GLOB.sub(_ITSELF, file.uri)}" for file in files]  # escaped
         return spark.read.schema(ddl(schema)).parquet(*paths)
     return _through_pyarrow(spark, snapshot.place, files, schema)
 
@@ -69,8 +69,7 @@ def _chosen(schema: pa.Schema, table: str, columns: Sequence[str]) -> pa.Schema:
 def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema: pa.Schema) -> Any:
     from results.spark.session import in_tasks
 
-    # Deal files out to tasks, longest first, so that tasks get few files and about equally many
-    # bytes.
+    # Deal the largest files out first, so that all tasks get about equally many bytes.
     ordered = sorted(files, key=lambda file: (-file.size_bytes, file.name))
     tasks = min(TASKS_MAX, len(ordered))
     paths = [f"{file.table}/{file.name}" for file in ordered]

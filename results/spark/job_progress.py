@@ -1,8 +1,8 @@
 """Progress of a Spark job, read from the lake: executors append their results, one row per run.
 
-This works on any kind of Spark, including Connect, and costs one read of a log now and then. A task
-has a range of keys, so the first run of an append identifies the task, and its cost gives the cost
-of the appended runs.
+Reading the lake works with any kind of Spark, including Connect, and costs one read of a log now
+and then. A task has a range of keys, so the first run of an append identifies the task, and the
+task's cost gives the cost of the appended runs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Watch:
             )
 
     def judged(self) -> tuple[int, int]:
-        """Return number and cost of the runs with results appended since the job's start.
+        """Return number and cost of the runs whose results were appended since the job's start.
 
         Appends that a compaction merged no longer count.
         """

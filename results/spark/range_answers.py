@@ -1,10 +1,10 @@
-"""A report's questions on Spark: each task answers them for a range of runs, one task adds up.
+"""A report's questions on Spark: tasks answer them for ranges of runs, and one task adds up.
 
 For its runs, a task does what a single machine does for all runs (`ReportRuns`, DuckDB and the SQL
 of `results/questions/sql`). One task then adds up the partial answers
 (`results.questions.partial_answers`). So the driver gets no rows of runs, except the first few in
-answers that list runs. Spark moves the partial answers as Arrow batches in cells, in the same way
-on `local[N]`, a cluster and Connect.
+answers that list runs. Spark moves the partial answers as Arrow batches in binary cells, in the
+same way on `local[N]`, a cluster and Connect.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KINDS: Final = f"""
     FROM {{source}} WHERE {{where}} GROUP BY ALL
 """  # noqa: S608
 CELL_BYTES: Final = 1 << 20
-"""Approximate size of the rows in a cell."""
+"""Approximate size of the rows of a partial answer that share one binary cell."""
 CELLS_A_BATCH: Final = 16
 _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -90,7 +90,7 @@ class ToldEngine:
 
 
 def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
-    """Count the runs of each kind, in one job."""
+    """Count the runs of each kind (workload, checkers, ranges of keys), in one job."""
     frame, asking = in_ranges(spark, asking, slots=slots)
     work = functools.partial(kinds_of_parts, asking=asking)
     return kinds_in(frame.mapInArrow(work, "`kinds` STRING").toArrow()["kinds"].to_pylist())

@@ -1,9 +1,9 @@
-"""Tasks on Spark that judge ranges of runs without results, and their answers.
+"""Tasks on Spark that judge ranges of runs without results, and append the results to the lake.
 
 A task plans and judges its runs with the code of every other executor
-(`results.judging.report_runs`, `results.judging.unit_judge`), and appends the results to the lake.
-One small row returns to the driver. A repeated task, on any machine, first looks for existing
-results of its runs. Duplicate rows nevertheless count once (`results.judging.result_lake`).
+(`results.judging.report_runs`, `results.judging.unit_judge`), and returns one small row to the
+driver. A repeated task, on any machine, first looks for existing results of its runs. If two tasks
+append the same results, these count once (`results.judging.result_lake`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def judge_ranges(
     tasks: Sequence[Between],
     config: RoundConfig,
 ) -> Iterator[pa.RecordBatch]:
-    """Judge the runs of the tasks with the numbers in `batches`; yield one row per task."""
+    """Judge the runs of the tasks whose numbers are in `batches`; yield one row per task."""
     with _scratch(config.round) as folder:
         config = msgspec.structs.replace(config, scratch=str(folder))
         for number, _, source in sources(batches, asking):
@@ -57,7 +57,7 @@ def judge_ranges(
 
 @contextlib.contextmanager
 def _scratch(round_: str) -> Iterator[Path]:
-    """Make a folder on this machine for one round, in which killed workers leave markers."""
+    """Make a folder on this machine for one job; killed workers leave markers in the folder."""
     folder = Path(tempfile.gettempdir()) / f"harness-{round_}"
     folder.mkdir(mode=0o700, exist_ok=True)
     yield folder

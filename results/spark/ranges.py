@@ -1,8 +1,8 @@
 """Ranges of runs of about equal size, for tasks that each read all tables of their runs.
 
 In every table, the rows of a run are adjacent, and runs are in the order of keys. So a task reads
-its range from the files that hold it, and no data are moved. The cuts come from the logs; for files
-larger than a task should be, from the least key of each row group. No row of a run is read.
+its range from the files that hold it, and no data are moved. Ranges begin at the least keys of
+files or, in files that are too large for a task, of row groups. So a cut reads no rows of runs.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class Asking(NamedTuple):
     label: str | None
     since: str  # ignore unsettled results from before this time; empty: use all
     extent: Extent
-    settled: bool = False  # give answers only if no result is pending
+    settled: bool = False  # whether to answer only if no result is pending
     above: int = 0  # results above this level of budget are pending
     slots: int = 1  # number of concurrent tasks
     ranges: Sequence[Range] = (("", None),)  # a task takes the range of its number
 
 
 def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:
-    """Cut all runs into ranges for tasks, of which `slots` run at once.
+    """Cut all runs into ranges, one per task; `slots` tasks run at once.
 
     Ranges are about equally large in the table that has the most rows.
     """
@@ -93,7 +93,7 @@ def _rows(files: Sequence[FileRef]) -> int:
 
 
 def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str, int]]:
-    """Yield keys in a file at which a range may begin, with the number of rows up to the next."""
+    """Yield keys of a file at which a range may begin, with the rows from each to the next key."""
     if file.rows <= rows // 2:
         yield file.first_run, file.rows
         return
@@ -116,7 +116,7 @@ def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
 
 
 def numbers(spark: Any, ranges: Sequence[Range]) -> Any:
-    """Return a frame with the number of each range, one per task; tasks start in this order.
+    """Return a frame with the number of each range, one per task; tasks start in order of numbers.
 
     Spark counts these numbers itself, so the driver needs no table and no shuffle.
     """

@@ -49,14 +49,14 @@ _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+)
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
 _ATTEMPTS: Final = 3
-SILENCE_S: Final = 45.0  # an executor takes about ten to start
-CHAIN_MAX: Final = 50  # bound of a chain of causes and contexts
+SILENCE_S: Final = 45.0  # an executor starts in about 10 s
+CHAIN_MAX: Final = 50  # maximum length of an error's chain of causes
 FRUGAL: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""Java only moves file names and small tables here. Optimising its code costs more than it saves,
-and so does verifying the bytecode of Spark's 20,000 classes.
+"""Java options: Java only moves file names and small tables here, so optimising its code costs more
+than it saves, and so does verifying the bytecode of Spark's 20,000 classes.
 """
 _started_at: dict[str, str] = {}
 """The URL of this process's session, under the key `url`."""
@@ -155,8 +155,7 @@ def _settings(master: str) -> dict[str, str]:
     }
     local = _LOCAL.fullmatch(master)
     if local is not None:
-        # For small tables on one machine, 200 partitions and compiled plans cost more than the
-        # work.
+        # For small tables, 200 partitions and compiled plans cost more than the work.
         settings |= {
             "spark.sql.shuffle.partitions": str(_cores(local)),
             "spark.sql.adaptive.enabled": "false",
@@ -197,11 +196,11 @@ def _quiet_launch() -> Iterator[None]:
 
 
 def prepare_workers(spark: SparkSession, *modules: str) -> int:
-    """Make our package, plug-ins and `modules` importable in workers; return concurrent tasks.
+    """Make our package and plug-ins importable in workers; return the number of concurrent tasks.
 
     The driver sends missing packages of ours to the workers in a zip. Raises `InfrastructureError`
-    if that does not suffice: workers must have pyarrow, numpy, msgspec, the modules, and the
-    requirements of plug-ins.
+    if workers lack pyarrow, numpy, msgspec, one of `modules`, or requirements of plug-ins, which
+    the zip does not contain.
     """
     distributions = plugin_distributions()
     missing = _ask_workers(spark, distributions, modules)
@@ -223,7 +222,7 @@ def prepare_workers(spark: SparkSession, *modules: str) -> int:
         )
     if missing.error:
         raise InfrastructureError(
-            f"Spark's workers cannot do this: {missing.error}; their Python needs "
+            f"Spark's workers cannot run our code: {missing.error}; their Python needs "
             f"{', '.join(('pyarrow', 'numpy', *modules))} and msgspec, and the driver's version "
             "of Python (set PYSPARK_PYTHON to a suitable Python)"
         )
@@ -233,7 +232,7 @@ def prepare_workers(spark: SparkSession, *modules: str) -> int:
 class _Found(NamedTuple):
     """The combined answers of Spark's workers about their packages."""
 
-    error: str  # why the workers cannot do our work; usually empty
+    error: str  # why the workers cannot run our code; usually empty
     lacking: tuple[str, ...]  # distributions with plug-ins that workers lack
     slots: int  # number of concurrent tasks
 
@@ -245,7 +244,7 @@ def _ask_workers(
     wanted = tuple(distribution.name for distribution in distributions)
 
     def probe(batches: Iterable[Any]) -> Iterator[Any]:
-        # Pickle copies a nested function by value, so it runs even where our packages are missing.
+        # cloudpickle sends a nested function by value, so `probe` runs without our packages.
         import importlib.metadata
 
         for _ in batches:
@@ -287,7 +286,7 @@ def _ask_workers(
     except Exception as error:
         raise_if_interrupted(error)
         raise InfrastructureError(
-            f"Spark's workers do not work: {cause_of(error)}; set PYSPARK_PYTHON to a Python of "
+            f"Spark's workers failed: {cause_of(error)}; set PYSPARK_PYTHON to a Python of "
             f"version {sys.version_info[0]}.{sys.version_info[1]} with pyarrow, numpy and msgspec"
         ) from error
     return _Found(
@@ -352,7 +351,7 @@ def raise_if_interrupted(error: BaseException) -> None:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the line of a long Spark error with the cause in our code, in Python or in Java.
+    """Return the line of a long Spark error that names the cause: an error of ours, Python or Java.
 
     Without such a line, return the first line. For an error through Py4J, return the second line,
     since the first line only names the called method.

@@ -45,8 +45,8 @@ GROWTH_MAX: Final = 4.0
 SEEDS_A_SLOT_MIN: Final = 4
 WAVE_SEEDS_MAX: Final = 50_000
 TASKS_A_SLOT: Final = 3
-"""More tasks than slots, so that slots that finish early get another task. Each task costs the
-start of a worker, about 0.3 s.
+"""Tasks per slot (a core for one task): slots that finish early get another task. Each task costs
+the start of a worker, about 0.3 s.
 """
 _NONE: Final[Mapping[str, str]] = {}
 PATH: Final = "PYTHONPATH"
@@ -86,7 +86,7 @@ class SparkSoak(SoakExecutor):
             if missing:
                 raise InfrastructureError(
                     f"Spark lost the results of {counted(len(missing), 'seed')}, first "
-                    f"{min(missing)}; the same command runs them again"
+                    f"{min(missing)}; the same command runs these seeds again"
                 )
             failed = sum(msgspec.json.decode(row["result"], type=SeedResult).failed for row in rows)
             left = max(0, template.artefacts - failed)

@@ -17,11 +17,11 @@ from results.judging.pending_results import Place
 from results.spark.ranges import Range
 
 TASKS_A_SLOT: Final = 12
-"""Tasks per slot. With many tasks, a lost task costs little, and progress is known early."""
+"""Tasks per slot (a core for one task): many, so a lost task is cheap and progress shows early."""
 COST_MIN: Final = 8_000_000_000
-"""Minimum cost of a task: start and commit of a smaller task cost more than the task gains.
+"""Minimum cost of a task (CPU ns): the start and commit of a cheaper task would not pay off.
 
-If the work per slot is less than this, the minimum is a quarter of this cost.
+If the work per slot costs less than `COST_MIN`, the minimum is a quarter of `COST_MIN`.
 """
 COST_MAX: Final = 60_000_000_000
 """Maximum cost of a task, unless a single run costs more."""
@@ -29,7 +29,7 @@ TASKS_MAX: Final = 100_000
 
 
 class Lacking(msgspec.Struct, frozen=True, array_like=True):
-    """A range of neighbouring runs that lack results: its first place, and its pending work."""
+    """A range of neighbouring runs that lack results: its start, and its pending work."""
 
     run: str
     keys: int  # number of a range of the run's keys; -1 is the whole run
@@ -44,7 +44,7 @@ class Lacking(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Between(NamedTuple):
-    """The work of a task: the places `[first, end)`; the end `None` is the end of all runs."""
+    """Range of a task: places (run, key range) from `first` to `end`, exclusive; `None`: no end."""
 
     first: Place
     end: Place | None
@@ -57,7 +57,7 @@ class Between(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A task: its place, its number of runs without results, and their cost."""
+    """A task: its range, the number of its runs that lack results, and their cost."""
 
     between: Between
     runs: int
@@ -75,7 +75,7 @@ class Todo(NamedTuple):
 
 
 def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
-    """Join ranges, which are in the order of keys, to tasks, of which `slots` run at once."""
+    """Join ranges, ordered by key, to tasks of suitable cost; `slots` tasks run at once."""
     cost = sum(part.cost for part in ranges)
     size = task_cost(cost, slots)
     joined: list[Lacking] = []
@@ -104,7 +104,7 @@ def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
 
 
 def range_cost(total: int, slots: int) -> int:
-    """Return the target cost of a range, into which a reading task cuts its runs."""
+    """Return the target cost of the ranges into which a reading task cuts its runs."""
     return max(COST_MIN // 4, min(COST_MAX, total // (TASKS_A_SLOT * slots)))
 
 

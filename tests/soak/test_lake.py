@@ -303,7 +303,7 @@ def test_another_verdict_of_the_same_history_is_not_lost(tmp_path):
     shutil.rmtree(store)
     campaign = campaign_at(store, uri, fresh=True)
     campaign.take(run_one(campaign, 1, verdict=Verdict.INVALID))
-    with pytest.raises(InfrastructureError, match=r"as valid, and by this code it is invalid"):
+    with pytest.raises(InfrastructureError, match=r"as valid, but this code judged it invalid"):
         campaign.flush()
     campaign.close()
     assert left(store) == ["latest", campaign.run_name(1)]

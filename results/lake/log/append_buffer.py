@@ -23,7 +23,7 @@ from results.lake.log.parquet_encoder import GROUP_ROWS, Encoded, Encoder
 from results.lake.log.row_files import accept, new_id, stored, stored_schema
 
 GROUP_BYTES: Final = 32 << 20
-"""Size of waiting rows in memory at which the buffer encodes a row group, however few rows."""
+"""Memory size of waiting rows at which the buffer encodes them, even if there are few rows."""
 SMALLER: Final = 16
 """Estimated ratio of the size of rows in memory to their size in a file."""
 
@@ -77,7 +77,7 @@ class _File:
 
 
 class AppendBuffer:
-    """Runs of one partition that one append will add."""
+    """A buffer of runs of one partition, for one append."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
         """`schemas` has the schema of each table of the lake."""
@@ -86,7 +86,7 @@ class AppendBuffer:
         self.batch = new_id()
         self._number = 0
         self.partitions: dict[str, Partition] = {}
-        self.last: str | None = None  # the greatest run so far, since runs arrive in order
+        self.last: str | None = None  # key of the newest run, which is the greatest key
         self._files = {name: _File(stored_schema(schema)) for name, schema in schemas.items()}
         self._closed: dict[str, Encoded] | None = None
 
@@ -98,7 +98,7 @@ class AppendBuffer:
         if len({*self.partitions.values(), *partitions.values()}) > 1:
             raise InternalError("an append buffer got runs of several partitions")
         if self.last is not None and partitions and min(partitions) < self.last:
-            raise InternalError("an append buffer got runs out of order, so no reader finds them")
+            raise InternalError("an append buffer got runs out of order; readers would miss some")
         self.partitions |= partitions
         self.last = max(partitions, default=self.last)
         for name, table in tables.items():
@@ -109,7 +109,7 @@ class AppendBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """Estimated size of the largest file."""
+        """Estimated size of the buffer's largest file."""
         return max(file.size_bytes for file in self._files.values())
 
     @property
@@ -117,7 +117,7 @@ class AppendBuffer:
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
-        """Return the complete file of each table with rows; after this call, `add` is an error."""
+        """Complete and return the file of each table that has rows; then `add` is an error."""
         if self._closed is None:
             files = {name: file.close() for name, file in self._files.items()}
             self._closed = {name: file for name, file in files.items() if file is not None}
@@ -128,7 +128,7 @@ class AppendBuffer:
         return batch_name(self.batch, self._number)
 
     def without(self, runs: Collection[str]) -> AppendBuffer:
-        """Return a new buffer, with a new batch id, that lacks these runs."""
+        """Return a new buffer, under a new batch id, with all runs except `runs`."""
         again = AppendBuffer(self._schemas)
         left = [run for run in self.partitions if run not in runs]
         if left:

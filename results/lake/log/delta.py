@@ -1,12 +1,12 @@
-"""One table's Delta log: the only module that knows `deltalake`.
+"""One table's Delta log: the only module that calls `deltalake`.
 
 `commit` has two forms. An *exact* commit succeeds only as the version directly after the state last
 read; otherwise it raises `ConflictError` and changes nothing. So every conclusion from that state
-still holds in the commit. The store's `put if absent` of the log's next file decides the race, on
-disks and on object stores. A *blind* commit may be rebased over commits of other writers.
+still holds in the commit. Only one writer can create the log's next file, because disks and object
+stores offer `put if absent`. A *blind* commit may be rebased over commits of other writers.
 
-A log also carries **fences**: ids whose commits must never happen. Fences are stored as Delta
-application transactions, and kept as long as the table exists.
+A log also has **fences**: ids of batches and compactions that must never be committed. Fences are
+stored as Delta application transactions, and kept as long as the table exists.
 
 Use a log only in one thread of the process that opened it: the runtime of `deltalake` does not
 survive a fork.
@@ -42,7 +42,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table at one version: its files by name."""
+    """The files of a table, by name, at one version."""
 
     version: int
     files: Mapping[str, FileRef]
@@ -59,7 +59,7 @@ class Log:
         self._state: State | None = None
 
     def exists(self) -> bool:
-        """Whether the Delta table exists; if so, open it."""
+        """Open the Delta table if it exists; return whether it exists."""
         deltalake = require("deltalake")
         with troubles(self.uri):
             try:
@@ -71,7 +71,7 @@ class Log:
     def create(self, schema: pa.Schema, settings: Mapping[str, str]) -> None:
         """Create an empty table, unless it exists.
 
-        If another writer creates the table first, our settings must not be committed on top.
+        No retries: they could commit our settings to a table that another writer created first.
         """
         deltalake = require("deltalake")
         with troubles(self.uri):
@@ -135,10 +135,10 @@ class Log:
         exact: bool,
         rearranged: bool = False,
     ) -> None:
-        """Commit one version; `rearranged` marks a commit that changes files, but not their rows.
+        """Commit one version; `rearranged` marks a commit that moves rows between files unchanged.
 
-        Raises `ConflictError` if this attempt committed nothing, although an earlier attempt may
-        have. Raises `AgainError` if the outcome is unknown.
+        Raises `ConflictError` if this attempt committed nothing (an earlier attempt may have
+        succeeded). Raises `AgainError` if the outcome is unknown.
         """
         deltalake = require("deltalake")
         actions = require("deltalake.transaction")

@@ -69,8 +69,8 @@ def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> 
 def at_hand(found: Snapshot, folder: Path) -> Snapshot:
     """Return the same snapshot with local files: copy files of an object store to `folder` once.
 
-    Copying a file is cheaper than a single remote read. Other files in the folder are removed.
-    Raises the errors of the store.
+    Later reads then need no requests to the store. Other files in `folder` are removed. Raises the
+    errors of the store.
     """
     place = found.place
     if place.local:
@@ -102,9 +102,9 @@ def at_hand(found: Snapshot, folder: Path) -> Snapshot:
 
 @contextlib.contextmanager
 def readable(uri: str) -> Iterator[None]:
-    """Raise `InfrastructureError` if DuckDB cannot read a file, or runs out of space or memory.
+    """Convert DuckDB's errors in the block: a file is unreadable, or disk or memory is full.
 
-    Raise `UsageError` if a file may not be read.
+    Raises `UsageError` if access to a file is denied, else `InfrastructureError`.
     """
     import duckdb
 

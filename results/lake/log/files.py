@@ -8,8 +8,8 @@ rows:
 | b-BATCH-N.parquet     | rows of one append; N counts the uploads of the append's batch         |
 | c-VERSION-ID.parquet  | rows of merged files, all visible at this version of `runs`            |
 
-Files contain the partition columns, too: a reader that gets only a list of files (DuckDB, or Spark
-without a jar) sees every column with its type, which a folder's name would lose.
+Files contain the partition columns, too. So a reader that gets only a list of files (DuckDB, or
+Spark without a jar) sees every column with its type.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"
 KEY_RANGE: Final = "key_range"
-"""Column with the range of a key, by which tables sort the rows of runs over independent keys."""
+"""Column with the range of a key; it orders the rows of a run over independent keys."""
 RESULTS: Final = "results"
 """The subfolder of a lake that holds its result lake (`results.judging.result_lake`)."""
 LOG_FOLDER: Final = "_delta_log"
@@ -73,7 +73,7 @@ class FileRef:
 
 
 def batch_of(name: str) -> str | None:
-    """Return the batch in a file's name, also for a partly written file; `None` if merged."""
+    """Return the batch in a file's name, also of a partly written file; `None` for a merged one."""
     match = _BATCH_FILE.match(name)
     return None if match is None else match[1]
 
@@ -85,12 +85,12 @@ def merge_of(name: str) -> str | None:
 
 
 def batch_name(batch: str, number: int) -> str:
-    """The name for a file of one append."""
+    """Return the file name for upload `number` of a batch."""
     return f"b-{batch}-{number}.parquet"
 
 
 def merged_name(version: int, merge: str) -> str:
-    """The name for a file of a compaction."""
+    """Return the file name for the output of a compaction."""
     return f"c-{version}-{merge}.parquet"
 
 
@@ -103,7 +103,7 @@ def partition_values(partition: Partition) -> dict[str, str | None]:
 
 
 def coded_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionary types for texts that are equal in all rows of a run.
+    """Return `schema` with dictionary types for texts that are equal in all rows of a run.
 
     An example is the run's key. Parquet stores these columns as dictionaries anyway, so rows need
     not repeat each text in memory.

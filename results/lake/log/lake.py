@@ -7,9 +7,9 @@ named after the batch), commits them to all other tables, and commits to `runs` 
 *visible* once `runs` has it; `Snapshot` shows the rows of visible batches only.
 
 * The commit to `runs` is *exact* (`results.lake.log.delta`): it succeeds only on top of the state
-  in which the writer saw that `runs` lacks all of its runs and that its batch is not fenced. So of
-  two writers with the same run one succeeds. The other sees the run at its next attempt, abandons
-  its batch, and appends the remaining runs under a new batch.
+  in which the writer saw that `runs` lacks all runs of the batch and that the batch is not fenced.
+  So only one of two writers of the same run succeeds. The other writer sees the run at its next
+  attempt, abandons its batch, and appends the remaining runs under a new batch.
 * Every upload has a unique name, so a late upload is a file that no log contains.
 * A writer recognises a commit whose answer was lost (a time-out, a 503 after the fact): the file is
   in the table's log, or `runs` has the run under the writer's own batch. A commit still in progress
@@ -28,8 +28,8 @@ reader starts again.
 **Compaction** (`results.lake.upkeep.compaction`) merges whole visible files of a partition, so that
 no run is cut in two; its exact commit requires that all its inputs still exist.
 
-**Removal** (`results.lake.upkeep.removal`) rewrites the files that hold some runs without them,
-the files of `runs` first. From then on, the rows of these runs in other tables join with no row of
+**Removal** (`results.lake.upkeep.removal`) rewrites files without the rows of the removed runs, the
+files of `runs` first. From then on, the rows of these runs in other tables join with no row of
 `runs`.
 
 **Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a grace period. A writer
@@ -73,7 +73,7 @@ LAKE_FORM: Final = "1"
 SCHEMA: Final = "harness.schema"
 ROUNDS_MAX: Final = 20
 OPENING_S: Final = 60.0  # after a minute, the URI is more likely wrong than the store busy
-THREADS_REMOTE: Final = 8  # threads wait for the network during commits
+THREADS_REMOTE: Final = 8  # more than cores: commits mostly wait for the network
 
 
 class Lake:
@@ -150,8 +150,8 @@ class Lake:
         if not self._find():
             self._refuse_foreign()
             raise UsageError(
-                f"there is no lake at {self.place.uri!r}; `harness ingest STORE --lake URI` makes "
-                "one"
+                f"there is no lake at {self.place.uri!r}; make a lake with `harness ingest STORE "
+                "--lake URI`"
             )
 
     def _lacking(self, tables: Sequence[str]) -> InfrastructureError:
@@ -161,7 +161,7 @@ class Lake:
         )
 
     def _accept(self, table: str, settings: Mapping[str, str]) -> None:
-        """Refuse a folder that is not a lake, or a lake of another version."""
+        """Raise `UsageError` if a table is not part of a lake, or has another version."""
         form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
         if form is None or not schema.isdigit():
             raise UsageError(
@@ -180,8 +180,8 @@ class Lake:
         wanted = self.schemas[table]
         if found.names != wanted.names or not all(map(_alike, wanted.types, found.types)):
             raise UsageError(
-                f"the table {self.place.uri_of(table)!r} has other columns than this harness "
-                "creates: no release of the harness made this lake"
+                f"the columns of the table {self.place.uri_of(table)!r} are not the columns that "
+                "this harness creates: no release of the harness made this lake"
             )
 
     def _refuse_foreign(self) -> None:
@@ -303,7 +303,7 @@ class Lake:
         return True
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Return the given runs that the newest state of `runs` has, each with its batch."""
+        """Map each given run that the newest state of `runs` has to its batch."""
         state = self.main.refresh()
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
@@ -335,7 +335,7 @@ class Lake:
         return Snapshot(main.version, tables, self.schemas, self.place)
 
     def _visible(self, main: State, state: State) -> tuple[FileRef, ...]:
-        """Return the files of a table with visible rows, given a state of `runs`."""
+        """Return a table's files that have visible rows; `main` is the state of `runs`."""
         files = [file for _, file in sorted(state.files.items())]
         if any(file.needs_version > main.version for file in files):
             raise AgainError("other processes appended and merged runs meanwhile")
@@ -370,7 +370,7 @@ class Lake:
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether Delta stores two Arrow types alike: it has one type each of text, list and time."""
+    """Whether Delta stores two Arrow types alike; it has only one text, list and time type."""
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

@@ -1,4 +1,4 @@
-"""Layout of columns in a Parquet file, which keeps runs small.
+"""Encodings, compression and statistics of Parquet columns, chosen to keep files small.
 
 Texts repeat within a file and get dictionaries. Most numbers rarely repeat: a dictionary would
 overflow and make times and positions a third larger. Positions rise by small steps, so they get
@@ -23,7 +23,7 @@ LEVEL_QUICK: Final = 1
 A higher level would not shrink times and ids, and would shrink waits and answers by 3 to 7 %.
 """
 LEVEL_NOTES: Final = 9
-"""zstd level for `value_rest`: most values are snapshots of all nodes, which compress quickly."""
+"""zstd level for the column `value_rest`: its snapshots of all nodes compress quickly."""
 _RISING: Final = frozenset({"index"})
 _FEW: Final = frozenset(
     {
@@ -37,7 +37,7 @@ _FEW: Final = frozenset(
 _DISTINCT: Final = frozenset({"value_rest", "answer_rest"})
 """JSON columns whose values hardly ever repeat, but are similar."""
 _IDS: Final = frozenset({"asked_nonce", "answer_table_id"})
-"""Columns of texts of similar length: their encoding stores lengths apart, in almost no space."""
+"""Columns of texts of similar length: their encoding stores the lengths in almost no space."""
 _QUICK: Final = frozenset(
     {
         *("invoke_ns", "latency_ns", "wait_ns", "left_ns"),
@@ -46,12 +46,12 @@ _QUICK: Final = frozenset(
 )
 _PAGE_BYTES: Final = 8 << 20
 _PAGE_ROWS: Final = 1 << 20
-"""A page is as large as a row group, because our readers read whole row groups."""
+"""Limits that make a page as large as a row group, because our readers read whole row groups."""
 _VALUES: Final = ("asked_", "answer_", "value_")
 _TEXTS: Final = frozenset(
     {"error", "outcome", "odd", "note", "case", "versions", "digest", "reason", "counterexample"}
 )
-"""Columns without statistics, like columns with a prefix in `_VALUES`: no query filters by them."""
+"""Columns without statistics, since no query filters by them (prefixes of others: `_VALUES`)."""
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _level(path: str) -> int:
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path and type of each Parquet column that one table column becomes."""
+    """Yield the path and type of each Parquet column that stores the table column `path`."""
     if pa.types.is_list(kind):
         yield from _leaves(f"{path}.list.element", kind.value_type)
     else:

@@ -35,7 +35,7 @@ from results.lake.log.files import LOG_FOLDER
 from results.lake.log.storage_errors import troubles, without_secrets
 
 REMOTE: Final = ("s3", "gs", "abfs", "abfss")
-"""URI schemes that both libraries accept."""
+"""URI schemes of object stores that `deltalake` and `pyarrow.fs` both accept."""
 S3_ALIASES: Final = ("s3a", "s3n")
 CONDITIONAL_PUT: Final = "aws_conditional_put"
 PART: Final = ".part"
@@ -114,8 +114,8 @@ class Place:
             region=region,
             connect_timeout=CONNECT_S,
             request_timeout=REQUEST_S,
-            # The standard strategy allows 100 retries per process, and successful requests raise
-            # this number. Arrow never reports a success, so after 100 retries it would not retry.
+            # The standard strategy allows 100 retries per process, and more after successes.
+            # Arrow never reports successes to the strategy, so retries would end after 100.
             retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
             allow_delayed_open=True,  # one request per small file instead of three
             **more,
@@ -128,7 +128,7 @@ class Place:
 
     @contextlib.contextmanager
     def writing(self, table: str, name: str) -> Iterator[Any]:
-        """Open a stream for a file, which appears complete under its name at the block's end."""
+        """Open a stream to a file that appears under its name, complete, when the block ends."""
         path = f"{table}/{name}"
         under = f"{path}{PART}" if self.local else path
         with troubles(self.uri):
@@ -138,18 +138,18 @@ class Place:
                 if self.local:
                     self.files.move(under, path)
             except Exception:
-                if self.local:  # give a full disk the space of the partial file back
+                if self.local:  # delete the partial file: the disk may be full
                     with contextlib.suppress(OSError):
                         self.files.delete_file(under)
                 raise
 
     def read(self, table: str, name: str, columns: list[str]) -> pa.Table:
-        """Some columns of a file of a table."""
+        """Read some columns of one file of a table."""
         path = f"{table}/{name}"
         return pq.read_table(path, columns=columns, filesystem=self.files, partitioning=None)
 
     def listed(self, table: str) -> list[Stored]:
-        """All files in the folder of a table, except its log."""
+        """List all files in a table's folder, except the table's log."""
         with troubles(self.uri):
             infos = self.files.get_file_info(fs.FileSelector(table, allow_not_found=True))
         return [
@@ -172,7 +172,7 @@ class Place:
         return [name for name, is_table in zip(names, there, strict=True) if is_table]
 
     def empty_folders(self) -> list[str]:
-        """The names of the empty folders, which a killed creation may leave."""
+        """The names of empty folders: a process killed while it creates a lake may leave some."""
         with troubles(self.uri):
             infos = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
             return [
@@ -213,7 +213,7 @@ def _refuse_unclear(uri: str) -> None:
     try:
         parts = urlsplit(original)
     except ValueError as error:
-        raise UsageError(f"{uri!r} is no URI ({error}); {example}") from error
+        raise UsageError(f"{uri!r} is not a URI ({error}); {example}") from error
     if parts.query or parts.fragment:
         raise UsageError(f"{uri!r} has ? or # in it; give the prefix without them")
     if parts.scheme == "file":
@@ -232,19 +232,19 @@ def _refuse_unclear(uri: str) -> None:
 
 
 def _refuse_ambiguous(uri: str, *, local: bool) -> None:
-    """Raise `UsageError` for a location that the two libraries would interpret differently.
+    """Raise `UsageError` for a location that `deltalake` and Arrow would interpret differently.
 
     `deltalake` decodes escapes in a name and resolves `..` in a prefix. So the log would be in
     another place than its files, perhaps in another lake.
     """
     if match := _ESCAPE.search(uri):
         raise UsageError(
-            f"{uri!r} has {match[0]!r} in it, which Delta takes for another character; name a "
-            "place without it"
+            f"{uri!r} has {match[0]!r} in it, which Delta reads as another character; name a place "
+            f"without {match[0]!r}"
         )
     if local and "\\" in uri:
         raise UsageError(
-            f"{uri!r} has a backslash in it, which Delta takes for a slash; name another folder"
+            f"{uri!r} has a backslash in it, which Delta reads as a slash; name another folder"
         )
     if not local and not {"", ".", ".."}.isdisjoint(uri.split("/")[3:]):
         raise UsageError(

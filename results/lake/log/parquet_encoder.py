@@ -1,4 +1,4 @@
-"""Encoding of rows as a Parquet file, one row group at a time, with the statistics for its log."""
+"""Encoding of rows as a Parquet file, by row groups, with the statistics for the table's log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from results.lake.log.layout import parquet_options
 
 GROUP_ROWS: Final = 128 * 1024
 KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
-"""Row group size for runs over independent keys, because readers read single ranges of keys."""
+"""Rows per group for runs over independent keys: few, because readers read single key ranges."""
 
 
 class Encoded(NamedTuple):
@@ -28,7 +28,7 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """Writes rows into a file, row group by row group."""
+    """Context manager that writes rows into a Parquet file, row group by row group."""
 
     def __init__(self, sink: Any, schema: pa.Schema, *, coded: bool = False) -> None:
         """`schema` is the schema of the stored rows, with the batch column.
@@ -53,7 +53,7 @@ class Encoder:
         self._writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
 
     def __enter__(self) -> Self:
-        """Write the footer at the end of the block, which completes the file."""
+        """Return the encoder; the end of the block writes the footer, which completes the file."""
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
@@ -61,9 +61,9 @@ class Encoder:
             if failed is None:
                 self._writer.close()
         finally:
-            self._writer.is_open = False  # else a failed writer complains when it is collected
+            self._writer.is_open = False  # else the garbage collector closes it again
 
     def written(self) -> tuple[int, str]:
-        """Return the number of rows of the complete file, and their statistics for a log."""
+        """Return the complete file's number of rows, and its statistics for the table's log."""
         (footer,) = self._footers
         return footer.num_rows, statistics(self._schema, footer)

@@ -13,7 +13,7 @@ from results.facts.problems import Problem
 
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 REFUSED: Final = "refused"
-"""The problem kind of a worker that lacks a permission. Every worker lacks it, so the work ends."""
+"""Kind of the problem that a worker reports if a permission is missing; it ends all work."""
 
 
 class RefusedError(UsageError):
@@ -26,7 +26,7 @@ def failure_of(error: OSError, text: str) -> HarnessError:
 
 
 def is_seen(path: Path) -> bool:
-    """Whether a file exists; an unreadable folder counts as not having the file."""
+    """Whether `path` exists; `False` if access to its folder is denied."""
     try:
         return path.exists()
     except OSError:

@@ -23,9 +23,9 @@ def new_id() -> str:
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """A table's stored schema: with the batch column, and all columns nullable.
+    """Return a table's stored schema: with the batch column, and all columns nullable.
 
-    Every engine reads nullable columns the same way.
+    Only nullable columns are read the same way by every engine.
     """
     fields = [pa.field(field.name, field.type) for field in schema]
     return pa.schema([*fields, pa.field(BATCH, pa.string())])
@@ -36,8 +36,8 @@ def accept(
 ) -> tuple[dict[str, pa.Table], dict[str, Partition]]:
     """Check rows; return the rows in stored form without the batch, and each run's partition.
 
-    Raises `UsageError` for impossible partitions. Raises `InternalError` if rows break the rules of
-    a lake: a run is once in `runs`, and its rows in other tables have the same partition.
+    Raises `UsageError` for an empty text as target or label. Raises `InternalError` if rows break
+    a lake's rules: a run is once in `runs`, and its rows in other tables have the same partition.
     """
     unknown = sorted(rows.keys() - schemas.keys())
     if unknown or MAIN not in rows:
@@ -70,7 +70,7 @@ def accept(
 
 def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
     """Return the distinct runs of some rows, each with its partition."""
-    if len(partitions) == 1:  # the usual case, in which each column is checked by itself
+    if len(partitions) == 1:  # the usual case, which needs no grouping by all columns
         (partition,) = partitions
         if all(
             rows[name].unique().to_pylist() in ([], [value])
@@ -83,7 +83,7 @@ def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple
 
 
 def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    if rows.schema.equals(schema) and all(field.nullable for field in schema):  # as a rule
+    if rows.schema.equals(schema) and all(field.nullable for field in schema):  # the usual case
         return rows
     missing = sorted({*schema.names} - {*rows.column_names})
     if missing or len(rows.column_names) > len(schema.names):
@@ -95,7 +95,7 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def stored(rows: pa.Table, batch: str) -> pa.Table:
-    """Convert coded rows to their stored form: add the batch, and order the rows by run."""
+    """Convert rows that `accept` returned to their stored form: add the batch, order by run."""
     codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
     return in_order(rows.append_column(BATCH, batches))

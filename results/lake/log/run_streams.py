@@ -37,8 +37,8 @@ def runs_in(
 ) -> Iterator[tuple[str, dict[str, pa.Table]]]:
     """Yield each of `runs` (sorted, distinct) with its rows of every table in `files`.
 
-    `files` has names of files by table; all their rows are visible. A run may have no rows in a
-    table. With a `key_range`, tables that have ranges of keys yield only rows of that range. Raises
+    `files` maps tables to names of files whose rows are all visible. A run may have no rows in a
+    table. With a `key_range`, tables that have ranges of keys yield only rows of this range. Raises
     the errors of the store.
     """
 
@@ -110,8 +110,8 @@ def batches_of(
     """Yield the rows of a file in order, in non-empty parts.
 
     All row groups that may have runs from `first` to `last` are read, so parts may include other
-    runs. With a `key_range`, parts have only rows of that range. An object store is asked for whole
-    row groups, because one request per column takes ten times as long.
+    runs. With a `key_range`, parts have only rows of this range. Reads from an object store request
+    whole row groups, because one request per column takes ten times as long.
     """
     path = f"{table}/{name}"
     with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:

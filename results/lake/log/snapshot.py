@@ -65,10 +65,10 @@ class Snapshot:
     schemas: Mapping[str, pa.Schema]
     place: Place
     between: tuple[str, str | None] | None = None
-    """Limits of the runs: the first run, and the run before which the range ends; `None`: all."""
+    """Range of keys: start, exclusive end (`None`: no end); all runs if `between` is `None`."""
 
     def cut(self, first: str, end: str | None) -> Snapshot:
-        """Limit the snapshot to the files that may hold runs from `first` up to `end`.
+        """Limit the snapshot to files that may hold runs from `first` to `end` (exclusive).
 
         The files may also hold other runs; use `within` to filter out rows of other runs.
         """
@@ -108,13 +108,13 @@ class Snapshot:
         return begun if end is None else begun & (ds.field(KEY) < end)
 
     def files(self, table: str) -> list[FileRef]:
-        """Return the files of a table with visible rows, in the order of their names."""
+        """Return a table's files that have visible rows, in the order of their names."""
         return list(self.tables[table])
 
     def dataset(self, table: str) -> ds.Dataset:
-        """Return the visible rows of a table, read on demand; partitions and runs prune files.
+        """Return a table's visible rows, read on demand; filters by partition or run skip files.
 
-        A snapshot that `cut` limited to a range includes all rows of its files.
+        After `cut`, the files also hold rows of runs outside of the range.
         """
         form = ds.ParquetFileFormat()
         fragments = [

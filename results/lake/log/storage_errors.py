@@ -1,8 +1,8 @@
-"""Storage errors as one-line messages, and the decision which of them to retry.
+"""Conversion of storage errors to one-line messages, and retries of calls that failed.
 
 Three libraries access a store (`deltalake`, `pyarrow.fs`, the operating system), each with its own
-errors. `said_of` converts them: an error that a retry may cure becomes `AgainError`, any other
-error a clear message. `Patience` retries with random waits, up to a bound.
+errors. `said_of` converts an error that a retry may cure to `AgainError`, and any other error to an
+error with a clear message. `Patience` retries with random waits, up to a bound.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_FOLDER_CODES: Final = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno
 NO_ANSWER: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
 BROKEN_LOG: Final = ("json error", "parquet error")
 _SECRETS: Final = re.compile(r"(?<=://)[^/\s@]+(?::[^\s@]*)?(?=@)|(?<=\?)[^\s#'\"]+")
-"""Secrets in URIs: users with passwords, which may contain slashes, and signed queries."""
+"""Pattern of secrets in URIs: users with passwords (which may contain slashes), signed queries."""
 _CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
 
 
@@ -66,7 +66,7 @@ def require(module: str) -> Any:
 
 @contextlib.contextmanager
 def troubles(uri: str) -> Iterator[None]:
-    """Convert errors of a store at `uri` to `AgainError`, or to the result of `said_of`."""
+    """Convert errors of the store at `uri` within the block by `said_of`."""
     try:
         yield
     except HarnessError:

@@ -1,6 +1,6 @@
 """The concatenated lines of many runs, and the tables made from them, column by column.
 
-`Batch` pairs invocations with their completions, and takes values apart
+`Batch` pairs invocations with their completions, and splits values into columns
 (`results.lake.tables.values`).
 """
 
@@ -125,7 +125,7 @@ class Batch:
     def _keyed(
         self, asked: pa.Array, answers: pa.Array
     ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
-        """Split keys from values; return keys, asked values, answers, and unlike operations.
+        """Split keys from values; return keys, requested values, answers, and unlike operations.
 
         An operation that asks `[key, value]` has a key. A transaction may also be a list of two, so
         it has a key only in a run over independent keys. An unlike operation has an answer without
@@ -195,7 +195,7 @@ class Batch:
         return pa.array(odd, pa.string())
 
     def _parts(self, line: int) -> dict[str, Any]:
-        """Return the error, node and attempts of a line of a kind that usually lacks them."""
+        """Return the error, node and attempts of a line, if present; most such lines have none."""
         parts = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
         return {name: part for name, part in parts.items() if part is not None and part != []}
 
@@ -225,7 +225,7 @@ class Batch:
         return table.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
-        """Count, per run and node, all attempts and the attempts that were ok."""
+        """Map, for each run, nodes to the numbers of all attempts and of attempts that were ok."""
         counts: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
         if not len(self._attempt_runs):
             return counts
@@ -239,7 +239,7 @@ class Batch:
         return counts
 
     def counts(self) -> list[dict[str, Any]]:
-        """Count, per run, lines and operations: all, by outcome, and by range of keys."""
+        """Count each run's lines, and its operations in total, by outcome and by range of keys."""
 
         def each(flags: Flags | None = None) -> Ints:
             runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]
@@ -258,7 +258,7 @@ class Batch:
         ]
 
     def events(self) -> pa.Table:
-        """Make the table `events` from all notes, except notes that `faults` holds."""
+        """Make the table `events` from nemesis and harness ops that `faults` does not hold."""
         kept = np.ones(len(self.noted_lines), np.bool_)
         first = 0
         for notes in self.noted:
@@ -350,7 +350,7 @@ def with_head(
 
 
 KEY_RANGE_OPS: Final = 1 << 15
-"""Approximate number of operations in a range of keys: a checker needs one or two seconds."""
+"""Approximate number of operations in a range of keys; a checker takes 1 to 2 s for a range."""
 _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 
 
@@ -371,9 +371,9 @@ def cut_keys(
 ) -> tuple[npt.NDArray[np.int32], Ints, dict[int, list[int]]]:
     """Cut the operations of runs over `independent` keys into ranges of whole keys.
 
-    Return the range of each operation (-1 in other runs), the order of operations by run and key,
-    and the numbers of operations by run and range. Raises `HistoryError` for an operation without
-    a key.
+    Return the range of each operation (-1 in runs without independent keys), the order of
+    operations by run and key, and the numbers of operations in the ranges of each run. Raises
+    `HistoryError` for an operation without a key.
     """
     rank = np.zeros(len(run), np.int64)
     key_range = np.full(len(run), -1, np.int32)

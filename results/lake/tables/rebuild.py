@@ -1,4 +1,4 @@
-"""Runs from rows of a lake: history, case and record, equal to the originals.
+"""Reconstruction of runs from rows of a lake: history, case and record, equal to the originals.
 
 The four tables `operations`, `attempts`, `faults` and `events` of a run are enough to judge it:
 `history_of` returns the history that checkers take.

@@ -1,9 +1,9 @@
 """Conversion of runs to rows of a lake: many runs at once, by column, since a run has many lines.
 
 `tables_of` concatenates the sealed columns of some runs and makes the tables of
-`results.lake.tables.schema` from them. It pairs invocations with their completions, and takes
-values apart (`results.lake.tables.values`). It decodes the notes of nemesis and harness (about
-thirty lines per run) as ops, which give phases, faults and leaders (`results.facts.timeline`).
+`results.lake.tables.schema` from them. It pairs invocations with their completions, and splits
+values into columns (`results.lake.tables.values`). It decodes the notes of nemesis and harness
+(about thirty lines per run): ops with phases, faults and leaders (`results.facts.timeline`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from results.lake.tables.sealed_run import About, Source, read_source, source_of
 
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
-    """Convert one run, a folder or a history with its `about`, to rows by table.
+    """Convert one run (its folder, or its history with `about`) to rows by table.
 
-    Raises `HistoryError` or `UsageError` if the run is not whole.
+    Raises `HistoryError` or `UsageError` if the run cannot be read or converted.
     """
     if isinstance(run, Path):
         return tables_of([read_source(run, about)])
@@ -36,7 +36,7 @@ def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Tab
 
 
 def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
-    """Convert runs to rows by table, in order; raise `HistoryError` if a run is invalid."""
+    """Convert runs, in order, to rows of each table; raise `HistoryError` for an invalid run."""
     batch = Batch(sources)
     noted, heads = batch.noted, batch.heads
     operations, attempts = batch.operations(), batch.attempts()

@@ -1,7 +1,7 @@
-"""Notes of nemesis and harness in some runs: phases, faults, leaders, nodes.
+"""Notes (ops of nemesis and harness) of some runs: phases, faults, leaders, nodes.
 
 Only notes that are needed are decoded: a snapshot of the target's state is a hundred times as large
-as all others together.
+as all other notes together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}
 _WANTED: Final = frozenset({"phase", "leader", "interrupted", "node-exit", "memory", "usage"})
 _TYPES: Final = {kind.value: kind for kind in OpType}
 _SOME: Final = (Attempt("", 0, 0, ""),)
-"""Placeholder for the attempts of a note, of which only the existence matters."""
+"""Placeholder for a note's attempts: it only matters whether the note has attempts."""
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -46,7 +46,7 @@ class RunNotes:
         ]
 
     def fault_rows(self) -> list[tuple[Any, ...]]:
-        """Make the rows of the table `faults`; ops of a fault that is not plain are also events."""
+        """Make the rows of `faults`; ops that such a row cannot restore are also in `events`."""
         rows: list[tuple[Any, ...]] = []
         for fault in self.timeline.faults:
             bite = fault.bite
@@ -109,7 +109,7 @@ def _is_bare(op: Op) -> bool:
 
 
 def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[RunNotes]:
-    """Decode the notes of each run; `at` are lines of nemesis and harness, `run` their runs."""
+    """Decode each run's notes; `at` has the lines of all notes, and `run` the run of each line."""
     kinds = lines.select(["process", "f"]).take(pa.array(at))
     wanted = pc.or_(
         pc.equal(kinds.column("process"), _NEMESIS),
@@ -139,7 +139,7 @@ def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
 
 
 def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
-    """Return phase and active nemeses at each of `times`; `run` (sorted) has each time's run."""
+    """Return phase and active nemeses at each of `times`; `run` (sorted) has the run of each."""
     names: dict[str, int] = {}
     phases = np.zeros(len(run), np.int32)
     active = np.zeros(len(run), np.int32)

@@ -1,4 +1,4 @@
-"""Rows of a run that are made one by one: the run itself, its nodes and its verdicts."""
+"""Rows of `runs`, `nodes`, `verdicts` and `findings`, which are made one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """Counts of a history that the run's row in the table `runs` has."""
+    """Counts of a history, for the run's row in the table `runs`."""
 
     length_ns: int
     lines: int
@@ -43,7 +43,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 def counted(noted: RunNotes, counts: Mapping[str, Any]) -> Counted:
-    """Complete the counts of a history from its notes."""
+    """Add to `counts` the counts that the run's notes give, such as elections and faults."""
     return Counted(
         length_ns=noted.end_ns,
         elections=max(0, len(noted.history.leaders()) - 1),
@@ -57,7 +57,7 @@ def run_row(source: Source, counts: Counted) -> Row:
     """Make the row of a run in the table `runs`."""
     about, case, record = source.about, source.about.case, source.about.record
     environment = None if record is None else record.environment
-    kept = record if about.state == FINISHED else None  # a foreign record is of another history
+    kept = record if about.state == FINISHED else None  # a FOREIGN record is of another history
     failure = None if kept is None else kept.failure
     return (
         about.name,
@@ -153,7 +153,7 @@ def _name(op: Op) -> str:
 
 
 def _last(facts: Any, field: str) -> dict[str, int | None]:
-    """Return each node's value in the last of these facts; `field` maps nodes to values."""
+    """Return each node's value in the last of `facts`, whose `field` maps nodes to values."""
     values: Any = None
     for op in facts:
         noted = field_of(op, field)

@@ -1,7 +1,7 @@
 """The tables of a lake: every column with its type, unit and meaning, in one place.
 
 A test checks `docs/lake-tables.md` against this file. All tables begin with the partition columns
-of a lake (`PARTITION`) and the `run`. Times are int64 ns since the begin of the run; only
+of a lake (`PARTITION`) and the `run`. Times are int64 ns since the start of the run; only
 `runs.started` is a time of day. Absent values are null, never an empty string or -1.
 
 **Versions.** `SCHEMA_VERSION` rises with every change. A lake of another version is refused
@@ -269,7 +269,7 @@ def schema(table: str) -> pa.Schema:
 
 @functools.cache
 def arrow_type(kind: str) -> pa.DataType:
-    """Arrow's type of a column's `type`."""
+    """Convert a column's `type` to an Arrow type."""
     return {
         "string": pa.string(),
         "int64": pa.int64(),

@@ -27,7 +27,7 @@ KEY_DIGITS: Final = 12
 FILE_BYTES_MAX: Final = 64 << 20
 FINISHED: Final = "finished"
 TORN: Final = "torn"
-"""The state of a run without a run.json that no process is still writing."""
+"""The state of a run that has no run.json, although no process is writing the run any more."""
 DAMAGED: Final = "damaged"
 """The state of a run whose run.json cannot be read."""
 FOREIGN: Final = "foreign"
@@ -37,7 +37,7 @@ TROUBLES: Final = {
     DAMAGED: ("record", "its run.json cannot be read; the run is judged without it"),
     FOREIGN: (
         "record",
-        "its history is a different one than run.json tells of; it is judged as it is",
+        "its history is not the one that run.json describes; the history is judged as it is",
     ),
 }
 """Kind and text of the problem that a report shows for a run, by state."""
@@ -55,7 +55,7 @@ _UNREADABLE: Final = (
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored run without its history; `trouble` says why its `state` is not `FINISHED`."""
+    """Name, case, record and state of a stored run; `trouble` explains a state but `FINISHED`."""
 
     name: str
     id: str
@@ -157,7 +157,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
 
 
 def _require_plain(folder: Path) -> None:
-    """Refuse a run with a link, which may lead anywhere, or a pipe, which may block for ever."""
+    """Raise `HistoryError` for a link (it may lead anywhere) or a pipe (it may block for ever)."""
     for name in ("case.json", "run.json", "results.json", "history.parquet", "ops.log"):
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG((folder / name).lstat().st_mode):
@@ -186,8 +186,8 @@ def read_source(folder: Path, about: About | None = None) -> Source:
     if record is not None and digest != record.digest:
         assert digest is not None
         trouble = (
-            f"its history is a different one ({digest[:12]}...) than run.json tells of "
-            f"({record.digest[:12]}...), so the verdict there does not count"
+            f"its history ({digest[:12]}...) is not the one that run.json describes "
+            f"({record.digest[:12]}...), so the verdict in run.json does not count"
         )
         about = msgspec.structs.replace(about, state=FOREIGN, trouble=trouble)
     foreign = about.state == FOREIGN

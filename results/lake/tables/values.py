@@ -76,7 +76,7 @@ class Shredder:
         for number in at:
             rests[number] = None
         columns_of = zip(*map(msgspec.structs.astuple, structs), strict=True)
-        columns = {  # most fields belong to other kinds of operations
+        columns = {  # without fields that only other kinds of operations have
             name: column
             for name, column in zip(
                 (*self.fields, *self._untyped), columns_of, strict=bool(structs)
@@ -110,7 +110,7 @@ class Shredder:
         return {place: b"{" + b",".join(parts) + b"}" for place, parts in rests.items()}
 
     def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
-        """Return the struct of each object, and by position the rests of objects that have one."""
+        """Return a struct per object, and the rests (by position) of objects that have a rest."""
         if not texts:
             return [], {}
         joined = b"[" + b",".join(texts) + b"]"
@@ -129,7 +129,7 @@ class Shredder:
         return structs + more, rests | {place + middle: rest for place, rest in others.items()}
 
     def _one(self, text: bytes) -> tuple[Any, bytes | None]:
-        """Take any object apart, field by field; raise `msgspec.DecodeError` for invalid JSON."""
+        """Split an object into struct and rest by field; raise `msgspec.DecodeError` if invalid."""
         value = _decode(text)
         typed = {
             name: value.pop(name)

@@ -73,7 +73,7 @@ def export(
 def rows_of_runs(
     dataset: Callable[[str], Dataset], runs: Sequence[str]
 ) -> Iterator[dict[str, pa.Table]]:
-    """Yield the rows of each run in the tables of histories, read for many runs at once."""
+    """Yield each run's rows in the tables of its history; many runs are read at once."""
     for begin in range(0, len(runs), RUNS_AT_ONCE):
         some = list(runs[begin : begin + RUNS_AT_ONCE])
         tables = {

@@ -1,9 +1,9 @@
 """The memo of a store's lake: the folders that were read, so that none is read twice.
 
 Only the lake decides which runs it has. The memo adds the key of each folder's run, and the
-folder's state when it was read: times and sizes of its files, and a hash of their bytes. The hash
-shows that nothing changed if only the times did (a copied store). Without the memo, an update reads
-all folders, and the keys of their runs show which runs the lake has.
+folder's state when it was read: times and sizes of its files, and a hash of their bytes. If only
+times changed (a copied store), the hash shows that the contents did not. Without the memo, an
+update reads all folders, and the keys of their runs show which runs the lake has.
 
 The memo names runs before they are removed, so that an interrupted removal is completed.
 """
@@ -24,7 +24,7 @@ MEMO: Final = "folders.json"
 FORM: Final = 1
 FILES: Final = ("case.json", "run.json", "results.json", "history.parquet")
 LOG: Final = "ops.log"
-"""The file with the history of a run without history.parquet."""
+"""The file that has the history of a run if the run has no history.parquet."""
 _HEX_BYTES: Final = 8
 
 

@@ -5,8 +5,8 @@ tables. Files are written before the row that names them, so a row never names a
 run has files but no row, its next append writes the files again.
 
 On a disk the files are plain copies. In an object store each file would be one request. Ten
-requests per run would cost more than all its rows. So there, all files that a browser does not open
-are in one archive, `kept.zip`.
+requests per run would cost more than all its rows. So an object store has all files that a browser
+does not open in one archive, `kept.zip`.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Each folder is read once. Runs wait by partition, encoded as the files that they will become
 (`results.lake.log.append_buffer`). When the largest file of a partition reaches `APPEND_BYTES`,
-that partition is appended. When all together take `HELD_BYTES_MAX` of memory, the largest partition
-is appended. An append is visible as a whole or not at all, and runs that the lake has are left out
-by key. So a stopped ingest can simply be repeated. Unreadable runs are reported and left out; the
-others go on.
+that partition is appended. When all waiting runs take `HELD_BYTES_MAX` of memory, the largest
+partition is appended. An append is visible as a whole or not at all, and runs that the lake has are
+left out by key. So a stopped ingest can simply be repeated. Unreadable runs are reported and left
+out, and do not stop the ingest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from results.lake.transfer.folders import files_of, folder_of
 from results.lake.transfer.run_folders import run_folders
 
 APPEND_BYTES: Final = 64 << 20
-"""Size of the largest file at which an append starts; compaction merges only files below 32 MiB."""
+"""An append starts when its largest file has this size; compaction leaves such files alone."""
 HELD_BYTES_MAX: Final = 512 << 20
 RUNS_AT_ONCE: Final = 256
 LINES_AT_ONCE: Final = 1 << 17
@@ -60,7 +60,7 @@ class Sink(Protocol):
 
 
 class Ingested(msgspec.Struct, kw_only=True):
-    """Progress of an ingest: runs by outcome. `looked` of `total` folders have been read."""
+    """Progress of an ingest: it has read `looked` of `total` folders. Counts of runs by outcome."""
 
     total: int
     looked: int = 0
@@ -94,7 +94,7 @@ def ingest(
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> tuple[Ingested, Problems]:
-    """Append the runs that `lake` lacks; `write` keeps folders of runs that are not valid.
+    """Append the runs that `lake` lacks; `write` adds the folders of runs that are not valid.
 
     Without `write`, the lake keeps no folders. With `unfinished`, runs that are not finished are
     appended as well, except runs that a live process is still writing. Raises `UsageError` if there
@@ -165,7 +165,7 @@ def ingest_folders(
 
 
 class _NotTakenError(HarnessError):
-    """The ingest leaves out the run of a folder; `kind` is the kind of the problem."""
+    """The ingest leaves out the run of a folder, because of a problem of this `kind`."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -268,7 +268,7 @@ class _Work:
             return
         for tables in self._tables(sources):
             first = min(tables["runs"]["run"].to_pylist())
-            if first < (group.gathered.last or ""):  # an @ in an id breaks the order
+            if first < (group.gathered.last or ""):  # an id with @ comes too late
                 self._write(group)
             group.gathered.add(tables)
         group.gathered_bytes = group.gathered.held_bytes

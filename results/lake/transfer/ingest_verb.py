@@ -50,8 +50,8 @@ def main(arguments: Sequence[str]) -> int:
     place = Place(parsed.lake)
     if place.local and parsed.store.resolve() in Path(place.uri).resolve().parents:
         raise UsageError(
-            f"--lake {parsed.lake!r} lies within the store {str(parsed.store)!r}, whose folders "
-            "are runs; keep them apart"
+            f"--lake {parsed.lake!r} is in the store {str(parsed.store)!r}, in which all folders "
+            "are runs; keep lake and store apart"
         )
     lake = Lake.open(parsed.lake, create=True)
     status = Status()

@@ -1,7 +1,7 @@
 """The folders of a store that may be runs: `NAME/ID/`, see `harness.store`.
 
 Symbolic links and names that begin with a dot are not runs. A folder that cannot be listed becomes
-a `Problem`. A soak's seed that left no run but a case in `NAME/.soak/` becomes a problem as well.
+a `Problem`. A soak's seed that left a case in `NAME/.soak/`, but no run, also becomes a problem.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class SoakedRuns:
         for key, run, digest, verdict in zip(
             *(rows[name].to_pylist() for name in COLUMNS), strict=True
         ):
-            if verdict is not None:  # otherwise it was ingested before it was finished
+            if verdict is not None:  # null: ingested before it was finished
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
@@ -150,7 +150,7 @@ class SoakedRuns:
             self._keys[run] = key
 
     def holds(self, run: str, digest: str, verdict: str) -> bool:
-        """Whether the lake has the run, on any day."""
+        """Whether the lake has this run with this digest and verdict, on any day."""
         return self._there.get((run, digest)) == verdict
 
     def add(self, folder: Path) -> None:
@@ -210,8 +210,8 @@ class SoakedRuns:
                 self._waiting.remove(folder)
             elif there is not None:
                 raise InfrastructureError(
-                    f"the lake {self.uri} has the run {self._name}/{folder.name} as {there}, and "
-                    f"by this code it is {record.verdict.value}; give another --label"
+                    f"the lake {self.uri} has the run {self._name}/{folder.name} as {there}, but "
+                    f"this code judged it {record.verdict.value}; give another --label"
                 )
         if self._waiting:
             raise InfrastructureError("; ".join(problem_lines(problems)))
@@ -220,7 +220,7 @@ class SoakedRuns:
                 self._merge(partition)
 
     def _merge(self, partition: Partition) -> None:
-        """Merge the small files of a partition if their number is a multiple of the bound.
+        """Merge a partition's small files if their number is a multiple of `SMALL_FILES_MAX`.
 
         Appends to `runs` come one after another, so usually exactly one writer merges.
         """
@@ -230,7 +230,7 @@ class SoakedRuns:
             compact(self._lake, partitions=[partition])
 
     def place_of(self, run: str) -> str | None:
-        """Return the address of the lake's folder for a run with a bad verdict, if any."""
+        """Return the address of the folder that the lake keeps of a run, or `None`."""
         key = self._keys.get(run)
         return None if key is None else f"{self.uri}/{folder_of(key)}"
 
@@ -251,11 +251,11 @@ class _Watch:
 
     @property
     def taken(self) -> dict[str, str]:
-        """Keys, by NAME/ID, of the runs that the ingest accepted."""
+        """Map the NAME/ID of each run that the ingest accepted to the run's key."""
         return {key.rpartition("@")[0]: key for key in self._known}
 
     def known(self) -> set[str]:
-        """Return the accepted runs; the caller has left out runs that the lake has."""
+        """Return only the runs accepted so far: the caller left out runs that the lake has."""
         return self._known
 
     def append(self, rows: AppendBuffer) -> list[str]:

@@ -48,7 +48,7 @@ LAKE_FOLDER: Final = ".lake"
 CACHED: Final = "lakes"
 """The subfolder of the user's cache for lakes of read-only stores."""
 SMALL_FILES_MAX: Final = 16
-"""Maximum number of small files of `runs` in a partition; an update merges more files."""
+"""Maximum number of small files of `runs` in a partition; above it, an update merges them."""
 PATIENCE_S: Final = 20.0  # the disk is local, and other writers are rare
 
 
@@ -91,7 +91,7 @@ def lake_of_store(
 
 
 def _require_store(store: Path, *, may_be_empty: bool) -> None:
-    """Refuse a folder that is not a store, before a lake is created in it."""
+    """Raise `UsageError` for a folder that is not a store, before a lake is created in it."""
     if is_seen(store / LAKE_FOLDER):  # an earlier update accepted this store
         return
     problems = Problems()
@@ -135,7 +135,7 @@ def _folder_for(store: Path) -> Path:
     repair = "free some space, or choose another folder for the store"
     try:
         require_writable(folder, repair)
-        Place(str(folder))  # refuses paths that the libraries read differently
+        Place(str(folder))  # refuses paths that Delta and Arrow read differently
     except UsageError:  # includes missing permissions
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         try:
@@ -236,7 +236,7 @@ class _Update:
         return changed, new
 
     def _same(self, folder: Path, entry: Entry, stamp: str) -> Entry | None:
-        """Return the new entry of a rewritten folder with unchanged contents, else `None`."""
+        """Return a folder's new entry if only times of its files changed, else `None`."""
         again = self._entry(folder, entry.key, stamp)
         return again if again.content and again.content == entry.content else None
 

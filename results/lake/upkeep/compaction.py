@@ -195,7 +195,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
     ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
     opened: list[_Rows] = []
     while ahead or opened:
-        # No more rows of runs below the bound will come from the open files.
+        # All rows that the open files have of runs below the bound are in memory.
         bound = min((rows.last for rows in opened if rows.last is not None), default=None)
         if ahead and (not opened or bound is None or ahead[0].first_run < bound):
             opened.append(_Rows(lake, ahead.popleft()))
@@ -230,7 +230,7 @@ class _Rows:
         """
         taken, left = [], []
         for rows in self._parts:
-            # Rows are ordered by run, so those below the bound come first.
+            # Rows are ordered by run, so rows of runs below the bound come first.
             count = len(rows)
             if bound is not None:
                 runs = rows[KEY]

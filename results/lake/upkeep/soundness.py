@@ -3,7 +3,7 @@
 *Damage* means lost, doubled or misordered rows, or a run split over two files. *Leftovers* (batches
 of dead writers, uploads without a commit) are invisible to readers, and `vacuum` removes them.
 
-In a result lake (`results.judging.result_lake`) a run is in several batches, once per batch.
+In a result lake (`results.judging.result_lake`) a run may be in several batches, once in each.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from results.lake.log.storage_errors import AgainError, troubles
 
 SHOWN_MAX: Final = 3
 OUT_OF_ORDER: Final = (
-    "runs out of their order, in which a report does not find all (older releases wrote such "
-    "files): `harness lake export`, and ingest it into a new lake"
+    "runs out of their order, so a report may miss some (older releases wrote such files): export "
+    "the runs with `harness lake export`, and ingest them into a new lake"
 )
 Run = tuple[Partition, str, str | None]
 """The partition and the key of a run; in a result lake also the batch, else `None`."""
@@ -76,7 +76,7 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
         findings.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {named(lost)}"))
     commits = call(f"list {uri}", functools.partial(lake.place.listed, f"{table}/{LOG_FOLDER}"))
     empty = [commit.name for commit in commits if not commit.size_bytes and _is_commit(commit.name)]
-    if empty:  # every reader takes them for empty commits
+    if empty:  # readers see commits without changes
         text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {named(empty)}"
         findings.append(Finding(table, True, text))
     there = [file for file in files if file.name in stored]

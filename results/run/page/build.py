@@ -40,7 +40,7 @@ LINKS: Final = (
 
 
 def _wall_at_begin(history: History) -> int | None:
-    """Return the wall clock time at the start of the history, if a fact `clock` has it."""
+    """Return the wall clock time at the history's start; `None` without a fact `clock`."""
     for op in history.facts("clock"):
         wall_ns = op.value.get("wall_ns") if isinstance(op.value, dict) else None
         if isinstance(wall_ns, int):
@@ -117,9 +117,9 @@ def _moment(history: History, focus: Sequence[int]) -> int | None:
 
 
 def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str, int]]:
-    """Return the notes whose lines are in `focus`: index, time, name and start of each.
+    """Return the notes (not client ops) in `focus`, each as index, time, name and start.
 
-    A note about a stretch of time, such as the wait for a healed target, starts before its time.
+    A note about a period, such as the wait for a healed target, has its time at the period's end.
     """
     wanted, rows = set(focus), []
     for op in history:
@@ -152,7 +152,7 @@ def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
 
 
 def _replay(stored: StoredRun) -> str:
-    """Return the replay command of a run whose results have none, such as a seed of a soak."""
+    """Return a replay command for a run whose results lack one, such as a seed of a soak."""
     if stored.record is None or stored.foreign:
         return f"harness check {stored.folder}"
     return replay_command(stored.folder / "case.json", stored.record.environment)

@@ -20,7 +20,7 @@ from harness.ops import History, Op, OpType, Pair
 
 OPS_MAX: Final = 300_000
 TEXT_CHARS_MAX: Final = 48_000_000
-"""Maximum characters of all values together; the next two constants bound a value's share."""
+"""Maximum characters of all values together; `VALUE_CHARS_MIN` and `_MAX` bound a value's share."""
 VALUE_CHARS_MIN: Final = 120
 VALUE_CHARS_MAX: Final = 4_000
 ERROR_CHARS_MAX: Final = 1_000
@@ -54,7 +54,7 @@ class Strings:
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The operations that a page shows, ordered by time, and the total of the run."""
+    """The operations that a page shows, ordered by time, and the number of all operations."""
 
     pairs: tuple[Pair, ...]
     total: int
@@ -74,7 +74,7 @@ class Selection(msgspec.Struct, frozen=True):
 def select(
     history: History, always: Collection[int], focus: int, *, most: int = OPS_MAX
 ) -> Selection:
-    """Select up to `most` operations: with an index in `always`, then by distance to `focus`."""
+    """Select up to `most` operations: first any with an index in `always`, then near `focus`."""
     pairs = history.pairs
     total = len(pairs)
     kept: Iterable[Pair] = pairs

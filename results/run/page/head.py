@@ -121,7 +121,7 @@ class Head:
         return text if len(text) <= HEADLINE_CHARS_MAX else f"{cut} ..."
 
     def _finding(self, worst: CheckResult) -> str:
-        """Return a finding's first sentence, without its circumstances unless another node led."""
+        """Return a finding's first sentence that says more than circumstances, shortened."""
         lines = [*worst.explanation, worst.reason]
         first = lines[0]
         if not _OTHER_LED.search(first) and first == self._timeline.sentence(worst):
@@ -135,7 +135,7 @@ class Head:
         return _ID.sub(r"\1…", _OP_DETAILS.sub(r"(\1)", text))
 
     def _blamed(self) -> Op | None:
-        """Return the blamed operation or note; one in the first sentence is preferred."""
+        """Return a blamed operation or note, preferably one that the first sentence names."""
         worst = self._worst
         if worst is None or not worst.operations:
             return None

@@ -85,7 +85,7 @@ def marks_of(history: History) -> list[tuple[int, str, str]]:
 
 
 def lanes_of(spans: Iterable[tuple[int, int | None]]) -> list[int]:
-    """Assign lanes to spans (sorted by start) without overlaps; an end `None` is open."""
+    """Assign lanes to spans (sorted by start; end `None`: open), without overlaps in a lane."""
     busy_until: list[float] = []
     lanes = []
     for start, end in spans:

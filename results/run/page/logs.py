@@ -30,7 +30,7 @@ LOG_CHARS_MAX: Final = 1_500_000
 """Maximum number of characters of all logs together on one page."""
 LINE_CHARS_MAX: Final = 500
 FILE_BYTES_MAX: Final = 32_000_000
-"""Number of bytes read at the end of a larger file, because the end of a run explains most."""
+"""Only this many bytes at the end of a file are read, because the end of a run explains most."""
 FILES_MAX: Final = 200
 NO_LOGS: Final = (
     "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation keep logs of "

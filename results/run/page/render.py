@@ -1,4 +1,4 @@
-"""From data to one self-contained HTML file, in which no text of a run can execute.
+"""Rendering of a page as one self-contained HTML file, in which no text of a run can execute.
 
 Three measures protect the browser from texts of a run. The texts are escaped HTML, or JSON in which
 no character can end the script element. The page's code inserts the texts as text, never as HTML.

@@ -83,7 +83,7 @@ def _drawings(result: CheckResult) -> list[str]:
 
 
 def _orders(result: CheckResult) -> list[dict[str, Any]]:
-    """Return partial linearizations to draw; without any, a few contradicting operations."""
+    """Return partial linearizations to draw; if none exist, a few contradicting operations."""
     if result.verdict is not Verdict.INVALID or result.details.get("drawings"):
         return []
     picture = counterexample_of([result])
@@ -112,7 +112,7 @@ def _sentences(lines: Sequence[str]) -> list[str]:
 
 
 def certificate_of(results: Results) -> list[tuple[str, list[str]]]:
-    """Return the certificates of checkers on the run's coverage: names with lines of text."""
+    """Return what checkers certify about the run's coverage: names, each with lines of text."""
     rows: list[tuple[str, list[str]]] = []
     for result in results.checkers:
         certificate = result.details.get("certificate")

@@ -87,7 +87,7 @@ def tables_of(
 
 
 def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
-    """Add the facts from an acknowledged operation to the lanes; return the table ids it names."""
+    """Add what an acknowledged operation shows to the lanes; return the ids of its tables."""
     call, value = pair.invoke, done.value
     table = value.get("table_id")
     seen = [table] if isinstance(table, str) else []

@@ -127,7 +127,7 @@ def test_another_run_of_the_same_id_is_not_written_over(store, tmp_path, capsys)
 
 def test_a_lake_within_the_store_would_be_taken_for_runs(store, monkeypatch):
     monkeypatch.chdir(store.parent)
-    with pytest.raises(UsageError, match="keep them apart"):
+    with pytest.raises(UsageError, match="keep lake and store apart"):
         ingest_verb(["store", "--lake", "store/lake"])
     assert not (store / "lake").exists()
 
@@ -165,7 +165,7 @@ def changed_in(path, **fields):
         (lambda run: record_with(run, started="yesterday"), "started is 'yesterday'"),
         (lambda run: record_with(run, started="0001-01-01T00:00:00+12:00"), "started is '0001"),
         (lambda run: record_with(run, label=""), "the label is ''"),
-        (lambda run: record_with(run, digest="0" * 64), "a different one"),
+        (lambda run: record_with(run, digest="0" * 64), "is not the one that run.json describes"),
         (lambda run: changed_in(run / "case.json", schema=99), "case schema 99"),
     ],
 )
