@@ -278,7 +278,7 @@ HOSTILE = {
     "[3 :x 1]": "must be [f, ...]",
     "[]": "must be [f, ...]",
     "7": "must be [f, ...]",
-    '[:r 5 nil] [:r "5" nil]': "with another type",
+    '[:r 5 nil] [:r "5" nil]': "of another type",
     '[:w :x "a"] [:rp [:mod 2 0] {}]': "all integers",
 }
 

@@ -153,9 +153,9 @@ def test_no_spread_has_no_interval():
 
 def test_the_other_label_goes_without_saying_if_there_is_one():
     assert Runs().add("a", 3).add("b", 3).compared(label=None).label == "b"
-    with pytest.raises(UsageError, match=r"--label is missing; .* one of: 'b', 'c'"):
+    with pytest.raises(UsageError, match=r"--label is missing; .* from: 'b', 'c'"):
         Runs().add("a", 3).add("b", 3).add("c", 3).compared(label=None)
-    with pytest.raises(UsageError, match=r"--label is missing; .* one of: none"):
+    with pytest.raises(UsageError, match=r"--label is missing; .* from: none"):
         Runs().add("a", 3).compared(label=None)
     with pytest.raises(UsageError, match="--baseline is 'z'"):
         Runs().add("a", 3).compared(baseline="z")
@@ -167,7 +167,7 @@ def test_of_many_labels_the_first_are_shown_and_the_others_counted():
         chosen_label([*labels, None, "v00"], "x", None)
 
     assert "'v00', 'v01', " in str(raised.value)
-    assert "'v19' and 5 more (give" in str(raised.value)
+    assert "'v19' and 5 more (label runs" in str(raised.value)
     with pytest.raises(UsageError, match=r"'v20' and 4 more$"):
         chosen_label(labels, "v00", None)
 
