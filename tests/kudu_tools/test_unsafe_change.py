@@ -74,14 +74,8 @@ async def test_a_lone_survivor_becomes_a_whole_tablet_again(cluster):
         await world.wipe(lost["ts_address"].partition(":")[0])
     at, uuid = survivor["ts_address"], survivor["ts_uuid"]
     for line, why in (
-        (
-            f"{at} {tablet} {uuid} {'f' * 32}",
-            "INVALID_CONFIG: not in the committed configuration here: ffff",
-        ),
-        (
-            f"{at} {tablet} {first['ts_uuid']}",
-            "INVALID_CONFIG: this replica, ",
-        ),
+        (f"{at} {tablet} {uuid} {'f' * 32}", "INVALID_CONFIG: not in the committed conf"),
+        (f"{at} {tablet} {first['ts_uuid']}", "INVALID_CONFIG: this replica, "),
         (f"{at} {'e' * 32} {uuid}", "TABLET_NOT_FOUND"),
         (f"t9:7050 {tablet} {uuid}", "Not found: the masters know no tablet server at t9:7050"),
         (f"{first['ts_address']} {tablet} {uuid}", "Network error"),
