@@ -46,7 +46,7 @@ class StatusLine:
         self._live: Live | None = None
 
     def due_s(self) -> float | None:
-        """Seconds since the last update, if the next update is due; else `None`."""
+        """Begin an update if one is due; return the seconds since the last update, else `None`."""
         passed_s = time.monotonic() - self._shown_s
         if passed_s < self._interval_s:
             return None

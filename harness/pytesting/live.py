@@ -67,7 +67,7 @@ class LiveCluster(OpenedTarget):
         if process in self._busy:
             raise UsageError(
                 f"process {process} does {f!r} while its last operation is still open; a process "
-                "does one operation at a time: give another number"
+                "does one operation at a time: pass another `process=`"
             )
         bound_s = self.plan.case.op_timeout_s if timeout_s is None else timeout_s
         request = Request(f, {} if value is None else value)

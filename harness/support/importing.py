@@ -30,8 +30,9 @@ _SEPARATOR: Final = re.compile(r"[-_.]")  # a package and its module may have di
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module by its dotted name, even if a package of the user hides the harness's
-    package; raises `ImportError`.
+    """Import a module by its dotted name; raises `ImportError`.
+
+    A user's package `targets` or `checkers` does not hide the harness's package of that name.
     """
     top = name.partition(".")[0]
     if top in _OWN:

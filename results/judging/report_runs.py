@@ -277,7 +277,7 @@ def lost_of(run: str, checker: str | None) -> Problem:
 
 
 def name_lacking(problems: Problems, lost: Sequence[Problem], total: int) -> None:
-    """Add runs that lack results to the problems, unless they have a problem already."""
+    """Add runs that lack results to the problems, unless another loss of theirs is named."""
     named = {item.run for item in problems.kept if item.kind not in NO_LOSS}
     for problem in lost:
         if problem.run not in named:

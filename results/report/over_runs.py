@@ -76,7 +76,7 @@ def flakes(report: Report) -> Section:
 
 
 def trends(report: Report) -> Section:
-    """The section about trends: over days, versions of the code, and labels of a setting."""
+    """The section about trends over days and versions, and about settings run under several labels."""
     over = _over_time(report)
     settings: dict[str, Rows] = {}
     for row in report.rows("populations"):

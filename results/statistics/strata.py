@@ -37,7 +37,7 @@ class Pooled(NamedTuple):
 
     ratio: float | None
     interval: Interval | None
-    strata: int  # number of strata that have runs both with and without the fault
+    strata: int  # strata of several runs, with trials both with and without the fault
     runs: int  # number of runs in these strata
     agree_p: float | None  # p-value of "all strata have the same ratio"; `None` for one stratum
     why: str | None

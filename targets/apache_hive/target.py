@@ -126,8 +126,8 @@ class ApacheHiveTarget(
         missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
         if missing:
             raise UsageError(
-                f"the target 'apache-hive' needs {', '.join(missing)}, which is not installed; pip "
-                "install 'catalog-harness[hive]'"
+                "the target 'apache-hive' needs Python libraries that are not installed: "
+                f"{', '.join(missing)}; run pip install 'catalog-harness[hive]'"
             )
         place = require()
         layout = _layout(settings)

@@ -104,9 +104,9 @@ The undone work does not show which defect caused it.
 
 _UNSYNCED: Final = Permit(
     name=LOST_AFTER_POWER_CUT,
-    # If a leader lost committed entries, replicas that still have the entries end or differ.
-    # A replica that has to abort a committed entry ends (Kudu: PendingRounds::AbortOpsAfter).
-    # Replicas of tablets that the catalog has lost stay, because masters ignore unknown tablets.
+    # If a leader lost committed entries, a replica that still has them crashes or stays different.
+    # A replica that has to abort a committed entry crashes (PendingRounds::AbortOpsAfter).
+    # If the catalog lost a tablet, its replicas are never deleted: masters ignore them.
     why="logs are not synced",
     # If a configuration is lost, a Raft group may get two majorities, each with its own leader.
     # Masters that remember the configuration of one majority tombstone the other's new replicas.

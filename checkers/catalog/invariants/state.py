@@ -229,7 +229,7 @@ class _Sight(NamedTuple):
 def check_column_ids(
     history: History, snapshot: Snapshot | None, findings: CatalogFindings
 ) -> None:
-    """Check that column ids are unique, below the next id, and never reused for another column.
+    """Check that column ids are unique, below `next_column_id`, and never reused for other columns.
 
     If the profile permits an answer to show a table before its create took effect, the table may
     have no columns yet.

@@ -1,4 +1,4 @@
-"""An address that many callers share, which passes each connection to the proxy of its caller.
+"""One listening address per destination, which hands each connection to its caller's own proxy.
 
 All callers use one address of a destination, and each link between two ends still has its own
 proxy, with its own toxics, counters and resets. The server identifies the caller by its source

@@ -62,7 +62,7 @@ async def _pass_on(
             both.create_task(_pump(far_reader, writer))
     except (OSError, ExceptionGroup):
         for each in writers:
-            with contextlib.suppress(OSError):  # a connection that was reset has no socket
+            with contextlib.suppress(OSError):  # the socket may be closed already
                 end = each.get_extra_info("socket")
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             each.transport.abort()
