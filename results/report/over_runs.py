@@ -76,7 +76,7 @@ def flakes(report: Report) -> Section:
 
 
 def trends(report: Report) -> Section:
-    """The section about trends over days and versions, and about settings run under several labels."""
+    """The section about trends over days and versions, and settings run under several labels."""
     over = _over_time(report)
     settings: dict[str, Rows] = {}
     for row in report.rows("populations"):
