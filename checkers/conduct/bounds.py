@@ -288,7 +288,7 @@ def _calls(run: _Run, limit: Json) -> None:
 def _memory(run: _Run, limit: Json) -> None:
     """Judge the memory of each node at the end of the run, or at any time if the limit says so.
 
-    Simulations do not measure memory, so their nodes are exempt.
+    A node whose memory was not measured, for example in a simulation, is exempt.
     """
     if limit["of"]:
         _held(run, limit)

@@ -242,11 +242,11 @@ def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
 
 
 def _unasked(value: Mapping[str, Any]) -> str | None:
-    """Return a sentence if a failed probe proves nothing, because it asked no node of the core.
+    """Return a sentence if a failed probe proves nothing about the core; `None` if it counts.
 
-    Returns `None` if the probe counts. Only questions after the bound matter. Histories of older
-    versions do not name the nodes that were asked; their probes count. If the core contains all
-    nodes, it does not matter which nodes were asked.
+    A probe proves nothing if the target's client broke its contract, or asked no node of the core
+    after the bound. A probe always counts if the core contains all nodes, or if the history does
+    not name the nodes that were asked (written by an older version).
     """
     asked, core = value.get("asked_late"), value.get("core")
     breach = value.get("breach")

@@ -22,7 +22,7 @@ to 0.27 under all nemeses of the catalog at once, which disturb the target most 
 0.36 to 0.83 under two nemeses."""
 PEAK_S: Final = 2.0
 PEAK_SHARE_MIN: Final = 0.5
-"""The smallest accepted share of the requested rate, over the best `PEAK_S` of warm-up and
+"""The smallest accepted share of the requested rate, over the best `PEAK_S` seconds of warm-up and
 chaos. The gaps between operations are random, so the rate in short stretches varies by a
 quarter."""
 STARVED_SHARE_MIN: Final = 0.1
@@ -33,7 +33,7 @@ OPERATIONS_MIN: Final = 100
 
 
 class Load:
-    """The load on the target during the chaos phase; empty for a history without that phase."""
+    """The load on the target during the chaos phase; zero if the history has no such phase."""
 
     def __init__(self, history: History, case: Case) -> None:
         """Count the client operations that began during chaos."""

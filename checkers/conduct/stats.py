@@ -123,7 +123,7 @@ class _Counts:
     def refusals(self) -> dict[str, dict[str, float]]:
         """Map each operation kind to its refusals (results such as "exists") and failures (errors).
 
-        `share` is the share of both in all operations of the kind.
+        `share` is the share of refusals and failures together in all operations of the kind.
         """
         shares = {}
         for f, kinds in sorted(self.by_f.items()):
@@ -265,7 +265,7 @@ class StatsChecker(Checker):
 
 
 def _leader_changes(leaders: Sequence[Mapping[str, Any]]) -> int | str:
-    """Return the number of leader changes, in words as a lower bound if any leader was polled."""
+    """Return the number of leader changes, or words if only a lower bound is known."""
     count = max(0, len(leaders) - 1)
     if leaders and not any(leader.get("asked") for leader in leaders):
         return count
@@ -348,7 +348,7 @@ def _planned(case: Case) -> list[str]:
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """Return the ids of faults that something other than the harness ended, which prove nothing."""
+    """Return the ids of faults that something besides the harness ended, so they prove nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id

@@ -71,7 +71,7 @@ class ElleResult:
 
     `anomalies` maps each type of anomaly to explained cases. `counts` has the number of occurrences
     of each type. For cycles, the count is the number of components with such a cycle (a lower bound
-    above a thousand components). `not_` lists the weakest refuted consistency models, `also_not`
+    if there are over a thousand components). `not_` lists the weakest refuted models, `also_not`
     the stronger models that are refuted as a consequence. `notes` have no influence on the verdict.
     `present` names every type of anomaly found, forbidden or not. `promised` lists the options of
     `RegisterOptions` that the check assumed because a requested model implies them.
@@ -269,7 +269,7 @@ class _Found:
         self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
 
     def record(self, type_: str, tell: Callable[[], Case]) -> None:
-        """Count one anomaly of type `type_`; call `tell` for its case until there are enough."""
+        """Count one anomaly of type `type_`, and keep `tell()` as its case up to `CASES_MAX`."""
         self.counts[type_] = self.counts.get(type_, 0) + 1
         cases = self.cases.setdefault(type_, [])
         if len(cases) < CASES_MAX:

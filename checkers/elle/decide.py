@@ -37,7 +37,7 @@ OPERATIONS_MAX: Final = 64
 CORE_SHOWN_MAX: Final = 12
 
 MALFORMED: Final = frozenset({"internal", "garbage-read", "incompatible-order"})
-"""Anomalies after which the version orders of a history are undefined, under every model."""
+"""Anomalies that leave the version orders of a history undefined, whichever model is decided."""
 
 BLIND_TO_OWN: Final = frozenset({"writes", "reads"})
 """Kinds of rules that judge each version separately. Such a rule does not compare a transaction's
@@ -48,7 +48,7 @@ BY_EDGES: Final = {
     "w": frozenset({"writes", "reads"}),
     "": frozenset({"writes", "reads", "parallel", "si", "serial"}),
 }
-"""The kinds of rules that the graph of `check` decides, by type of write ("": predicate reads).
+"""Map each type of write ("": with predicate reads) to the kinds of rules that `check` decides.
 
 For lists, any topological sort of the graph is a valid order of the appends that no read shows.
 Only snapshot isolation and weaker models require more from two such appends.
@@ -196,7 +196,7 @@ class _Decision:
             names = ", ".join(sorted(odd))
             reason = f"{friendly(model)} says nothing of histories with {names}, which was found"
             return replace(result, verdict=Verdict.UNKNOWN, reason=reason)
-        # The graph of registers has only a transaction's first read of a key: decide later reads.
+        # The graph has only a transaction's first read of a register: search to judge later reads.
         read_again = odd and self.kind == "w" and rule.kind == "reads"
         if rule.kind in BY_EDGES[self.kind] and not read_again:
             return result
@@ -221,7 +221,7 @@ class _Decision:
     def _impossible(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
         """Return the refutation of `model`, for which no order of versions exists.
 
-        The case lists a minimal set of transactions that no order explains.
+        The case lists transactions that no order explains: a minimal set if the history is small.
         """
         name = existence_type(model)
         core = contradiction(self.columns, rule, self.wanted.deadline_passed)[:OPERATIONS_MAX]

@@ -83,8 +83,8 @@ class Inference:
 
     If two transactions have several relations, the step between them takes its name from the first
     of these relations in `preference`. `refine`, if set, receives the transactions of all
-    components with cycles and returns a graph with fewer edges, as the original Elle has it. A
-    history without cycles needs no such graph.
+    components with cycles, and returns the graph of the original Elle, which has fewer edges, or
+    `None` to keep the present graph. A history without cycles needs no such graph.
     """
 
     builder: GraphBuilder

@@ -95,7 +95,7 @@ class Kind:
     `rw` is the required number of anti-dependencies: 0, 1 (exactly) or 2 (or more). If `apart` is
     set, no two anti-dependencies may be adjacent. The relations are bit masks: steps by `anti`
     count as anti-dependencies, and steps by `free` are allowed anywhere. A cycle of this kind must
-    contain a step by `first`, where the search begins, and a step by `suffix` unless that is 0.
+    contain a step by `first`, with which the search begins, and (unless 0) a step by `suffix`.
     """
 
     free: int
@@ -257,7 +257,7 @@ class Walker:
         return None
 
     def _enumerate(self, budget: Budget) -> Walk:
-        """Find a cycle by trying all simple paths, the shortest first; empty if none exists."""
+        """Try all simple paths, the shortest first; return a cycle, or `[]` if there is none."""
         kind, members = self._kind, self._members
         for limit in range(2, members + 1):
             for origin in range(members):

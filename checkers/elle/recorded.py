@@ -76,7 +76,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
     """Require that the operations that `case` names are in `ops`, each named once.
 
     Raises `NotVerified` if the case only says that a cycle exists, and `CaseError` for an unknown
-    or repeated operation.
+    operation or (except in `incompatible-order`) a repeated operation.
     """
     if case.type.endswith("-cycle-exists"):
         raise NotVerified("such a cycle is known to exist, but none is shown")
@@ -146,7 +146,7 @@ class Raw:
                     self.writer[key, value] = txn
 
     def acts(self, txn: Txn, key: Any) -> list[tuple[bool, Any, bool]]:
-        """Return the accesses of `txn` to `key`: (is a write, value written or read, read nil)."""
+        """Return each access of `txn` to `key` as (is a write, its value, whether it read nil)."""
         acts: list[tuple[bool, Any, bool]] = []
         for f, name, value in txn.mops:
             if identity(name) == key and f not in ("r", ":r"):

@@ -48,7 +48,7 @@ class Rule:
 
 
 IN_SESSIONS: Final = "causal-cerone in sessions"
-"""A model that Elle's tables do not contain, but that implies all their session guarantees."""
+"""A model that is not in Elle's tables and implies all session guarantees in these tables."""
 
 RULES: Final[Mapping[str, Rule]] = {
     "PL-1": Rule("writes"),

@@ -21,7 +21,7 @@ KINDS: Final = ("list-append", "rw-register", "closed-predicate")
 
 CASES_TOLD_MAX: Final = 4
 SENTENCES_MAX: Final = 60
-OPERATIONS_MAX: Final = 64  # the maximum per case, and for the result's operations
+OPERATIONS_MAX: Final = 64  # the maximum number per described case, and per result
 DRAWINGS_MAX: Final = 8
 
 BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict invalid"
@@ -64,7 +64,7 @@ def certified(
             except NotVerified as why:
                 beyond[case.type] = f"not verified independently: {why}"
     except CaseError as error:
-        reason = f"{BROKEN}: {error}"  # the verdict rests on these cases alone
+        reason = f"{BROKEN}: {error}"  # a refuted case leaves `invalid` without a proof
         statistics = result.statistics
         return type(result)(
             Verdict.UNKNOWN, reason, notes=result.notes, statistics=statistics

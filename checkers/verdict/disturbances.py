@@ -90,9 +90,9 @@ def excuses(
 ) -> list[Disturbance]:
     """Return the disturbances that may explain why the target exceeded a bound in a window.
 
-    The result is empty if a stretch of the window longer than the bound was undisturbed. With
-    `at_end`, only the last stretch of the window counts, because the target was checked only at the
-    end. Starvation for less than `tolerated_s` explains nothing.
+    If all disturbances are of the kinds `TIMED`, an undisturbed stretch longer than the bound makes
+    the result empty. With `at_end`, only the last stretch of the window counts, because the target
+    was checked only at the end. Starvation for less than `tolerated_s` explains nothing.
     """
     within = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
     if bound_s is None or any(each.kind not in TIMED for each in within):
@@ -142,7 +142,7 @@ def _node(op: Op) -> str | None:
 
 
 def _time_ns(op: Op, name: str) -> int:
-    """Return the time that field `name` of a fact gives in seconds, or else the fact's own time."""
+    """Return in ns the time that field `name` of a fact gives in s, or else the fact's own time."""
     value = _field(op, name)
     if isinstance(value, int | float) and math.isfinite(value):
         return int(value * NS_PER_S)

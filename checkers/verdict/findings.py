@@ -33,7 +33,7 @@ class Findings:
     """The findings of one checker about one history.
 
     `looked` counts judgements by rule. `exempted` counts, by rule, cases that cannot be held
-    against the target, since an operation of unknown outcome may explain them. `gaps` are reasons
+    against the target, for example because of an operation of unknown outcome. `gaps` are reasons
     why the history could not be judged completely. `permitted` maps each permit that was needed to
     the operations that needed it. `incomplete` is the rule of the first gap.
     """
@@ -61,7 +61,7 @@ class Findings:
             self.violate(rule, sentence, *operations)
 
     def exempt(self, rule: str, count: int = 1) -> None:
-        """Count cases of `rule` that were not judged, since an unknown outcome may explain them."""
+        """Count cases of `rule` that were not judged, for example because of unknown outcomes."""
         if count:
             self.exempted[rule] += count
 

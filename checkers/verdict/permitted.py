@@ -40,7 +40,7 @@ def gone_nodes(
 
 
 def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
-    """Return the name of a permit with a sign in the node's log, if the node ended by itself."""
+    """Return the name of a permit whose sign is in the node's log, if the node ended by itself."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None
     log = [str(line) for line in exited.value.get("log") or ()]

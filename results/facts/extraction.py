@@ -123,7 +123,7 @@ class _Facts:
         self.notes = notes
         self.timeline = Timeline(notes.history, notes.end_ns)
         self.is_read = np.array([name in READS for name in operations.f_names], np.bool_)
-        self.active = self.timeline.numbers(operations.start)  # of `timeline.members`
+        self.active = self.timeline.numbers(operations.start)  # indexes in `timeline.members`
         self.leaders = list(notes.history.leaders())
         self.outages: dict[str, list[Outage]] = {kind: self._outages(kind) for kind in KINDS}
         self.down = {
@@ -141,7 +141,7 @@ class _Facts:
         )
 
     def op_rows(self) -> list[Row]:
-        """Counts of client operations by every property that a report groups by."""
+        """Return the counts of client operations by every property that a report groups by."""
         ops, look = self.ops, self.timeline
         cells = counted(
             ops.f,
@@ -244,7 +244,7 @@ class _Facts:
         ]
 
     def election_rows(self) -> list[Row]:
-        """One row for every leader that the harness saw."""
+        """Return one row for every leader that the harness saw."""
         return [
             (
                 op.time,
@@ -272,7 +272,7 @@ class _Facts:
         counts: dict[tuple[str, str, bool], list[int]] = {}
         kinds = (ops.f[chaos], self.active[chaos], ops.type[chaos], ops.answered[chaos])
         for (f, active, kind, answered), n in counted(*kinds):
-            outcome = (True, kind == 0, kind == 1 and not answered, kind == 2)  # of `TYPES`
+            outcome = (True, kind == 0, kind == 1 and not answered, kind == 2)  # index in `TYPES`
             for nemesis in self.nemeses:
                 cell = (nemesis, ops.f_names[f], nemesis in self.timeline.members[active])
                 sums = counts.setdefault(cell, [0, 0, 0, 0])

@@ -1,4 +1,4 @@
-"""Counts of operations by phase, and by the nemesis and the target's role of the active fault.
+"""Counts of operations by phase, by nemesis of the active fault, and by role of its targets.
 
 A network partition around the leader and a partition around a follower are different faults of the
 same nemesis. The role of a fault is the role of its targets at the injection:

@@ -84,7 +84,7 @@ class RunNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_numbers(folder: Path) -> RunNumbers:
-    """Compute the numbers of a run; raise `HistoryError` for a torn or malformed history."""
+    """Compute the numbers of a run; raise `HistoryError` for an unreadable or too large history."""
     path = folder / "history.parquet"
     if path.is_symlink():
         raise HistoryError(f"{str(path)!r} is a link, and links are not followed")

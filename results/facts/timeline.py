@@ -54,14 +54,14 @@ class Timeline:
         return len(self._phases)
 
     def phase_numbers(self, times_ns: Ints) -> Ints:
-        """Return the number of the phase at each of many times; -1 before the first phase."""
+        """Return, for each of many times, the number of its phase; -1 before the first phase."""
         phases: Ints = (
             np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
         )
         return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
-        """Return the index in `members` and `sets` of the nemeses active at each of many times."""
+        """Return, for each of many times, the index in `members` and `sets` of active nemeses."""
         return moments(self._edges, times_ns)
 
     def active(self, time_ns: int) -> str:

@@ -43,7 +43,7 @@ MISSING: Final = """
     UNION ALL
     SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
 """
-"""SQL for the required results that have no stored result."""
+"""SQL for the required results without a stored result, and for checkers not installed (`gone`)."""
 
 WITHOUT_ROWS: Final = """
     SELECT count(*) FROM chosen

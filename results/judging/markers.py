@@ -33,7 +33,7 @@ class Marker:
 
     @property
     def spent(self) -> bool:
-        """Whether all attempts are used up, and none of them ended."""
+        """Whether the maximum number of attempts began, and none of these attempts ended."""
         try:
             return self._path.stat().st_size >= self.ATTEMPTS_MAX
         except FileNotFoundError:

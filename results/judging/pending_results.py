@@ -42,7 +42,9 @@ FACTS: Final = -1
 """The `place` of facts in the list of required results of a run; checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """DuckDB's memory limit; DuckDB spills larger tables to the disk."""
-NS_A_LINE: Final = 16_000  # CPU time per result, measured with 1,500 operations and 13 checkers
+NS_A_LINE: Final = (
+    16_000  # CPU ns per history line and result, measured with 1,500 operations and 13 checkers
+)
 AGAIN_FACTOR: Final = 4  # relative cost of a result that a smaller budget cut short before
 Place = tuple[str, int]
 """A run, and the number of a range of its keys; -1 means the whole run, and sorts first."""
@@ -176,7 +178,7 @@ class PendingResults:
         return self.ids.index(result_id)
 
     def read_known(self, found: Snapshot | None) -> None:
-        """Create the table `known` from the current results of the lake."""
+        """Create the tables `listed` and `known` from the result lake (`None`: it has none)."""
         if found is None:
             self.rows("CREATE OR REPLACE TABLE listed (result_id VARCHAR, results BIGINT)")
             self.rows(
@@ -312,7 +314,7 @@ class PendingResults:
         )
 
     def cut(self, *, cost: int, runs: int, lines: int) -> list[tuple[Any, ...]]:
-        """Return pending work in pieces of at most `cost`, unless a single run costs more.
+        """Return pending work in pieces within `cost`, `runs` and `lines`, or pieces of one run.
 
         Each row has target, label and day; level of budget; numbers of result ids; runs; batches of
         the runs; lines and cost. The runs of a piece are neighbours in the same files and lack the
@@ -371,7 +373,7 @@ class PendingResults:
         self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 
     def verdicts_without_rows(self, found: Snapshot) -> int:
-        """Count chosen verdicts that the result lake lists but has no row of.
+        """Count the chosen verdicts that the result lake lists without having any row for them.
 
         Runs without operations do not count, because a checker of independent keys makes no row for
         them.

@@ -216,7 +216,7 @@ class _Job:
 
 
 def _in_words(unit: Unit, memory_bytes: int) -> str:
-    """Describe a unit: its first run, its checkers, its retry level, and its worker's memory."""
+    """Describe a unit: its first run, its checkers, a retry's budget, and its worker's memory."""
     checkers = " and ".join(check.checker for check in unit.checks)
     parts = [unit.key, checkers or "facts"]
     if unit.budget.level > 1:
@@ -229,7 +229,7 @@ def _in_words(unit: Unit, memory_bytes: int) -> str:
 def in_workers(
     units: Sequence[Unit], config: RoundConfig, jobs: int
 ) -> Generator[Done, None, None]:
-    """Do units in `jobs` processes, which end with the generator; a lost unit yields nothing.
+    """Do units in `jobs` processes, which end with the generator; a lost unit yields no outcome.
 
     A unit whose worker died, or hung for much longer than its budget allows, is tried again. The
     worker itself gives up a stage that kills its worker repeatedly

@@ -239,7 +239,7 @@ class ReportRuns:
             )
 
     def _name_missing(self) -> None:
-        """Report every run that lacks a result as a problem."""
+        """Add problems for runs that lack a result of an installed checker, or their facts."""
         rows = self._pending.rows(
             """
             SELECT run, any_value(checker), count(*) OVER () FROM missing WHERE NOT gone
@@ -277,7 +277,7 @@ def lost_of(run: str, checker: str | None) -> Problem:
 
 
 def name_lacking(problems: Problems, lost: Sequence[Problem], total: int) -> None:
-    """Add runs that lack results to the problems, unless another loss of theirs is named."""
+    """Add the problems in `lost`, except for runs that another problem already counts as lost."""
     named = {item.run for item in problems.kept if item.kind not in NO_LOSS}
     for problem in lost:
         if problem.run not in named:

@@ -50,7 +50,7 @@ _OF_TRAITS: Final = ("run", "nemeses", "bugs")
 def write_tables(
     ledger: PendingResults, lake: Snapshot, found: Snapshot | None, folder: Path, *, facts: bool
 ) -> tuple[dict[str, tuple[Path, ...]], dict[str, str]]:
-    """Return the files of each table, and SQL conditions for rows that count (see `Gathered`).
+    """Write or find the files of each table; return the files and SQL conditions (`Gathered`).
 
     Files of verdicts and facts belong to the result lake, and may also have rows of other runs.
     `ledger` has the tables `chosen`, `missing` and `listed`, and the registered rows `stand_ins`.

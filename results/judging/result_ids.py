@@ -141,7 +141,7 @@ def hash_of(*parts: Any) -> str:
 
 
 def checker_version(checker: Checker) -> str:
-    """The `version` of a checker; without one, hashes of its package and the bundled checkers."""
+    """The harness's version, and the checker's `version` or hashes of its code and `checkers`."""
     if checker.version is not None:
         return f"{__version__} {checker.version}"
     package = type(checker).__module__.partition(".")[0]

@@ -100,7 +100,7 @@ class ResultLake(Lake):
         return lake if lake.patience.call(f"open {lake.place.uri}", lake._find) else None
 
     def tidy(self, label: str | None) -> bool:
-        """Merge the small files of each partition that has too many; return whether any has.
+        """Merge small files in partitions with too many of them; return whether there were any.
 
         Only partitions of `label` count (`None`: all). The merge never waits for another process:
         files that cannot be merged now are left for the next report, which only makes readers
@@ -159,7 +159,7 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
-    """Report tables if the table `runs` is missing: empty ones are leftovers, others are damage."""
+    """Report tables without a table `runs`: empty tables are leftovers, other tables are damage."""
     for table in tables:
         log = Log(place, table)
         full = log.exists() and bool(log.refresh().files)
@@ -168,7 +168,7 @@ def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
 
 
 def _about_nobody(results: Lake, lake: Lake) -> list[str]:
-    """Return the runs with results that the lake lacks, or has from another batch."""
+    """Return the runs that have results, but are not in the lake, or only from another batch."""
     about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
     pairs = about.aggregate([])
     snapshot = lake.snapshot()  # read after the results, since runs are appended first

@@ -60,7 +60,7 @@ TRIES_MAX: Final = 3
 COLLECTIONS: Final = (50_000, 20, 50)
 """Thresholds of Python's garbage collector; the defaults (700, 10, 10) slow checks by an eighth."""
 CLOCKS_APART_S: Final = 3_600.0
-"""Assumed maximum difference of two clocks: an even older file has no result of the round."""
+"""Assumed maximum difference of two clocks; files older than the round by more are ignored."""
 
 
 def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
@@ -71,7 +71,7 @@ def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, N
 
 @contextlib.contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """Run the garbage collector rarely: it visits all objects, but histories have no cycles."""
+    """Run the garbage collector rarely: it scans all objects, and finds no cycles in histories."""
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
     try:
@@ -193,7 +193,7 @@ class _UnitJudge:
         self.put_s = time.monotonic()
 
     def _put_away(self) -> set[tuple[str, str]]:
-        """Return (run, result id) of all results of this unit stored since the round began."""
+        """Return (run, result id) of results stored for the unit's runs since the round began."""
         runs = self.unit.runs
         oldest_ms = (self.config.since_s - CLOCKS_APART_S) * 1e3
         lake = self.results

@@ -84,7 +84,7 @@ def judge_history(
     *,
     key: str | None = None,
 ) -> Row:
-    """Judge one history by one checker, within `budget`; every error becomes `unknown`."""
+    """Judge one history by one checker, within `budget`; the checker's errors become `unknown`."""
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
     result = judge_one(checker_named(name), history, case, budget, whole=key is None)
     row = _row_of(name, result, history, key)

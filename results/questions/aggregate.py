@@ -61,7 +61,7 @@ class Answers(msgspec.Struct, frozen=True):
         return rows
 
     def total(self, name: str) -> int:
-        """Return the number of rows of an answer; for a list of runs, the number before the cut."""
+        """Return an answer's number of rows; for `judged` and `failing_runs`, before the cut."""
         if self.most is None or name not in {"judged", "failing_runs"}:
             return int(self.tables[name].num_rows)
         rows = self.rows("totals" if name == "judged" else "signature_cells")

@@ -11,7 +11,7 @@ example the bugs. In each setting:
   interval. Latencies show their median over runs with the interval of order statistics.
 
 Holm's procedure adjusts all p-values of the table together: if nothing changed, the chance that
-*any* line says worse or better is below 5 %. The price is that small changes need many runs; "no
+*any* line says worse or better is at most 5 %. The price is that small changes need many runs; "no
 evidence" does not mean "the same". Runs of a simulation are reproducible: the same seed in two
 labels of the same code counts as two runs, which can only make the test more conservative.
 """
@@ -71,7 +71,7 @@ Row = Mapping[str, Any]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one setting, compared between two labels; a missing interval is `None`."""
+    """One metric of one setting for two labels; `*_low` and `*_high` are an interval, if known."""
 
     setting: str
     metric: str
@@ -97,7 +97,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...]
     settings: int
     differs: str  # what differs between the settings of the two labels; empty if nothing does
-    ignorable: tuple[str, ...]  # the parts that differ, and that `--ignore` may leave out
+    ignorable: tuple[str, ...]  # what to give to `--ignore`: parts that differ, or are ignored now
     baseline_runs_left_out: int
     label_runs_left_out: int
 
@@ -118,7 +118,7 @@ class _Side:
         self.latencies: dict[tuple[str, str], array[float]] = {}
 
     def add(self, row: Row) -> None:
-        """Add one run, or a row for `runs` equal runs, which only adds their verdicts."""
+        """Add one run, or a row that counts `runs` equal runs; such a row has no rates."""
         count = row.get("runs")
         self.runs += 1 if count is None else count
         self.verdicts[row["verdict"]] += 1 if count is None else count
@@ -343,7 +343,7 @@ def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float
 
 
 def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Return the mean of rates, or the median of latencies, each with its interval."""
+    """Return the mean of rates, or the median of latencies, and the two ends of its interval."""
     if unit == "ns":
         interval = median_interval(values)
         middle = nearest_rank(sorted(values), 500)
@@ -364,7 +364,7 @@ def _direction(metric: str, baseline: float, label: float) -> str:
 
 
 def _judged(lines: Sequence[Line]) -> list[Line]:
-    """Adjust the lines' p-values and the verdicts they allow; put lines with evidence first."""
+    """Adjust all p-values, drop verdicts without evidence, and put lines with evidence first."""
     adjusted = holm([line.p_value for line in lines])
     judged = [
         msgspec.structs.replace(

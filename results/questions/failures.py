@@ -118,7 +118,7 @@ _CURVE_COLUMNS: Final = {
 def signatures(
     cells: Sequence[Row], days: Iterable[str | None], known: KnownFailures = NONE_KNOWN
 ) -> pa.Table:
-    """Make one row per failure, failures without a bug first.
+    """Make one row per failure: invalid verdicts first, and among these, runs without a bug.
 
     `days` are the start days of all runs; `known` has the tickets of known failures.
     """

@@ -32,7 +32,7 @@ OUTCOMES: Final[dict[str, str]] = {
     "mutations down": "a moment in which mutations are unavailable",
     "reads down": "a moment in which reads are unavailable",
 }
-"""Outcomes that a fault may make likelier, apart from `F fails or is lost` of each kind F."""
+"""Outcomes that a fault may make likelier, in words. Each kind F adds `F fails or is lost`."""
 _OVERALL: Final = tuple(OUTCOMES)
 _RATIO: Final = {
     **dict.fromkeys(("with_rate", "without_rate", "ratio", "low", "high"), "float64"),

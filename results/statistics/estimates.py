@@ -12,7 +12,7 @@
   and continuity. Intervals of a median are order statistics, which assume nothing about the
   distribution.
 * Many comparisons together use Holm's step-down procedure, which keeps the chance of any false
-  alarm in the whole table below 5 % (Holm 1979).
+  alarm in the whole table at 5 % or less (Holm 1979).
 
 Quantiles of distributions come from `scipy.special`, which only reports import; an import of
 `scipy.stats` would take a second.
@@ -195,7 +195,7 @@ def quantiles(values: Sequence[int], permilles: Iterable[int] = QUANTILES) -> tu
 
 
 def nearest_rank(ordered: Sequence[T], permille: int) -> T:
-    """Return the smallest value that at least `permille` of 1000 sorted values do not exceed."""
+    """Return the smallest value in `ordered` that `permille`/1000 of the values do not exceed."""
     return ordered[max(0, -(-permille * len(ordered) // 1000) - 1)]
 
 
@@ -261,7 +261,7 @@ def _rank_sum_exact(doubled: Sequence[int], size: int, observed: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values: a value of at most `ALPHA` is significant despite many tests."""
+    """Return Holm's adjusted p-values: a value below `ALPHA` is significant despite many tests."""
     order = sorted(range(len(p_values)), key=lambda at: p_values[at])
     adjusted = [1.0] * len(p_values)
     running = 0.0

@@ -37,14 +37,14 @@ class Pooled(NamedTuple):
 
     ratio: float | None
     interval: Interval | None
-    strata: int  # strata of several runs, with trials both with and without the fault
+    strata: int  # number of strata of several runs, with trials with and without the fault
     runs: int  # number of runs in these strata
-    agree_p: float | None  # p-value of "all strata have the same ratio"; `None` for one stratum
+    agree_p: float | None  # p-value of Cochran's Q; `None` unless two strata have a variance
     why: str | None
 
 
 def pooled_ratio(strata: Sequence[Sums]) -> Pooled:
-    """Return the Mantel-Haenszel ratio over all strata with several runs: one run has no spread."""
+    """Return the Mantel-Haenszel ratio over the strata that `Pooled.strata` counts."""
     usable = [s for s in strata if s.runs > 1 and s.n and s.m]
     runs = sum(s.runs for s in usable)
     if not usable:

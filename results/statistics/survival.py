@@ -85,7 +85,7 @@ def _within(seeds: int, share: float) -> float:
 
 
 def seeds_for(share: float, *, sure: float = SURE) -> int | None:
-    """Return how many seeds find a failure of rate `share` with probability `sure`.
+    """Return how many seeds find a failure of rate `share` with at least the probability `sure`.
 
     Return `None` for a rate of 0.
     """

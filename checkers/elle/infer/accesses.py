@@ -34,7 +34,7 @@ class Accesses:
     wrote: LongArray
     version: LongArray  # per micro-operation: version written or read; NOTHING without answer
     nil: LongArray
-    count: int  # of versions
+    count: int  # number of versions
     value: IntArray  # per version: its value; NIL for the nil version
     ok: npt.NDArray[np.bool_]
 

@@ -27,7 +27,7 @@ from checkers.elle.search.kernels import BoolArray, slices_equal
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # An append replaced the version before it; an append that no read saw, the last known version.
+    # An append replaced the version before it. An unread append replaced the last known version.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
@@ -145,9 +145,9 @@ def _incompatible(index: AppendIndex) -> IntArray:
 
 
 def _dirty(index: AppendIndex) -> IntArray:
-    """Return the versions of committed transactions that follow a failed transaction's version.
+    """Return the versions by committed transactions that follow a version by a failed one.
 
-    Only versions of transactions with an unknown outcome may be in between.
+    Only versions by transactions with an unknown outcome may be in between.
     """
     columns = index.columns
     written = np.flatnonzero(index.writer >= 0)
@@ -253,7 +253,7 @@ class _Groups:
         return appends[earliest]
 
     def lost_updates(self) -> tuple[IntArray, list[IntArray]]:
-        """Find groups of reads of one version, each followed by an append of the same transaction.
+        """Find groups of reads of the same version after which the readers appended to the list.
 
         Returns an array with the groups' numbers, and the groups (as rows of reads).
         """

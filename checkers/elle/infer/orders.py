@@ -72,10 +72,10 @@ def allowed(
 
 
 def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bool]) -> list[int]:
-    """Return a minimal set of transactions for which no order of versions satisfies `rule`.
+    """Return a set of transactions for which no order of versions satisfies `rule`.
 
-    The set may not be minimal if the history has more than `CORE_MAX` transactions, or if the
-    search reached a bound.
+    The set is minimal, unless the search reached a bound. A history of more than `CORE_MAX`
+    transactions is returned whole.
     """
     without: list[int] = []
     for txn in reversed(range(len(columns))) if len(columns) <= CORE_MAX else ():
@@ -89,9 +89,9 @@ class _State:
     """The order of transactions and versions that a search has settled so far.
 
     All sets are bit masks. `after` has the nodes that follow each node, `before` the nodes that
-    precede it. `later` has the writers of a key after a version (for `NO_WRITER`: after the initial
-    version), and `earlier` the writers before a transaction's own versions. `pairs` are the pairs
-    of writers whose order is still open.
+    precede it. `later` maps a key and the writer of a version (`NO_WRITER`: the initial version) to
+    the writers of later versions. `earlier` has, for each transaction, the writers of versions
+    before its own versions. `pairs` are the pairs of writers whose order is still open.
     """
 
     after: list[int]

@@ -150,7 +150,7 @@ class _Index:
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
         """Return the versions that a read by `predicate` may have selected without showing the key.
 
-        Keys whose candidates cannot lead to a finding (more than two, for example) are left out.
+        Keys that cannot lead to a finding, such as keys with three such versions, are left out.
         """
         candidates = self._unseen.get(predicate)
         if candidates is None:
@@ -158,7 +158,7 @@ class _Index:
             for key, versions in enumerate(self.committed):
                 self.spend(len(versions))
                 fits = [version for version in versions if not predicate.matches(version.value)]
-                # Of two candidates, one may be the reader's own version: then the other is certain.
+                # If one of two candidates is the reader's own version, the other was selected.
                 constant = len(versions) == 1 and not self.others[key]
                 if not fits or (len(fits) <= 2 and not constant):
                     others = [v for v in self.others[key] if not predicate.matches(v.value)]
@@ -169,7 +169,7 @@ class _Index:
     def changed(self, predicate: Predicate | None, key: int) -> list[_Version]:
         """Return the versions of `key` that change the result of a read of the initial version.
 
-        `predicate` is the read's predicate, or `None`: every later version changes a read by key.
+        `predicate` is `None` for a read by key, whose result every later version changes.
         """
         versions = self._changed.get((predicate, key))
         if versions is None:
@@ -368,7 +368,7 @@ class _Explainer:
         columns = self._index.columns
         name, version_text = columns.render_key(key), version.told()
         initial = self._index.initial[key].told()
-        # Names and values may contain braces; only the template's own placeholders stay unescaped.
+        # Escape braces in names and values: only the template's own placeholders are to be filled.
         read = columns.render_access(access).replace("{", "{{").replace("}", "}}")
         if relation == WR:
             text = "{target} read key {key} as {source} left it: {value}"

@@ -59,7 +59,7 @@ class Predicate:
 class Access:
     """One micro-operation. For predicate reads, `key` is -1 and `shown` maps keys to values.
 
-    A value of `None` means that the key is absent: it is the value after a delete.
+    A value of `None` means that the key is absent, for example after a delete.
     """
 
     f: str

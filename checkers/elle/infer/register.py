@@ -96,7 +96,7 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
 
 
 def _initial(columns: Columns, declared: Mapping[Any, Any] | None) -> dict[int, int]:
-    """Map the number of each key to the number of its declared initial value, if both occur."""
+    """Map keys to their declared initial values, all by number, if the history contains both."""
     if not declared:
         return {}
     keys = {_hashable(name): number for number, name in enumerate(columns.keys)}
@@ -159,7 +159,7 @@ class _Dependencies:
         both = self._writer[source] >= 0
         builder.add(self._writer[source[both]], self._writer[target[both]], WW)
         by_source = np.argsort(source, kind="stable")
-        # As in the original Elle, the graph is not empty if a transaction depends only on itself.
+        # As in the original Elle, a dependency of a transaction on itself makes the graph nonempty.
         builder.touched |= bool((both | np.isin(source, self._read)).any())
         builder.add_products(
             (self._read, self._reader),

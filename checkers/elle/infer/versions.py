@@ -113,8 +113,8 @@ def nearest(
     """
     key = accesses.key_of(np.arange(accesses.count)).astype(np.int64)
     forward = time.exit < time.entry
-    # A version whose exit lies inside a forward zone has a backward zone; its edges come below.
-    # For all other versions, a forward zone's exit may be used in place of its entry.
+    # A version whose exit lies inside a forward zone has a backward zone; see the last step.
+    # For all other versions, a forward zone's exit may be used in place of the zone's entry.
     entry = np.where(forward, time.exit, time.entry)
     stride = np.int64(max(int(time.entry.max(initial=0)), 1) + 2)
     goals = np.flatnonzero(targets & usable & (time.entry >= 0))
@@ -122,7 +122,7 @@ def nearest(
     at = key[goals] * stride + entry[goals]
     sources = np.flatnonzero(usable & (time.exit != NEVER) & (time.exit < stride - 1))
     low = np.searchsorted(at, key[sources] * stride + time.exit[sources], side="right")
-    # A goal entered after the first goal was left behind needs no edge: it follows the first goal.
+    # A goal with its entry after the exit of the first goal follows that goal, so needs no edge.
     capped = np.minimum(time.exit[goals], stride - 1)
     hide = np.append(
         np.minimum.accumulate((key[goals] * stride + capped)[::-1])[::-1], np.iinfo(np.int64).max
@@ -290,7 +290,7 @@ class VersionOrder:
         return sorted(ordered, key=lambda cycle: (len(cycle[0]), int(first[cycle[1][0]])))
 
     def nearest_written(self, written: npt.NDArray[np.bool_]) -> Edges:
-        """Return the real-time edges to the nearest versions in `written`, except `exact_keys`.
+        """Return real-time edges to the nearest versions in `written` of keys not in `exact_keys`.
 
         For keys in `exact_keys`, `edges` already has the real-time edges.
         """

@@ -125,9 +125,9 @@ class Graph:
             yield self._local(np.sort(nodes[group]), within[by_owner[low:high]], direct=True)
 
     def _local(self, nodes: LongArray, edges: LongArray, *, direct: bool = False) -> Component:
-        """Return the subgraph of `nodes` and `edges`, and its real-time order if `realtime` is set.
+        """Return the subgraph of `nodes` and `edges`, with real time if `self.realtime` is set.
 
-        Real time becomes gates or, with `direct`, edges unless there are too many edges.
+        Real time becomes gates. With `direct`, it becomes edges unless these would be too many.
         """
         place = np.zeros(self.count, np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
@@ -244,7 +244,7 @@ class GraphBuilder:
 
     @staticmethod
     def _heavy(group: LongArray, size: LongArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Mark the sources in groups for which joints need far fewer edges than direct edges."""
+        """Mark the sources of groups in which joints would save most of the edges."""
         if not len(group):
             return np.zeros(0, np.bool_)
         first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))

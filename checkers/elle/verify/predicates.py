@@ -159,8 +159,8 @@ class PredicateVerifier:
             )
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
-        # If the read shows the key, any later version changes the result. If it does not show the
-        # key, a later version that does not match makes `selected` empty: two were possible.
+        # If the read shows the key, any later version changes the result. If the read leaves it
+        # out, a later version without a match makes two versions possible, so `selected` is empty.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
             for look in self.looks(source, reason.key, by_key=by_key)
@@ -169,7 +169,7 @@ class PredicateVerifier:
     def looks(self, txn: Txn, key: str, *, by_key: bool | None = None) -> list[_Look]:
         """Return the reads of `key` in `txn` before the transaction's own writes of `key`.
 
-        `by_key` selects reads by key, reads by predicates, or (`None`) both.
+        `by_key` selects reads by key (true), reads by a predicate (false), or all reads (`None`).
         """
         looks: list[_Look] = []
         later = [
@@ -214,7 +214,7 @@ def _intermediate_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | Non
 def _dirty(
     raw: PredicateVerifier, reader: Txn, key: str, fits: Callable[[_Version], bool]
 ) -> bool | None:
-    """Return whether a read can only have selected an uncommitted version that `fits`.
+    """Return whether a read can only have selected uncommitted versions, and one of them `fits`.
 
     Returns `None` if both a failed and an overwritten version are possible.
     """
