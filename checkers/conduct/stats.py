@@ -348,7 +348,7 @@ def _planned(case: Case) -> list[str]:
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """Return the ids of faults that something besides the harness ended, so they prove nothing."""
+    """Return the ids of faults that were ended from outside, and therefore prove nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id

@@ -42,9 +42,7 @@ FACTS: Final = -1
 """The `place` of facts in the list of required results of a run; checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """DuckDB's memory limit; DuckDB spills larger tables to the disk."""
-NS_A_LINE: Final = (
-    16_000  # CPU ns per history line and result, measured with 1,500 operations and 13 checkers
-)
+NS_A_LINE: Final = 16_000  # CPU ns per line and result (1,500 operations, 13 checkers)
 AGAIN_FACTOR: Final = 4  # relative cost of a result that a smaller budget cut short before
 Place = tuple[str, int]
 """A run, and the number of a range of its keys; -1 means the whole run, and sorts first."""
