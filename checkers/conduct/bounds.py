@@ -79,7 +79,7 @@ Json = Mapping[str, Any]
 class _Ends:
     """The two ends of a connection: the nodes that serve, and their clients."""
 
-    quorum: frozenset[str]  # the nodes of which a majority must be up, if the target declares them
+    quorum: frozenset[str]  # a majority of these nodes must be up; empty if not declared
     clients: float  # the number of concurrent clients
 
 

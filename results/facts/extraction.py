@@ -2,7 +2,7 @@
 
 `extract` is a pure function of a run's case and history: equal inputs give equal tables, row by
 row. The row of the run itself is in the lake. Tables and columns are in `results.facts.schema`.
-`FACTS_VERSION` rises whenever any number here may change, so that stored facts are extracted again.
+`FACTS_VERSION` rises if any number in the tables may change, so that facts are extracted again.
 
 All tables share these rules:
 

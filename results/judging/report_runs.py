@@ -1,6 +1,6 @@
 """The runs of a report: their stored results, the pending work, the tables.
 
-No Python code runs per run. `results.judging.pending_results` joins the lake's `runs` with the ids
+No Python loop visits every run: `results.judging.pending_results` joins the lake's `runs` with ids
 of the results that each run requires, subtracts the results in the result lake, and cuts the rest
 into pieces of about equal cost. A unit is one piece and the files that hold its runs.
 """

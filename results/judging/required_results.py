@@ -22,7 +22,7 @@ class Kind(NamedTuple):
     """The properties of a run that determine its required results."""
 
     workload: str
-    others: str  # checkers of the case, a JSON list
+    others: str  # names of the checkers in the case, as a JSON list
     key_ranges: int = 0  # number of ranges of a run over independent keys, else 0
 
 

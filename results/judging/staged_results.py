@@ -26,7 +26,7 @@ class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
     case: Case
     record: RunRecord | None
     label: str | None
-    key_ranges: tuple[int, ...]  # operations per range, for independent keys
+    key_ranges: tuple[int, ...]  # number of operations per range of independent keys
     batch: str
     partition: tuple[Any, ...]
 
@@ -36,7 +36,7 @@ class Found:
 
     def __init__(self) -> None:
         self.runs: dict[str, RunOfLake] = {}
-        self.results: dict[str, list[tuple[str, str]]] = {}  # ids and marks, by run
+        self.results: dict[str, list[tuple[str, str]]] = {}  # run: (result id, mark) ...
         self.tables: dict[str, list[tuple[str, str, pa.Table]]] = {}
 
     def add(

@@ -1,4 +1,4 @@
-"""Work on the units of a report, the same in every executor: judge many runs, append once.
+"""Work on the units of a report, the same in every executor: judge runs, and append results.
 
 The runs of a unit are read one by one from its files (`results.lake.log.run_streams`). The worker
 rebuilds each history, compares its digest, judges the run and extracts its facts. It appends the

@@ -4,7 +4,7 @@
 |-------------------|-------------------------------------------------------------------------|
 | uplift_ratios     | per population, nemesis and outcome: rates with and without, their ratio |
 | uplift_stratified | the same pooled over populations of one target, workload and bugs        |
-| uplift_by_role    | by phase and by the role of the fault's targets; also role against role  |
+| uplift_by_role    | by phase and role of the fault's targets; also compares two roles        |
 
 Pooled ratios use the Mantel-Haenszel method (`results.statistics.strata`). Each population is a
 stratum, so that labels, profiles and options are never compared with each other.

@@ -80,7 +80,7 @@ class AppendExplainer:
 
 
 class AppendTexts:
-    """Describes the anomalies of lists that are not cycles."""
+    """Describes all anomalies except cycles, in transactions over lists."""
 
     def __init__(self, index: AppendIndex) -> None:
         self._index = index

@@ -99,7 +99,7 @@ _SOURCES = {
 
 
 class RegisterTexts:
-    """Describes the anomalies of registers that are not cycles of transactions."""
+    """Describes all anomalies except cycles of transactions, in transactions over registers."""
 
     def __init__(
         self, columns: Columns, writers: Writers, accesses: Accesses, order: VersionOrder

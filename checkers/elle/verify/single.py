@@ -68,7 +68,7 @@ def _dirty_update(raw: Raw, ops: Any, key: Any, value: Any, after: Any, _: Any) 
 
 
 def _internal(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
-    """Return whether a read differs from the transaction's previous read plus its writes since."""
+    """Return whether a read differs from its transaction's previous read plus later writes."""
     (txn,) = ops
     base: Any = None
     written: list[Any] = []
@@ -128,7 +128,7 @@ def _prints(is_list: bool, shown: Any) -> str:
 def _cyclic_versions(
     raw: Raw, _ops: Any, key: Any, _value: Any, _after: Any, details: Any
 ) -> bool | None:
-    """Return whether each of the values precedes the others, directly or through other versions."""
+    """Return whether each value in the case precedes all others, directly or indirectly."""
     if set(details["sources"]) - {"initial-state"} - set(raw.promised):
         return False
     promised = promises(raw, key)
