@@ -269,7 +269,7 @@ class _Found:
         self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
 
     def record(self, type_: str, tell: Callable[[], Case]) -> None:
-        """Count one anomaly of type `type_`, and keep `tell()` as its case up to `CASES_MAX`."""
+        """Count one anomaly of type `type_`; keep the cases (`tell()`) of the first `CASES_MAX`."""
         self.counts[type_] = self.counts.get(type_, 0) + 1
         cases = self.cases.setdefault(type_, [])
         if len(cases) < CASES_MAX:

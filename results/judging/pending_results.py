@@ -176,7 +176,7 @@ class PendingResults:
         return self.ids.index(result_id)
 
     def read_known(self, found: Snapshot | None) -> None:
-        """Create the tables `listed` and `known` from the result lake (`None`: it has none)."""
+        """Create the tables `listed` and `known` from the result lake; empty without `found`."""
         if found is None:
             self.rows("CREATE OR REPLACE TABLE listed (result_id VARCHAR, results BIGINT)")
             self.rows(

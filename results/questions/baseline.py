@@ -71,7 +71,7 @@ Row = Mapping[str, Any]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one setting for two labels; `*_low` and `*_high` are an interval, if known."""
+    """One metric of one setting for two labels; `*_low` to `*_high` is an interval, if known."""
 
     setting: str
     metric: str
@@ -364,7 +364,7 @@ def _direction(metric: str, baseline: float, label: float) -> str:
 
 
 def _judged(lines: Sequence[Line]) -> list[Line]:
-    """Adjust all p-values, drop verdicts without evidence, and put lines with evidence first."""
+    """Adjust all p-values, keep verdicts with evidence, and put lines with evidence first."""
     adjusted = holm([line.p_value for line in lines])
     judged = [
         msgspec.structs.replace(

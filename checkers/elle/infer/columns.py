@@ -42,7 +42,7 @@ NEVER: Final = 2**31 - 1
 """The end of a transaction that failed or whose answer was lost; it precedes no transaction."""
 
 _PLAIN: Final = frozenset({int, str, type(None)})
-"""Types whose equal values are the same data. Lists with other elements share no memory."""
+"""Types of values that are the same data if equal. Lists with other elements share no memory."""
 
 _TYPES: Final = {OpType.OK: OK, OpType.INFO: INFO, OpType.FAIL: FAIL}
 

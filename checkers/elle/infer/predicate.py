@@ -150,7 +150,7 @@ class _Index:
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
         """Return the versions that a read by `predicate` may have selected without showing the key.
 
-        Keys that cannot lead to a finding, such as keys with three such versions, are left out.
+        Keys that cannot lead to a finding are left out, for example keys with three such versions.
         """
         candidates = self._unseen.get(predicate)
         if candidates is None:

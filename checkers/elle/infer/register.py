@@ -96,7 +96,7 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
 
 
 def _initial(columns: Columns, declared: Mapping[Any, Any] | None) -> dict[int, int]:
-    """Map keys to their declared initial values, all by number, if the history contains both."""
+    """Map each key's number to its declared initial value's number, if the history has both."""
     if not declared:
         return {}
     keys = {_hashable(name): number for number, name in enumerate(columns.keys)}
