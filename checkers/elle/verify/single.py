@@ -68,7 +68,7 @@ def _dirty_update(raw: Raw, ops: Any, key: Any, value: Any, after: Any, _: Any) 
 
 
 def _internal(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
-    """Return whether a read differs from the previous read plus the writes between the two reads."""
+    """Return whether a read differs from the previous read plus the writes since that read."""
     (txn,) = ops
     base: Any = None
     written: list[Any] = []
