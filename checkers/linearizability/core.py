@@ -6,7 +6,7 @@ gave, at any moment after its call, or never. (Leaving operations out proves not
 Making one more operation optional can only make a history more linearizable, so
 
 * a core refutes the whole history, and
-* an operation that was needed in a larger core is needed in every smaller core. So a core is
+* an operation that a core needs is also needed by every smaller core inside it. So a core is
   *minimal* (dropping any operation makes the rest linearizable) if each of its operations was tried
   once and found to be needed. If a trial runs out of steps, its operation stays in the core, which
   then does not count as minimal.
@@ -72,7 +72,7 @@ class Recorded(Model[Any, Any, Any]):
 def relaxed(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], core: set[int]
 ) -> tuple[Model[Any, Any, Any], list[Operation[Any, Any]]]:
-    """Return a model, and operations that are all optional except the operations in `core`."""
+    """Return a `Recorded` model, and its operations; operations outside `core` are optional."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
     # Neither operations that were called after the whole core had returned nor operations that

@@ -56,7 +56,7 @@ class Snapshot:
         return sorted(live, key=lambda table: (table["name"], table["id"]))
 
     def live_tablets(self, table_id: str) -> list[Json]:
-        """Return the tablets of a table that are not deleted or replaced, by their start keys."""
+        """Return the tablets of a table that are not deleted or replaced, sorted by start key."""
         live = [
             tablet
             for tablet in self.tablets.values()

@@ -59,8 +59,8 @@ def narrowed(
 ) -> list[CatalogOperation] | None:
     """Return the operations with shorter intervals and the same legal orders.
 
-    Returns `None` if the history has no legal order. If `is_over` becomes true, no further round
-    begins.
+    Returns `None` if an interval becomes empty, which proves that no legal order exists. If
+    `is_over` becomes true, no further round begins.
     """
     lives = _lives(operations)
     listings: list[tuple[int, frozenset[str]]] = []

@@ -57,9 +57,9 @@ class Insertion:
         )
 
     def put(self, ident: int, end: float, gap: int) -> bool:
-        """Insert an operation into `gap`, which is at least `low`.
+        """Insert operation `ident` into `gap`, which must be `low(call)` or a later gap.
 
-        Returns `False` if the operation had to come before this gap because of its `end`.
+        Returns `False` if the operation must come before this gap because of its `end`.
         """
         after = bisect.bisect_right(self._calls, end)
         if after < len(self._firsts) and gap > self._firsts[after]:
