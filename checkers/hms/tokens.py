@@ -346,7 +346,7 @@ class _Judge:
         return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
 
     def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
-        """Whether another node answered `pair` than `first`, or the same node after a restart."""
+        """Whether `pair` was answered by another node than `first`, or after its node restarted."""
         assert pair.completion is not None, "the use was answered"
         node = _node(first)
         if _node(pair) != node:

@@ -38,7 +38,7 @@ Tenant = tuple[str, int]  # table id, version
 
 
 def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:
-    """Yield (name, statement) for each name in the operation, but not for names missing in a list."""
+    """Yield (name, statement) for each name in the operation; not for names that a list lacks."""
     call, answer = operation.input, answer_of(operation)
     if answer is None:
         return
