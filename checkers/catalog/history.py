@@ -153,8 +153,8 @@ def bound_ns(pair: Pair) -> int | None:
 def calls_before(history: History) -> Mapping[int, int]:
     """Map each answered read with a staleness bound to the index at which it counts as invoked.
 
-    A key is the index of the read's invocation. Its value is the index of the first op whose time
-    is at most the staleness bound before the time of this invocation.
+    A key is the index of the read's invocation. Its value is the index of the first op that was
+    recorded within the staleness bound before this invocation.
     """
     bounded = [
         (pair, bound)

@@ -1,8 +1,8 @@
 """The deviations of rows that a run's profile permits (`harness.permits`).
 
 * `stale-read`: a leader without a lease may answer from the past until it learns that it was
-  deposed. So a look (a read or scan of the latest state at a leader) in some term may miss writes that
-  another node acknowledged, or showed, in a *later* term. All other rules hold: writes are
+  deposed. So a look (a read or scan of the latest state at a leader) in some term may miss writes
+  that another node acknowledged, or showed, in a *later* term. All other rules hold: writes are
   linearizable, and a node may not take back a write that it showed in its term. This permit is
   decided exactly, for each row that no strict order explains.
 * `lost-after-power-cut`: a write acknowledged before a power cut may be gone after the cut. In real

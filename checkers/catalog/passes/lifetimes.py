@@ -148,7 +148,7 @@ def _soonest(
 def torn_lists(
     listings: Iterable[Listing], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
-    """Yield a contradiction for each list that leaves out a table that surely existed meanwhile.
+    """Yield at most `LISTS_MAX` contradictions: lists without a table that surely existed then.
 
     `tables` maps each table id to the operations that show the table.
     """

@@ -122,7 +122,7 @@ def _rank(table: str, operation: CatalogOperation) -> int | None:
 
 
 class _Bounds:
-    """The calls and returns of all operations, by position, which move as intervals shrink."""
+    """The calls and returns of all operations, by position; they move as intervals shrink."""
 
     def __init__(self, operations: Sequence[CatalogOperation]) -> None:
         infinity = float("inf")
