@@ -1,4 +1,4 @@
-"""Models of a metastore's tables, whose state maps names to nonces.
+"""Models of a metastore's tables; a state maps each table name to a nonce.
 
 Every change writes the whole table, so the nonce of its last change represents the table. Creates,
 alters and renames write their nonces, and gets show them. A rename to the same name is an alter.

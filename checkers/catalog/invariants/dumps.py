@@ -1,4 +1,4 @@
-"""Compare the dumps of nodes with each other.
+"""Compare the nodes' dumps in the final snapshot: progress, members, key coverage and row digests.
 
 * Masters apply the same log, so the dump of a master that lags is an earlier state of the same
   catalog (I5). Compared with the lagging master, a master that is ahead has no earlier state of a

@@ -99,7 +99,7 @@ def read_snapshot(
     term, leader = max(leaders)
     followed = sum(dump.get("term", 0) <= term for dump in masters.values())
     if followed <= len(value["masters"]) // 2:
-        # The other masters may have a later leader, whose rows alone have all acknowledged changes.
+        # Another master may lead in a later term; then only its rows have all acknowledged changes.
         findings.gap(
             f"master {leader} leads in term {term}, but no majority is known to follow it: its "
             "rows may be old"

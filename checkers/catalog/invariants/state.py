@@ -1,4 +1,4 @@
-"""Compare the states of nodes with each other.
+"""Compare the nodes' states: rows, columns of replicas, column ids, checkpoints and leaders.
 
 * Masters with the same applied index have equal rows, in any role.
 * A replica has the columns (with ids) and the name that the catalog has for the replica's schema

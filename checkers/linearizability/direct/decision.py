@@ -47,7 +47,7 @@ class Insertion:
     def low(self, call: float) -> int:
         """Return the first gap allowed for an operation called at `call`.
 
-        Gap n comes after the first n of the `ids`.
+        Gap n is the position after the first n operations of the order.
         """
         before = bisect.bisect_left(self._ends, call)
         inserted = bisect.bisect_left(self._returned, (call, -1))

@@ -219,9 +219,9 @@ def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | Non
 def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
     """Find a dequeue that found nothing although the queue or bag had an element.
 
-    There are two cases. At each moment of the dequeue, the queue had an element that no unanswered
-    dequeue took. Or, when the dequeue began, the queue had more elements than unanswered dequeues
-    can have taken before the dequeue ended.
+    Either the queue had, at each moment of the dequeue, an element that no unanswered dequeue took;
+    or the queue had more elements when the dequeue began than unanswered dequeues can have taken
+    before the dequeue ended.
     """
     lost = {move.id for move in moves.lost}
     leaving = [i for i in items if i.take is not None and i.take.id not in lost]

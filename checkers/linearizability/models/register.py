@@ -1,4 +1,4 @@
-"""Registers: a value with read, write, and compare-and-set."""
+"""Models of one register with compare-and-set, and of several registers with transactions."""
 
 from __future__ import annotations
 
