@@ -275,7 +275,7 @@ class _Judge:
         return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
 
     def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
-        """Return the writes that may have set the token's end that holds for `use`: at least one."""
+        """Return the writes (at least one) that may have set the token's end as of `use`."""
         assert use.completion is not None, "the use was answered"
         writes = list(self._writes(use, token))
         certain = [w for w in writes if w.done < use.invoke.index]
