@@ -18,7 +18,7 @@ completion after everything has arrived.
   share a key.
 * A read with a staleness bound must show every change that was acknowledged earlier than `bound_ns`
   before the read was invoked. So the read becomes an ordinary read whose invocation is moved back
-  by the bound. A checker that judges this ordinary read also proves the bound.
+  by the bound. A checker that judges this ordinary read also judges the bound.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CatalogHistory:
     pairs: Mapping[int, Pair]
     # id of a lost create that took effect -> the invocation whose answer showed its table
     seen_creates: Mapping[int, int]
-    # id of a change sent twice -> the key of the table that a second effect makes
+    # id of a change that was sent several times -> the key of the table that it may make again
     sent_again: Mapping[int, str]
 
 
@@ -92,7 +92,7 @@ def catalog_part(history: History, *, bounded: bool = True) -> History:
 
     Reads with a staleness bound are kept if `bounded`. A change through Hive may take effect in the
     catalog at any time after its call, or never, so it becomes a change of unknown outcome. A
-    change that Hive acknowledged gets a special value, because Kudu does apply it later.
+    change that Hive acknowledged gets the value `_LATE`, because Kudu does apply it later.
     """
     gone = {
         op.index
@@ -153,8 +153,8 @@ def bound_ns(pair: Pair) -> int | None:
 def calls_before(history: History) -> Mapping[int, int]:
     """Map each answered read with a staleness bound to the index at which it counts as invoked.
 
-    A key is the index of the read's invocation. Its value is the index of the first op whose time
-    is at most the staleness bound before the time of this invocation.
+    A key is the index of the read's invocation. Its value is the index of the first op that was
+    recorded within the staleness bound before this invocation.
     """
     bounded = [
         (pair, bound)

@@ -118,7 +118,7 @@ def judge_permitted(
 
 
 def until(history: History, end: int) -> History:
-    """Return the ops before index `end`; operations that are open there have unknown outcomes."""
+    """Return the ops before index `end`; operations open at `end` have unknown outcomes."""
     return History(op for op in history if op.index < end)
 
 

@@ -26,7 +26,7 @@ ID_SHOWN_MAX = 8
 
 
 def where(pair: Pair) -> str:
-    """Return in parentheses where the operation is in the history, and whether it went via Hive."""
+    """Return the operation's place in the history, in parentheses; say if it went via Hive."""
     begin, done = pair.invoke, pair.completion
     if done is None or not is_late(pair):
         return sentences.where(pair)

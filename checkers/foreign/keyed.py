@@ -178,7 +178,7 @@ class KeyedCheck:
         return CheckResult(self.name, Verdict.VALID, self._told(reason), details=details)
 
     def _worst(self, tally: _Tally, verdict: Verdict) -> CheckResult:
-        """Return the result for `verdict`, with the reasons of the first few keys that have it."""
+        """Return the result for `verdict`, with the reasons of the first keys with this verdict."""
         results = tally.results(verdict)
         if tally.verdicts[verdict]:
             results = [(key, result) for key, result in results if key not in tally.unseen]

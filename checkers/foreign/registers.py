@@ -3,7 +3,8 @@
 The models differ in the meaning of `fail` and in the initial value of the register:
 
 * In Porcupine's etcd logs, a failed compare-and-set is a **definite observation**: the register did
-  not hold the old value. Other failed operations did nothing. The register is nil at first.
+  not hold the old value. A failure with an error has an unknown outcome, and other failed
+  operations did nothing. The register is nil at first.
 * In the histories of Jepsen and Knossos, every failed operation did nothing and is left out. A read
   of nil matches any value and is counted as a wildcard, unless it may have read the initial value.
   The initial value is 0, as in Knossos, or nil, as in Jepsen, if only nil explains the history (see
@@ -52,7 +53,7 @@ from harness.ops import History, ModelSettings, Op, OpType, Pair
 from harness.plugins import PreparedCheck
 
 Reader = Callable[[Pair], list[tuple[Hashable, bool, Any]]]
-"""A function that returns (key, whether it is a read, value) for each access of an operation."""
+"""A function that returns (key, is it a read?, value) for each access of an operation."""
 _VOCABULARY: Final = "read, write with a value, and cas with [old new]"
 
 

@@ -1,7 +1,7 @@
 """History models and checkers of transactional isolation, which call `checkers.elle`.
 
-The history models are for imported histories. The checkers are for runs: each is a history model
-with fixed consistency models and without keys. `checkers.elle` needs numpy, so it is imported only
+The history models are for imported histories. The checkers are for runs: each applies a history
+model with fixed settings and without keys. `checkers.elle` needs numpy, so it is imported only
 within the functions that call it. This keeps the listing of plug-ins fast.
 """
 

@@ -1,4 +1,4 @@
-"""The checker of a metastore's notification log, from polls and from the final snapshot.
+"""The checker of a metastore's notification log, as polls and the final snapshot show it.
 
 | rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
@@ -56,7 +56,7 @@ class _Event(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """The notification log at the end of the run; `whole` is true if the first event is in it."""
+    """The notification log at the end of the run; `whole`: it has event 1, or never had events."""
 
     events: tuple[_Event, ...]
     whole: bool

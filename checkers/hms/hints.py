@@ -1,4 +1,4 @@
-"""Hints for a search about changes whose answers were lost; they come from the notification log.
+"""Hints from the notification log for a search, about changes whose answers were lost.
 
 The log shows which changes took effect, and in which order. If the log is right, a lost change that
 is not in the log may be left out, and every other lost change took effect between its neighbours in

@@ -161,7 +161,7 @@ class _Try(NamedTuple):
 
 
 def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation]:
-    """Return the operations under the permits, with second effects and intervals from hints."""
+    """Return the operations as the permits relax them, with second effects and hinted intervals."""
     every = list(_lax(converted, each))
     if each.hints is None:
         return every
@@ -233,7 +233,7 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
                 call.name in {rename.input.name, *named(rename)}
                 for rename in _overlapping(operation, renames)
             )
-            # Another drop may have read the same row after a rename, and deleted it.
+            # Another drop may have read the same row after a rename, and deleted the row.
             dropped = DROP_TWICE in allowed and any(
                 drop.input.name in {call.name, *others} for drop in _overlapping(operation, drops)
             )

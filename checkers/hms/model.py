@@ -1,11 +1,11 @@
-"""Models of a metastore's tables, whose state maps names to nonces.
+"""Models of a metastore's tables; a state maps each table name to a nonce.
 
 Every change writes the whole table, so the nonce of its last change represents the table. Creates,
 alters and renames write their nonces, and gets show them. A rename to the same name is an alter.
 
 `LaxMetastore` also allows anomalies of real Hive: a drop that overlaps another drop may find
-nothing, and a change that overlaps a rename may change the table under its new name. A rename
-writes only the part of the name that it changes, so two renames may make a name neither requested.
+nothing, and a change that overlaps a rename may change the table under its new name. A rename only
+writes the part of the name that it changes, so two renames may produce a name that neither wanted.
 `OrderedMetastore` applies changes in the order of the notification log.
 """
 

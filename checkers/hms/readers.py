@@ -9,8 +9,8 @@
 | kept   | an event that was read is in the final log, unless the cleaner may have removed it |
 
 An empty poll shows no gap: if the cleaner has removed events that a reader lacks, the reader learns
-this only with the next event, as in Hive. So an empty poll must show only the events that were in
-the log at that time, as later polls prove.
+this only with the next event, as in Hive. So an empty poll of a cleaned log breaks the rule
+`missed` only if a later poll or the final log shows the event.
 
 The cleaner removes events that are older than a limit. So an event in the final log shows that no
 later event with the same or a later time was ever removed.
@@ -92,7 +92,7 @@ def check_readers(
             for event in poll.events:
                 if event.nonce_after is not None:
                     place.setdefault(event.nonce_after, number)
-        # for each poll: the first poll, at or after it, that was not full (returned all events)
+        # for each poll: this poll or the next poll that was not full, so it returned all events
         whole: list[int | None] = [None] * len(stretch.polls)
         upcoming: int | None = None
         for number in reversed(range(len(stretch.polls))):

@@ -275,7 +275,7 @@ class _Judge:
         return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
 
     def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
-        """Return the writes that may have set the token's end last before `use`: at least one."""
+        """Return the writes (at least one) that may have set the token's end as of `use`."""
         assert use.completion is not None, "the use was answered"
         writes = list(self._writes(use, token))
         certain = [w for w in writes if w.done < use.invoke.index]
@@ -346,7 +346,7 @@ class _Judge:
         return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
 
     def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
-        """Whether another node answered `pair` than `first`, or the same node after a restart."""
+        """Whether `pair` was answered by another node than `first`, or after its node restarted."""
         assert pair.completion is not None, "the use was answered"
         node = _node(first)
         if _node(pair) != node:

@@ -48,9 +48,9 @@ def check_events(
 ) -> CheckOutcome:
     """Check whether `events` (calls and returns, ordered by position) are linearizable.
 
-    A call without a return becomes an operation of unknown outcome. Ids are arbitrary; results
-    number the operations in the order of their calls. Raises `ValueError` for a return without a
-    call, or an id that is used twice. See `check_operations` for the other parameters.
+    A call without a return becomes an operation of unknown outcome. The ids of events are
+    arbitrary; results number operations in the order of calls. Raises `ValueError` for a return
+    without a call, or an id that is used twice. See `check_operations` for the other parameters.
     """
     opened: dict[int, int] = {}
     operations: list[Operation[Any, Any]] = []

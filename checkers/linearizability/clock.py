@@ -5,8 +5,8 @@ that is not memoized, and within a step over many states. A search tests the clo
 some milliseconds. So a check exceeds its limit by less than a second, unless a single step of a
 Python model takes longer.
 
-The memory limit applies to the growth of the process since the check began. The clock measures this
-growth at most twenty times a second.
+The memory limit applies to the growth of the process since the first measurement, 0.05 seconds or
+more after the start of the check. The clock measures at most twenty times a second.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Clock:
         self.end_s = math.inf if limit_s is None else now + limit_s
         self.why = ""
         self._memory_mib = memory_mib
-        # unset until the first measurement, because most checks end before it
+        # the most bytes that the process may use; `None` until the first measurement
         self._memory_bytes: float | None = None
         self._look_s = now + MEMORY_EVERY_S
 

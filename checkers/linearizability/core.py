@@ -6,7 +6,7 @@ gave, at any moment after its call, or never. (Leaving operations out proves not
 Making one more operation optional can only make a history more linearizable, so
 
 * a core refutes the whole history, and
-* an operation that was needed in a larger core is needed in every smaller core. So a core is
+* an operation that a core needs is also needed by every smaller core inside it. So a core is
   *minimal* (dropping any operation makes the rest linearizable) if each of its operations was tried
   once and found to be needed. If a trial runs out of steps, its operation stays in the core, which
   then does not count as minimal.
@@ -72,11 +72,11 @@ class Recorded(Model[Any, Any, Any]):
 def relaxed(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], core: set[int]
 ) -> tuple[Model[Any, Any, Any], list[Operation[Any, Any]]]:
-    """Return a model, and operations that are all optional except the operations in `core`."""
+    """Return a `Recorded` model and operations for it; operations outside `core` are optional."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
-    # Neither operations that were called after the whole core had returned nor operations that
-    # change nothing can affect the core, so both are left out.
+    # Left out are operations called after the whole core had returned, and operations that change
+    # nothing: neither kind can affect the core.
     others = [
         o
         for o in operations
@@ -152,9 +152,9 @@ def find_core(
 ) -> Core:
     """Return a small core of `operations`, which are not linearizable.
 
-    The search starts with the ids in `first`: usually the operations that had returned when
-    operation `failing` returned. `limits.shrink_steps` bounds the work. If this bound is 0, the
-    core consists of all operations that returned.
+    The search starts with the ids in `first`: the operations that had returned when operation
+    `failing` returned. `limits.shrink_steps` bounds the work. If this bound is 0, the core consists
+    of all operations that returned.
     """
     everything = [o for o in operations if not o.is_unknown]
     everything.sort(key=lambda o: (o.return_time, o.id))

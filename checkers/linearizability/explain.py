@@ -1,9 +1,9 @@
 """Explain why a history is not linearizable.
 
 Like Knossos, `explain` returns the first operation that cannot be linearized (by the order of
-returns), the last operation that can be linearized, and the configurations that survived until
-then, each with its last steps and state. The explanation also contains a core (see `core`): the few
-operations that contradict each other, however the other operations ended.
+returns), the operation that returned just before it, and the configurations that are possible
+before the failing return, each with its order of operations and its state. The explanation also
+contains a core (see `core`): the few operations that contradict each other, however others ended.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def explain(
     name: str = "",
     is_over: Callable[[], bool] = lambda: False,
 ) -> Failure:
-    """Explain why the search cannot pass return number `best` of `problem`, within `limits`."""
+    """Explain, within `limits`, why the search cannot pass return number `best` of `problem`."""
     operations = problem.operations
     failing = operations[problem.returns[best]].id
     try:
@@ -107,7 +107,7 @@ def explain_decision(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Failure:
-    """Explain the `decision` of a direct method, with its core reduced to needed operations."""
+    """Explain the `decision` of a direct method; reduce its core as far as `limits` allow."""
     ids = set(decision.core)
     kept = operations
     if decision.elements:

@@ -155,6 +155,6 @@ class Frontier:
                 self._arrive(position, Configuration(config.mask, after, config.used | bit, path))
 
     def remaining(self) -> list[Configuration]:
-        """Return the configurations before the furthest return, without dominated ones."""
+        """Return the configurations before the furthest return that are not dominated."""
         chains = self._chains.get(self.best, {})
         return [c for c in self.surviving if c.used in chains.get((c.mask, c.state), ())]

@@ -1,7 +1,7 @@
 """Operations, and the sequential specification that they are checked against.
 
 The vocabulary is Porcupine's (an `Operation` has a client, input, call, output and return; a
-`Model` has `init`, `step`, `partition` and two `describe_...`), with three things added:
+`Model` has `init`, `step`, `partition` and two methods `describe_*`), with three things added:
 
 * an operation **without a return** is *unknown*: it may take effect at any moment after its call,
   or never. Its output is `UNKNOWN`, and `step` returns the state after the operation takes effect.
@@ -47,7 +47,7 @@ MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 MEMORY_MIB: Final = 2048
 STEPS_MAX: Final = 20_000_000
 CONFIGURATION_BYTES: Final = 600
-"""How many bytes of the memory limit let one search remember one configuration.
+"""How many bytes of the memory limit count for each configuration that a search remembers.
 
 A configuration takes 150 to 200 bytes, and three searches share the memory."""
 NO_LIMIT: Final = 1 << 62
@@ -201,7 +201,7 @@ class Specification(abc.ABC, Generic[S, I, O]):
     ) -> Sequence[Sequence[Operation[I, O]]]:
         """Split the operations into parts that can be checked independently; by default one part.
 
-        If an operation of unknown outcome may touch several parts, each of them must contain it.
+        If an operation of unknown outcome may touch several parts, each such part must contain it.
         """
         return [operations]
 
@@ -289,7 +289,7 @@ class Model(Specification[S, I, O]):
     def blurred(
         self, core: Sequence[Operation[I, O]], others: Sequence[Operation[I, O]], /
     ) -> Sequence[Operation[I, O]]:
-        """Make the `others` equal if no operation of the `core` can tell them apart.
+        """Make operations in `others` equal if no operation of the `core` can tell them apart.
 
         Each of the `others` is optional: it may take effect or not. With this method, a thousand
         ways to overwrite a value that the core reads become a single way. A legal order of the core

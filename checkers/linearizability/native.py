@@ -3,7 +3,7 @@
 `problem_of`, `depth_first` and `breadth_first` create the objects that `problem`, `search` and
 `frontier` define. If the extension module `checkers._native` (Rust, source in `native/`) is
 available, the functions return subclasses that keep histories, memoized steps and visited sets in
-native memory. A model stays plain Python and is called once per state and operation class; only
+native memory. A model stays plain Python and is called once per state and distinct operation; only
 `Register` is stepped natively.
 
 The native searches take the same moves in the same order as the Python searches and count the same
@@ -203,7 +203,7 @@ class NativeProblem(Problem):
     def __init__(
         self, model: Model[Any, Any, Any], operations: tuple[Operation[Any, Any], ...], core: _Core
     ) -> None:
-        """Set the attributes of `Problem` that explanations need, with values from the core."""
+        """Set the attributes of `Problem` that explanations need to values of the native core."""
         self.core = core
         self.model = model
         self.operations = operations

@@ -199,7 +199,7 @@ def explained_part(
 ) -> tuple[Part, Failure]:
     """Explain an invalid history by the first projection with a small core.
 
-    If no core is small, the explanation with the smallest core is returned.
+    If no core is small, returns the explanation with the smallest core; minimal cores come first.
     """
     failures: list[tuple[Part, Failure]] = []
     for sharp in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:

@@ -113,10 +113,10 @@ def find_relaxed_order(
     hints: Mapping[int, Hint],
     end_s: float,
 ) -> PartialOutcome:
-    """Find a legal order in real time, except that stale answers may miss changes of later terms.
+    """Find a legal order that respects real time, but lets stale answers miss later terms' changes.
 
-    `facts` has nodes and terms by operation id; an operation without an entry is a fall back. If
-    `is_stale` is true of an operation and its answer has a term, the operation need not follow
+    `facts` maps operation ids to nodes and terms; an operation without an entry is a fall back. If
+    `is_stale` is true for an operation and its answer has a term, the operation need not follow
     operations that another node answered in a later term. `end_s` is on the monotonic clock.
     """
     strict = Fact(None, None)
@@ -139,7 +139,7 @@ def find_relaxed_order(
 
 
 def _later(operations: Sequence[Operation[Any, Any]], facts: Mapping[int, Fact], fact: Fact) -> int:
-    """Return the mask of the operations that another node answered in a later term than `fact`."""
+    """Return the mask of the operations that another node answered in terms after `fact.term`."""
     mask = 0
     assert fact.term is not None, "only answers with a term may be stale"
     for at, operation in enumerate(operations):

@@ -83,7 +83,7 @@ class _Node:
 
 
 _Choice = tuple[int, Any, _Node | None]
-"""(Operation, state after the operation, node to which a fall back returns or `None`)."""
+"""(Operation, state after the operation, and for a fall back the node to which it returns)."""
 
 
 class Search:

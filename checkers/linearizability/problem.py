@@ -58,7 +58,7 @@ class Stepper:
     def step(self, state: int, op: int) -> int:
         """Return the number of the state after operation `op`, or `ILLEGAL_STEP`.
 
-        Raises `ModelError` if an operation changes the state, but the model calls it read-only.
+        Raises `ModelError` if an operation that the model calls read-only changes the state.
         """
         memo = self.memo[op]
         remembered = memo.get(state)
@@ -103,7 +103,7 @@ def _class_key(operation: Operation[Any, Any]) -> Hashable:
 
 
 class Problem:
-    """One history to search, with its stepper. Searches do not change it."""
+    """One history to search, with its stepper. Searches do not change the problem."""
 
     def __init__(
         self, model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]

@@ -11,9 +11,9 @@ proves the outcome by a `Certificate`, which `verify` verifies:
 
 If the verifier needs too many steps to enumerate a core, searches in pure Python try to confirm the
 core. If these searches do not finish either, they try to confirm the core of all returned
-operations instead. The certificate names the method that confirmed it. The confirmation ends after
-a number of steps, after `CONFIRM_S_MAX` seconds, and at (or shortly after) the deadline of the
-check.
+operations instead. The certificate names the method that confirmed a core. The confirmation ends
+after a number of steps, after `CONFIRM_S_MAX` seconds, and at (or shortly after) the deadline of
+the check.
 
 `CertificateError` is raised if a proof is wrong. If no method confirms a certificate within the
 limits, its `confirmed_by` is empty, and the reported verdict is `unknown`.
@@ -54,7 +54,7 @@ BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "there is a verdict, but nothing else could confirm it in time"
 OPERATIONS_MAX: Final = 64  # the maximum number of operations in each list of a result's details
 VERIFIER_STEPS_MAX: Final = 300_000
-# the maximum size of a core to enumerate; the time of each step grows with it
+# the maximum size of a core to enumerate; a step takes more time if the core is larger
 VERIFIER_CORE_MAX: Final = 200
 CONFIRM_S_MAX: Final = 60.0  # the maximum time to confirm a core
 CONFIRM_S_MIN: Final = 0.5  # the time to confirm a verdict if the check has no time left
@@ -101,9 +101,9 @@ def offenders(failure: Failure) -> tuple[int, ...]:
 class Certificate:
     """The proof of one verdict. All numbers are operation ids.
 
-    A certificate for `OK` has `orders` and `never`, the operations that never took effect. A
-    certificate for `ILLEGAL` has `core`, `minimal` and `part`, the name of the problem in which the
-    core contradicts itself. `confirmed_by` names the method that confirmed the proof.
+    A certificate for `OK` has `orders` and `never` (the operations that never took effect). A
+    certificate for `ILLEGAL` has `core`, `minimal`, and `part` (the name of the problem in which
+    the core contradicts itself). `confirmed_by` names the method that confirmed the proof.
     """
 
     verdict: Result
@@ -176,7 +176,7 @@ def certify(
     *,
     limits: Limits | None = None,
 ) -> Certificate | None:
-    """Return a verified certificate of `outcome`; `None` if the outcome is undecided.
+    """Return a certificate of `outcome`, if possible confirmed; `None` for an undecided outcome.
 
     `operations` are the operations that `check_operations` checked. Raises `CertificateError` if
     the outcome is wrong, and `ValueError` for an invalid outcome without an explanation.

@@ -13,10 +13,10 @@ return. It follows Wing and Gong (1993) with Lowe's cache (2017), except for the
 * the search tries the operation that must return next, then operations that make it legal, then
   other open operations (latest call first), and finally unknown operations.
 
-The *lean* variant uses an unknown operation only right before an operation that becomes legal by
-this. Most valid histories with many lost answers have such a linearization. The lean variant finds
-it even if the complete search would try too many ways to apply changes that no answer needs. The
-lean variant can prove a history valid, but never invalid: if it finds no order, it ends as
+The *lean* variant uses unknown operations only right before an operation that they make legal.
+Most valid histories with many lost answers have such a linearization. The lean variant finds it
+even if the complete search would try too many ways to apply changes that no answer needs. The lean
+variant can prove a history valid, but never invalid: if it finds no order, it ends as
 `EXHAUSTED_LEAN`.
 
 A search is an object that runs for a budget of steps and can be continued. Its findings do not
@@ -120,7 +120,7 @@ class DepthFirst:
             frame = stack[-1]
             if frame.moves is None:
                 # Try the operation that must return next before computing anything else: on an easy
-                # stretch of history this is always enough.
+                # stretch of history it is always legal.
                 frame.moves = self._lean_moves(frame) if self._lean else self._moves(frame)
                 must = problem.returns[frame.position]
                 self.steps += 1
@@ -219,7 +219,7 @@ class DepthFirst:
         return self._problem.stepper.step(state, op) != ILLEGAL_STEP
 
     def _moves(self, frame: _Frame) -> Iterator[Move]:
-        """Yield all moves of one operation, except the operation `must`, which must return next.
+        """Yield all moves that consist of one operation other than `must`, which must return next.
 
         Moves that make `must` legal come first.
         """
@@ -242,7 +242,7 @@ class DepthFirst:
                 yield (op,), frame.mask, used, after
 
     def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
-        """Yield moves: an open write, or an unknown operation and an operation that it enables."""
+        """Yield moves: an open write, or unknown operations and an operation that they enable."""
         problem = self._problem
         must = problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)
@@ -301,7 +301,7 @@ class _Resumable(Protocol):
 def run_sliced(search: _Resumable, budget: int, is_over: Callable[[], bool]) -> Status:
     """Run `search` for about `budget` more steps in slices, or until `is_over()` is true.
 
-    `is_over` is called after each slice of some milliseconds. The state of the search after the
+    `is_over` is called before each slice of some milliseconds. The state of the search after the
     whole budget does not depend on the slices.
     """
     end, size = search.steps + budget, SLICE_STEPS

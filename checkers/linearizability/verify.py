@@ -3,7 +3,7 @@
 This module and the searches share only the vocabulary and the model's own `step`. The module uses
 the simplest methods and is short enough to be checked by reading:
 
-* an **order** (verdict valid) is replayed. It must contain each operation that returned once, and
+* an **order** (verdict valid) is replayed. It must contain each returned operation once, and
   each operation of unknown outcome at most once. An operation must not come before an operation
   that had returned before its call. Every step must be legal;
 * a **core** (verdict invalid) is decided by Wing and Gong's enumeration (1993) with a memory.

@@ -1,6 +1,6 @@
 """Rows as transactions for Elle, ordered by timestamps.
 
-A *part* of a write, all its rows in one tablet, is a transaction that writes the cells of its rows.
+A *part* of a write (its rows in one tablet) is a transaction that writes the cells of these rows.
 A *look* is the answer of a read or of a scan of one tablet. All looks at one timestamp form a
 single transaction that reads cells, since there is a single state at each timestamp (the anomaly
 `internal` reports looks that disagree). A cell is a register. Cells to which one value was written

@@ -68,7 +68,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
     def step(
         self, state: Row, input_: RowInput, output: RowOutput | Unknown, /
     ) -> tuple[bool, Row]:
-        """Apply all steps of an operation; it is legal if `output` has the result of each step."""
+        """Apply all steps of an operation; the answer must have their results and show the row."""
         if not input_.steps:
             return output is UNKNOWN or output == Seen(state), state
         row, results = state, []

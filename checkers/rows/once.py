@@ -124,7 +124,7 @@ def _shown_twice(read: RowsHistory, findings: RowFindings) -> None:
 
 
 def _came_back(read: RowsHistory, writers: Writers, findings: RowFindings) -> None:
-    """Check the rule took-twice: once a cell has changed, a value written once never returns.
+    """Check the rule took-twice: a cell never regains a value that only one write wrote to it.
 
     The answers of reads and scans are compared in the order of timestamps.
     """

@@ -1,8 +1,8 @@
-"""The deviations of rows that a run's profile permits (`harness.permits`).
+"""Deviations of rows from strict rules that a run's profile permits (`harness.permits`).
 
-* `stale-read`: a leader without a lease that does not know yet that it was deposed answers from the
-  past. So a look (a read or scan of the latest state at a leader) in some term may miss writes that
-  another node acknowledged, or showed, in a *later* term. All other rules hold: writes are
+* `stale-read`: a leader without a lease may answer from the past until it learns that it was
+  deposed. So a look (a read or scan of the latest state at a leader) in some term may miss writes
+  that another node acknowledged, or showed, in a *later* term. All other rules hold: writes are
   linearizable, and a node may not take back a write that it showed in its term. This permit is
   decided exactly, for each row that no strict order explains.
 * `lost-after-power-cut`: a write acknowledged before a power cut may be gone after the cut. In real
@@ -138,7 +138,7 @@ class PowerCuts:
     def explain(self, operations: Iterable[int]) -> bool:
         """Return whether a power cut came between the first call and last answer of `operations`.
 
-        The last answer counts, since an answer may still arrive when the power of its node is off.
+        An answer may still arrive after its node lost power. A single operation explains nothing.
         """
         pairs = [self._pairs[index] for index in operations if index in self._pairs]
         ends = [pair.completion.index for pair in pairs if pair.completion is not None]

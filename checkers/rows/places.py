@@ -4,7 +4,7 @@
 |------------|-------------------------------------------------------------------------------|
 | not-asked  | a scan shows a row outside its bounds                                         |
 | two-places | a row is in two tablets, or a name leads to two tables, although no operation |
-|            | deleted or renamed the first one                                              |
+|            | deleted or renamed the first table                                            |
 | no-table   | an answer says that an existing table is missing, although no operation       |
 |            | deleted or renamed it                                                         |
 

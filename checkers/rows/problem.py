@@ -84,7 +84,7 @@ def end_of(pair: Pair) -> int:
 
 
 def floors(history: RowsHistory) -> Mapping[int, int]:
-    """Map the index of each write to the highest timestamp that its process had received before."""
+    """Map each write's index to the highest timestamp that its process had received by then."""
     events: list[tuple[int, int, Any, int | None]] = [
         (part.pair.invoke.index, 1, part.pair.invoke.process, None) for part in history.parts
     ]

@@ -13,7 +13,7 @@ one tablet.
   that ever had the name. If a table was renamed from or to this name, the operation may concern any
   table at all.
 * A scan of a table covers all tablets that any answer names. If the scan's answer leaves out a
-  tablet, the tablet was empty at the timestamp of the whole scan.
+  tablet, the tablet counts as empty at the timestamp of the whole scan.
 * Columns that an alter dropped or renamed are left out of all rows, since the rows of a tablet do
   not show when the alter took effect. A cell that was never written and a cell with null are the
   same.
@@ -351,7 +351,7 @@ def _unstable_columns(history: History) -> frozenset[str]:
 
 
 def _left_out(reader: _Reader) -> Iterator[Look]:
-    """Yield an empty `Look` for each tablet that a scan's answer left out but others name."""
+    """Yield an empty `Look` for each tablet that a scan left out although other answers name it."""
     tablets: dict[str, dict[str, None]] = {}
     items: list[Part | Look] = [*reader.parts, *reader.looks]
     for item in items:

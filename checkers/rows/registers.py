@@ -124,7 +124,7 @@ class _RowsChecker(Checker):
     ) -> CheckResult:
         """Revise the result `strict` under permits: failing rows are permitted one after another.
 
-        Returns `strict` itself if some row fails under the permits, too.
+        Returns the invalid result of a row that fails under the permits, too, if there is one.
         """
         counts = Counter({LOST_AFTER_POWER_CUT: 1} if excused else {})
         blamed, result = list(excused), strict

@@ -66,7 +66,7 @@ class _Story:
             self.version, self.changed = number, pair
 
     def names(self, lost_renames: Sequence[Pair]) -> dict[str, float]:
-        """Map each possible name of the table to the last op index at which it may have this name.
+        """Map each possible name of the table to the last op index at which the table may have it.
 
         The index is infinite if the table may still have the name.
         """

@@ -1,7 +1,6 @@
-"""Rules about tablets, `done`, applied versions and terms in answers.
+"""Rules about tablets, `done` and applied versions in answers.
 
-The linearizability checker judges names, ids and versions in answers; this module judges the other
-parts of answers.
+The linearizability checker judges names, ids and versions in answers. The rules of this module are:
 
 * `locate` shows the tablets of a table. The tablets cover the key space exactly once, and have the
   number that the create requested. Each tablet belongs to one table and keeps its key range for
@@ -13,7 +12,6 @@ parts of answers.
   once stays done, even if only `locate` or `get` proved that it was done.
 * After the target has settled, `done` is true for every table, and `get` shows the newest version
   of the table as the applied version.
-* The term of an answer is at least the term of every change acknowledged before its invocation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compare the dumps of nodes with each other.
+"""Compare the nodes' dumps in the final snapshot: progress, members, key coverage and row digests.
 
 * Masters apply the same log, so the dump of a master that lags is an earlier state of the same
   catalog (I5). Compared with the lagging master, a master that is ahead has no earlier state of a
@@ -33,7 +33,7 @@ _NUMBERS: Final = ("version", "applied_version", "next_column_id", "running_inde
 
 
 def check_forward(snapshot: Snapshot, findings: Findings) -> None:
-    """Check that rows only move forward between masters' dumps that are sorted by applied index."""
+    """Check that rows only move forward from a master's dump to dumps of higher applied indices."""
     dumps: dict[int, tuple[str, Json]] = {}
     for name, dump in sorted(snapshot.masters.items()):
         applied = (dump.get("raft") or {}).get("applied_index")
@@ -164,7 +164,7 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def check_coverage(snapshot: Snapshot, findings: Findings) -> None:
-    """Check that the tablets of each live table cover its keys once, by the leader's rows."""
+    """Check that in the leader's rows the tablets of each live table cover its keys once."""
     for table in snapshot.live_tables:
         findings.look("coverage")
         words = table_words(table["id"], table["name"])

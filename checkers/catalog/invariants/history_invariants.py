@@ -26,7 +26,7 @@ from harness.vocabularies.ddl import MUTATIONS
 
 
 def check_history(history: History, findings: CatalogFindings) -> None:
-    """Check all invariants that need no snapshot."""
+    """Check all invariants of this module; they need no snapshot."""
     pairs = history.pairs
     for name, field in (("revisions", "revision"), ("terms", "term")):
         _monotone(

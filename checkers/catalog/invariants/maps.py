@@ -6,7 +6,7 @@ committed; if a row has no entry, the master forgot a change. (In KUDU-765 a mas
 maps too early; the defect ORDER-REPLACE showed changes before they were replicated.) This module
 has two checks:
 
-* Each master's dump lists where its maps differ from a scan of its rows at that moment
+* Each master's dump lists where the master's maps differ from a scan of its rows
   (`unlike_rows`), and this module compares the dump's `name_map` with the dump's rows.
 * A refusal that names a tablet (TABLET_NOT_RUNNING) is an answer from the maps. Rows are kept for
   ever, so the final rows must contain this tablet.

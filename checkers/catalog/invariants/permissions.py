@@ -1,8 +1,8 @@
 """Decide which permits of a run's profile apply to an answer or a row (`harness.permits`).
 
 The history alone decides whether a permit applies. The permit `stale-read` applies to an answer
-only if another node acknowledged a change in a later term. The permit `lost-after-power-cut`
-applies only to changes before a power cut.
+only if another node led or answered in a later term. The permit `lost-after-power-cut` applies only
+to changes before a power cut.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ class _Context:
         return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
 
     def may_lack(self, column: str, pair: Pair) -> bool:
-        """Whether some table can lack the column; true of the key column: dropping it may fail."""
+        """Whether some table can lack the column; true for the key column: dropping it may fail."""
         return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
 
     def _possible(

@@ -56,7 +56,7 @@ class Snapshot:
         return sorted(live, key=lambda table: (table["name"], table["id"]))
 
     def live_tablets(self, table_id: str) -> list[Json]:
-        """Return the tablets of a table that are not deleted or replaced, by their start keys."""
+        """Return the tablets of a table that are not deleted or replaced, sorted by start key."""
         live = [
             tablet
             for tablet in self.tablets.values()
@@ -99,7 +99,7 @@ def read_snapshot(
     term, leader = max(leaders)
     followed = sum(dump.get("term", 0) <= term for dump in masters.values())
     if followed <= len(value["masters"]) // 2:
-        # The other masters may have a later leader, whose rows alone have all acknowledged changes.
+        # Another master may lead in a later term; then only its rows have all acknowledged changes.
         findings.gap(
             f"master {leader} leads in term {term}, but no majority is known to follow it: its "
             "rows may be old"

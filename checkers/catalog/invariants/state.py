@@ -1,11 +1,11 @@
-"""Compare the states of nodes with each other.
+"""Compare the nodes' states: rows, columns of replicas, column ids, checkpoints and leaders.
 
 * Masters with the same applied index have equal rows, in any role.
 * A replica has the columns (with ids) and the name that the catalog has for the replica's schema
   version. Replicas of one table at the same version have the same columns and name.
-* Column ids are unique in a table and below its `next_column_id`. The id of a dropped column never
-  comes back (KUDU-461), neither in answers along the history nor in the rows. An id always belongs
-  to the same column: renames that clients requested connect all names of the id.
+* The column ids of a table are unique and less than its `next_column_id`. The id of a dropped
+  column never comes back (KUDU-461), neither in answers along the history nor in the rows. An id
+  always belongs to the same column: renames that clients requested connect all names of the id.
 * Two replicas that reached the same index of a group, at any time of the run, had applied the same
   entries and had the same state. The harness compares replicas (`harness.run.divergence`).
 * All nodes that name a leader of a tablet in the same term name the same leader (I1).
@@ -229,7 +229,7 @@ class _Sight(NamedTuple):
 def check_column_ids(
     history: History, snapshot: Snapshot | None, findings: CatalogFindings
 ) -> None:
-    """Check that column ids are unique, below `next_column_id`, and never reused for other columns.
+    """Check that column ids are unique, never reused, and less than the table's `next_column_id`.
 
     If the profile permits an answer to show a table before its create took effect, the table may
     have no columns yet.
@@ -336,7 +336,7 @@ def _one_column_each(
 ) -> None:
     """Check that a column id of the table `ident` never belongs to two columns.
 
-    `seen` has the answers about this table.
+    `seen` has what the answers and the final rows show of this table.
     """
     first: dict[int, tuple[str, _Sight]] = {}
     for sight in seen:

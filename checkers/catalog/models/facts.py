@@ -1,4 +1,4 @@
-"""Facts about tables that the answers of a history prove, to limit unknown operations.
+"""Facts about tables that answers prove; they limit the steps of unknown operations.
 
 An unknown operation is an operation of unknown outcome. Every change of a table (alter, rename)
 makes one new version. So a table has exactly one name and one list of columns at each version, and

@@ -7,7 +7,7 @@ the operations that touch the name, each reduced to its statement about the name
 * a list shows the table with the name, or that no table has the name;
 * "not-found" and "exists" say whether a table has the name.
 
-The state of the model is nothing, a table (id, version), or *some* table that an operation of
+The state of the model is no table, a table (id, version), or *some* table that an operation of
 unknown outcome added. Every answer about *some* table is legal. The model ignores columns, and
 operations of unknown outcome on other names. So it can refute histories that a search over the
 whole catalog cannot: with 20 names and 50 lost answers, the whole catalog has too many states.

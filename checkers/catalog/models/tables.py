@@ -138,7 +138,7 @@ def _seen_from(
 
 
 def _tenants(whole: NameProjection) -> Projection[Any, Any, Any]:
-    """Make the projection of a name's tenants: ids to which one operation can give the name."""
+    """Make the projection of a name's tenants: the ids that can get the name only once."""
     arrivals = Counter(o.input.ident for o in whole.operations if o.input.f == "put")
     any_id = arrivals.pop(None, 0) > 0
     changes = {"put": "enter", "take": "leave"}

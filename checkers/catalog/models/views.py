@@ -1,4 +1,4 @@
-"""Three small models of one name, or of one table, of a catalog.
+"""Three small models, each of one name or one table of a catalog.
 
 `models.name`, `models.tables` and `catalog.passes` translate operations into the statements of
 these models.

@@ -148,7 +148,7 @@ def _soonest(
 def torn_lists(
     listings: Iterable[Listing], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
-    """Yield contradictions by lists that leave out a table although it surely existed meanwhile.
+    """Yield at most `LISTS_MAX` contradictions: lists without a table that surely existed then.
 
     `tables` maps each table id to the operations that show the table.
     """

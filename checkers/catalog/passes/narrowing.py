@@ -59,8 +59,8 @@ def narrowed(
 ) -> list[CatalogOperation] | None:
     """Return the operations with shorter intervals and the same legal orders.
 
-    Returns `None` if the history has no legal order. If `is_over` becomes true, no further round
-    begins.
+    Returns `None` if an interval becomes empty, which proves that no legal order exists. If
+    `is_over` becomes true, no further round begins.
     """
     lives = _lives(operations)
     listings: list[tuple[int, frozenset[str]]] = []
@@ -122,7 +122,7 @@ def _rank(table: str, operation: CatalogOperation) -> int | None:
 
 
 class _Bounds:
-    """The calls and returns of all operations, by position, which move as intervals shrink."""
+    """The calls and returns of all operations, by position; they move as intervals shrink."""
 
     def __init__(self, operations: Sequence[CatalogOperation]) -> None:
         infinity = float("inf")

@@ -1,4 +1,4 @@
-"""Refute a history in near-linear time, by two to four operations that contradict each other.
+"""Refute a history in near-linear time, by a few operations that contradict each other.
 
 "Before" means that one operation had returned before another operation was called. Every pass
 (`lifetimes`, `shape`, `tenancy`) is sound: a history that it refutes is invalid. No pass is

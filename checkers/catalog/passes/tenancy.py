@@ -38,7 +38,7 @@ Tenant = tuple[str, int]  # table id, version
 
 
 def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:
-    """Yield (name, statement); a list yields no statements about the names that it leaves out."""
+    """Yield (name, statement) for each name in the operation; not for names that a list lacks."""
     call, answer = operation.input, answer_of(operation)
     if answer is None:
         return
@@ -55,8 +55,8 @@ def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]
         return
     version = 0 if isinstance(call, Create) else answer.version
     if answer.table_id is None or version is None:
-        # Without an id and a version, the answer shows only that the name was free: before a create
-        # or at the new name of a rename, and after a delete or at the old name of a rename.
+        # Without an id and a version, the answer shows only that a name was free: before a create,
+        # after a delete, and for a rename the new name before it and the old name after it.
         if isinstance(call, Create | Delete | Rename):
             yield call.name, TenancyInput("absent")
         if isinstance(call, Rename):

@@ -47,7 +47,7 @@ class Insertion:
     def low(self, call: float) -> int:
         """Return the first gap allowed for an operation called at `call`.
 
-        Gap n comes after the first n of the `ids`.
+        Gap n is the position after the first n operations of the order.
         """
         before = bisect.bisect_left(self._ends, call)
         inserted = bisect.bisect_left(self._returned, (call, -1))
@@ -57,9 +57,9 @@ class Insertion:
         )
 
     def put(self, ident: int, end: float, gap: int) -> bool:
-        """Insert an operation into `gap`, which is at least `low`.
+        """Insert operation `ident` into `gap`, which must be `low(call)` or a later gap.
 
-        Returns `False` if the operation had to come before this gap because of its `end`.
+        Returns `False` if the operation must come before this gap because of its `end`.
         """
         after = bisect.bisect_right(self._calls, end)
         if after < len(self._firsts) and gap > self._firsts[after]:

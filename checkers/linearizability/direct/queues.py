@@ -1,6 +1,6 @@
 """Decide histories of queues and bags, after Henzinger, Sezgin and Vafeiadis (CONCUR 2013).
 
-Most of the method requires that elements are unique: at most one operation puts an element in.
+Most of the method requires that elements are unique: at most one operation puts each element in.
 
 A history of a first-in-first-out queue has a legal order unless it has one of these violations,
 each of which involves few operations:
@@ -127,7 +127,7 @@ def _illegal(moves: Iterable[Move], elements: Iterable[Hashable]) -> Decision:
 
 
 def _miscounted(moves: Moves) -> Decision | None:
-    """Find an element that was taken out more often than operations can have put it in before."""
+    """Find an element that was taken out more often than it can have been put in by then."""
     calls: dict[Hashable, list[float]] = {}
     for put in sorted(moves.puts, key=lambda put: put.call):
         calls.setdefault(put.element, []).append(put.call)
@@ -194,7 +194,7 @@ def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | Non
     """
     taken = sorted((i for i in items if i.take is not None), key=lambda item: item.put_call)
     calls = [item.put_call for item in taken]
-    # for each position in `taken`: of the elements from this position on, the first that left
+    # for each position in `taken`, the element from there on whose dequeue returned first
     firsts = list(itertools.accumulate(reversed(taken), _first_to_leave))[::-1]
     needy: list[tuple[_Item, _Item]] = []
     for item in items:
@@ -219,9 +219,9 @@ def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | Non
 def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
     """Find a dequeue that found nothing although the queue or bag had an element.
 
-    There are two cases. At each moment of the dequeue, the queue had an element that no unanswered
-    dequeue took. Or, when the dequeue began, the queue had more elements than unanswered dequeues
-    can have taken before the dequeue ended.
+    Either the queue had, at each moment of the dequeue, an element that no unanswered dequeue took;
+    or the queue had more elements when the dequeue began than unanswered dequeues can have taken
+    before the dequeue ended.
     """
     lost = {move.id for move in moves.lost}
     leaving = [i for i in items if i.take is not None and i.take.id not in lost]

@@ -35,7 +35,7 @@ class Addition(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A read of all elements. `shown` is a tuple if the read showed an element twice."""
+    """A read of all elements. `shown` is a set, or a tuple if the read showed an element twice."""
 
     id: int
     call: float
@@ -54,7 +54,7 @@ class _Ranked(NamedTuple):
 def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Decision | None:
     """Return the verdict on a set that is empty at first; `None` if only a search can decide.
 
-    `additions` and `looks` (reads of all elements) are all operations on the set.
+    The history of the set consists of `additions` and `looks` (reads of all elements).
     """
     chain: list[Look] = []  # one read for each distinct result
     for look in sorted(looks, key=lambda look: len(look.shown)):
@@ -186,7 +186,7 @@ def _ordered(ranked: Iterable[_Ranked]) -> Decision | None:
         [each.operation.call for each in fixed],
         [each.operation.end for each in fixed],
     )
-    # An addition of an element that the set already contains is legal anywhere after the first.
+    # A repeated addition of an element is legal anywhere after the element's first addition.
     placed = {
         each.operation.element: at
         for at, each in enumerate(fixed, 1)

@@ -8,8 +8,8 @@ reads, compare-and-set, reads, ...). Block A must come before block B if an oper
 before an operation of B was called. So
 
 * within a block, no operation may be called after an operation of a higher rank returned;
-* block A must not have to come before block B if B also has to come before A. Any longer cycle of
-  blocks contains such a pair: the block with the latest call, and the next block in the cycle.
+* no two blocks may each have to come before the other. Any longer cycle of blocks contains such a
+  pair: the block with the latest call, and the next block in the cycle.
 
 These conditions are also sufficient: blocks sorted by the earlier of their first return and last
 call respect real time. In Gibbons and Korach's words: no two forward zones overlap, and no backward
@@ -149,7 +149,7 @@ class _History:
         return len(self._makers.get(value, ())) + (value == self._initial) == 1
 
     def _observe(self) -> list[Access]:
-        """Find the first operation that proves each value, and store it in `_witness`.
+        """Store in `_witness`, for each value, the first operation that shows it was held.
 
         Returns the operations of unknown outcome that must have taken effect.
         """
@@ -170,7 +170,7 @@ class _History:
         return forced
 
     def _shown(self, access: Access) -> Access:
-        """Return `access`, or an operation that observed its effect if its answer was lost."""
+        """Return `access`; if its answer was lost, return an operation that observed its effect."""
         return access if access.end < math.inf else self._witness[access.makes]
 
     def blocks(self) -> list[_Block]:

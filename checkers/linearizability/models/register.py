@@ -1,4 +1,4 @@
-"""Registers: a value with read, write, and compare-and-set."""
+"""Models of one register with compare-and-set, and of several registers with transactions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
 
 class Truth(enum.Enum):
-    """Replacements for `True` and `False` as values, because these equal 1 and 0 in Python."""
+    """Replacements for the values `True` and `False`, which equal 1 and 0 in Python."""
 
     TRUE = True
     FALSE = False
@@ -118,7 +118,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         others: Sequence[Operation[RegisterInput, Scalar]],
         /,
     ) -> Sequence[Operation[RegisterInput, Scalar]]:
-        """Replace all values that the core cannot tell apart by one value.
+        """Replace all values that the core cannot tell apart with a single value.
 
         Values stay distinct if the core names them, or if compare-and-sets can replace them by a
         value that the core names. The core needs at most one of several equal operations before
@@ -142,7 +142,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
                 new = input_.new if input_.new in seen else SOMETHING
                 if old == new:
                     continue
-                # Any indistinct value lets this compare-and-set succeed, so it acts as a write.
+                # If `old` may be any value outside `seen`, the compare-and-set counts as a write.
                 input_ = Write(new) if old == SOMETHING else Cas(old, new)
             if left.setdefault(input_, len(core)):
                 left[input_] -= 1
