@@ -262,7 +262,7 @@ class ConsensusCalls:
         return msg.ConsensusError(_Code.INVALID_CONFIG, message) if bad else None
 
     def run_election(self, request: msg.RunLeaderElectionRequest) -> msg.RunLeaderElectionResponse:
-        """Run for leader now, in spite of a live leader; a leader ignores the request."""
+        """Run for leader now, even if the leader is alive; ignored if this replica leads."""
         del request
         self._step(ev.RunElection())
         return msg.RunLeaderElectionResponse()

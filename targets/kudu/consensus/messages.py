@@ -266,7 +266,7 @@ class LeaderStepDownRequest(ConsensusCall[LeaderStepDownResponse], frozen=True):
 
 
 class RunLeaderElectionResponse(Message, frozen=True):
-    """Without `error`, the replica has started an election, which it may lose."""
+    """Without `error`, the replica runs for leader, unless it leads or must not be a candidate."""
 
     error: ConsensusError | None = None
 

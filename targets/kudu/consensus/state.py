@@ -32,7 +32,7 @@ class PeerProgress:
     """A leader's record of one peer: its progress in the log, and its health.
 
     The record follows Kudu's `TrackedPeer` and `PeerHealthStatus` (`consensus/consensus_queue.cc`).
-    A peer that needs entries which the leader's log no longer has gets a snapshot. So a peer is
+    The leader sends a snapshot to a peer that needs entries dropped from the log. So a peer is
     beyond recovery only if it reports a failure, or has no replica and refuses to create one.
     """
 

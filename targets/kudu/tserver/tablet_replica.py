@@ -334,7 +334,7 @@ class Tablet:
         return status
 
     def status(self) -> dict[str, Any]:
-        """Return the replica's state as JSON, for web pages, at a cost independent of the rows."""
+        """Return the replica's state as JSON; the cost does not depend on the number of rows."""
         superblock, machine = self.superblock, self._machine
         return {
             "tablet_id": self.tablet_id,

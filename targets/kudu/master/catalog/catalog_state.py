@@ -252,7 +252,7 @@ class Catalog:
         self._put(tables, tablets)
 
     def show(self, name: str, table_id: str) -> None:
-        """Let a name in `hidden` resolve again, if the table still has this name."""
+        """Remove `name` from `hidden`; it resolves from now on if the table still has this name."""
         del self.hidden[name]
         table = self.tables.get(table_id)
         if table is not None and table.is_live and table.name == name:

@@ -64,7 +64,7 @@ class Heartbeats:
     def handle(
         self, request: TSHeartbeatRequest, _peer: str
     ) -> TSHeartbeatResponse | Coroutine[Any, Any, TSHeartbeatResponse]:
-        """Handle one heartbeat; return the answer or, if a record must change, a coroutine.
+        """Handle one heartbeat; return the answer, as a coroutine if a record must change.
 
         A report is first judged without locks, because most reports change no record.
         """
@@ -114,7 +114,7 @@ class Heartbeats:
         was_silent = before is None or now_ns - before.heard_ns > self._silence_ns
         server = self._tservers.heard(request, now_ns)
         if server is not None and was_silent:
-            # Calls to a silent server may have been dropped; its full report shows unfinished work.
+            # Calls to a silent server may have been dropped; a full report shows which are needed.
             server.full_report_term = -1
             if epoch is not None:
                 epoch.tasks.kick(server.uuid)
@@ -142,7 +142,7 @@ class Heartbeats:
     async def _process(
         self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet], draft: ReportPlan
     ) -> None:
-        """Plan the changes of a report again, under the locks of the tables in `draft`, and write.
+        """Plan a report's changes again under the locks of the tables in `draft`, and write them.
 
         The plan made without locks (`draft`) may be outdated.
         """
