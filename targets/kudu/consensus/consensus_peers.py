@@ -70,7 +70,7 @@ class Senders:
         )
         self._transfers: dict[
             str, asyncio.Task[Any]
-        ] = {}  # peer uuid -> transfer of a snapshot to it
+        ] = {}  # peer uuid -> snapshot transfer to that peer
 
     def drop(self) -> None:
         """Cancel the running transfers of snapshots.

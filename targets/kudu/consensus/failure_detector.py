@@ -58,7 +58,7 @@ class ElectionTimeouts:
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 
     def current_ns(self, failed_elections: int) -> int:
-        """Return the timeout in use, in ns; draw one if `failed_elections` has changed."""
+        """Return the timeout in ns; draw it again after expiry or a new `failed_elections`."""
         if not self._current_ns or failed_elections != self._failed_elections:
             spread_ns = self.max_ns(failed_elections) - self.min_ns
             self._current_ns = self.min_ns + int(spread_ns * self._random.random())

@@ -221,7 +221,7 @@ class GetLastOpIdRequest(ConsensusCall[GetLastOpIdResponse], frozen=True):
 
 
 class ReadIndexResponse(Message, frozen=True):
-    """The leader's read index: no write acknowledged before the request has a higher index.
+    """The leader's read index: all writes acknowledged before the request are at or below it.
 
     After the request arrived, a majority has confirmed the leader (dissertation 6.4). Kudu has no
     linearizable follower reads (KUDU-500).

@@ -51,7 +51,7 @@ class PeerProgress:
     announced_health: PeerHealth = PeerHealth.UNKNOWN  # as of the last `HealthChanged`
 
     def note_contact(self, now_ns: int) -> None:
-        """Note at `now_ns` that the peer's replica has answered and works."""
+        """Record that the peer's replica answered at `now_ns`, so that it counts as working."""
         self.contact_ns = now_ns
         self.read_acked = max(self.read_acked, self.read_sent)
         self.is_heard = True

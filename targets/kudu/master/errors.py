@@ -60,7 +60,7 @@ def unconfirmed() -> RefusedError:
 
 
 def write_lost(cause: object) -> RefusedError:
-    """Return the error of a write that may still commit after leadership was lost: case (d) above."""
+    """Return the error of a write that may commit after leadership was lost: case (d) above."""
     return RefusedError(
         _Code.NOT_THE_LEADER,
         _Status.SERVICE_UNAVAILABLE,

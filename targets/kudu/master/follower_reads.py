@@ -59,7 +59,7 @@ class FollowerReads:
     async def read(
         self, max_staleness_ms: int, evaluate: Callable[[Catalog, Meta], Response]
     ) -> Response:
-        """Return `evaluate(catalog, meta)` of a state that is at most `max_staleness_ms` old.
+        """Return `evaluate(catalog, meta)` for a state that is at most `max_staleness_ms` old.
 
         Raises `RefusedError` if the state is still too old at the deadline.
         """

@@ -136,7 +136,7 @@ def get_table_locations(
 
 
 def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord:
-    """Return the running table of an identifier. Raises `RefusedError`.
+    """Return the running table that matches `identifier`. Raises `RefusedError`.
 
     Tables in state UNKNOWN exist only with switch ORDER-CREATE and are readable as well: Kudu's
     reads ignored the state when Kudu had this bug, which made the bug visible.

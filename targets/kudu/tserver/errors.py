@@ -1,4 +1,4 @@
-"""The error of a tablet server's refusals, and the limits above which it refuses requests."""
+"""The error with which a tablet server refuses a request, and the limits at which it does so."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Heartbeats:
         meta = Meta(self._uuid, replica.term)
         epoch = self._leadership.epoch
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
-            return self._response(meta)  # a follower ignores reports
+            return self._response(meta)  # with this switch, a follower ignores heartbeats
         ours = self._leadership.cluster_id or ""
         # A master that does not know its cluster id yet cannot check the id that a server sends.
         if request.cluster_id and not ours:
