@@ -433,8 +433,7 @@ class Leader:
         self._resolve_reads()
 
     def _may_commit(self, index: int) -> bool:
-        """Whether `index` has an entry of the leader's own term (Raft 5.4.2, figure 8)."""
-        return self._log.term_at(index) == self._state.term
+        return self._log.term_at(index) == self._state.term  # Raft 5.4.2, figure 8
 
     def read(self, event: ev.ReadRequested) -> None:
         """Queue a read and confirm leadership for it with a round of requests that starts now."""

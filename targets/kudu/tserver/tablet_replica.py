@@ -252,7 +252,6 @@ class Tablet:
         return m.AdvanceSafeTimeResponse()
 
     def _time_passed(self, timestamp: int) -> None:
-        """Note that the state machine's `last_timestamp` has risen to `timestamp`."""
         self._clock.observe(timestamp)
         self._safe_time.reached(timestamp)
 
