@@ -57,7 +57,7 @@ class SnapshotFiles(Protocol):
         ...
 
     async def save(self, taken: bytes) -> bytes:
-        """Write a snapshot or a whole state to new files and return the manifest of the files.
+        """Write `taken`, a snapshot or a whole state, to new files; return the files' manifest.
 
         Files that only earlier manifests name stay until `sweep`.
         """
@@ -68,12 +68,12 @@ class SnapshotFiles(Protocol):
         ...
 
     async def sweep(self) -> None:
-        """Remove files that the last manifest does not name; first make the manifest durable."""
+        """Remove files that the last manifest does not name; that manifest must be durable."""
         ...
 
 
 class Waiter:
-    """A task's wait for one outcome. A `RaftError` is set as a result and raised only by `wait`.
+    """A task's wait for an outcome. `finish` stores a `RaftError` as a result; `wait` raises it.
 
     The future itself never has an exception, so asyncio never warns that no task retrieved one.
     """

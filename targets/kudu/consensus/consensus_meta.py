@@ -1,8 +1,8 @@
 """A replica's vote state and snapshot on disk, and its recovery from these files and its log.
 
 The vote state is Kudu's `consensus-metadata`. Each of the two files is replaced as a whole,
-atomically and durably (`targets.checked_file`). Only the log has a pending configuration, so the
-abort of a configuration change has nothing to undo in these files (KUDU-1735).
+atomically and durably (`targets.checked_file`). A pending configuration exists only in the log, so
+the abort of a configuration change need not undo anything in these files (KUDU-1735).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class VoteState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The state machine (`data`) and the digest of all entries, both up to `last_included`."""
+    """The state machine's state (`data`) and the digest of all entries up to `last_included`."""
 
     last_included: OpId
     config: RaftConfig

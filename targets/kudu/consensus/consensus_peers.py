@@ -1,4 +1,4 @@
-"""The sending side of a replica: updates, snapshots and vote requests."""
+"""The sending side of a replica: its updates, snapshots, vote requests and other calls to peers."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from targets.kudu.rpc import RpcClient, RpcError
 SNAPSHOT_BYTES_MAX: Final = 1 << 28
 """Maximum size in bytes of a snapshot that a replica sends or accepts."""
 _BYTES_PER_S_MIN: Final = 64 * 1024
-"""Bandwidth of the slowest supported link; a request's timeout grows with its size accordingly."""
+"""Bandwidth of the slowest supported link, from which a request's timeout is computed."""
 _CHUNK_RETRIES_MAX: Final = 16
 _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 """Maximum number of bytes that a message with one entry adds to the entry's payload."""
 
 
 def entry_limit(flags: Flags) -> int:
-    """Return the maximum payload of an entry in bytes; followers refuse larger ones (KUDU-3036)."""
+    """Return the maximum payload of an entry in bytes, so that it fits a message (KUDU-3036)."""
     return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
 
 
 class Senders:
     """Carries out the core's `Send...` effects, and passes each outcome to `step` as an event.
 
-    The core has one update or snapshot per peer in flight. Small requests have a time limit below
-    `consensus_rpc_timeout_ms`: an update may be repeated at will, and a request that a partition
-    swallowed must not delay the peer for long after the partition has healed.
+    At most one update or snapshot per peer is in flight. Small requests time out earlier than
+    `consensus_rpc_timeout_ms`: updates are safe to repeat, and after a partition has healed, the
+    wait for a lost request must not delay the peer for long.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Senders:
         )
         self._transfers: dict[
             str, asyncio.Task[Any]
-        ] = {}  # peer uuid -> transfer of a snapshot to it
+        ] = {}  # peer uuid -> snapshot transfer to that peer
 
     def drop(self) -> None:
         """Cancel the running transfers of snapshots.
@@ -203,7 +203,7 @@ class Senders:
         self._step(ev.CopyStarted(effect.peer_uuid, effect.request_id, error))
 
     def send_run_election(self, effect: ev.SendRunElection) -> None:
-        """Ask a peer once to run for leader; if the call fails, an election timeout decides."""
+        """Ask a peer once to run for leader; if the call fails, this leader continues to lead."""
         self._spawn(self._ask_to_run(effect), "hand over")
 
     async def _ask_to_run(self, effect: ev.SendRunElection) -> None:

@@ -52,7 +52,7 @@ _REFUSES_COPY: Final = frozenset(
 class _PendingRead:
     """A read that waits until a majority has answered a request sent after the read arrived.
 
-    `number` counts the reads as they arrive; `index` is the read index, which must also commit.
+    `number` counts reads in the order of arrival. The read index `index` must also be committed.
     """
 
     number: int
@@ -246,7 +246,7 @@ class Leader:
     # --- sending ----------------------------------------------------------------------------
 
     def heartbeat_due(self, event: ev.HeartbeatDue) -> None:
-        """Send an update to all peers, or stop leading if no majority answers any more."""
+        """Send updates to the peers, or stop leading if no majority has answered recently."""
         del event
         if not self.leads:
             return
@@ -349,7 +349,7 @@ class Leader:
 
         A new non-voter is asked only after its addition has committed; otherwise a replica could
         remain on a server that never became a member. A voter is asked at once, because the commit
-        of a pending change may need its acknowledgement. A failed replica becomes `is_hopeless`.
+        of a pending change may need its answer. A peer with a failed replica gets `is_hopeless`.
         """
         peer.match_index = 0
         is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
@@ -423,7 +423,7 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit entries durable on a majority of voters, if the newest one is of this term."""
+        """Commit the entries that a majority of voters has on disk, if the last is of this term."""
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):
             return
@@ -433,8 +433,7 @@ class Leader:
         self._resolve_reads()
 
     def _may_commit(self, index: int) -> bool:
-        """Whether `index` has an entry of the leader's own term (Raft 5.4.2, figure 8)."""
-        return self._log.term_at(index) == self._state.term
+        return self._log.term_at(index) == self._state.term  # Raft 5.4.2, figure 8
 
     def read(self, event: ev.ReadRequested) -> None:
         """Queue a read and confirm leadership for it with a round of requests that starts now."""
@@ -445,7 +444,7 @@ class Leader:
         self._resolve_reads()
 
     def _resolve_reads(self) -> None:
-        """Add a `ReadReady` for each read that a majority has confirmed, oldest first."""
+        """Add a `ReadReady` for each confirmed read with a committed index, oldest first."""
         if not self._reads:
             return
         confirmed = self._reached(self._read_count, _READ_ACKED)

@@ -152,7 +152,7 @@ class ConsensusCalls:
     def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
         self._core = core
         self._step = step
-        self._waiting: deque[Answer] = deque()  # oldest first; some are sent already
+        self._waiting: deque[Answer] = deque()  # oldest first; may include answers already sent
         self._incoming: _Incoming | None = None
 
     def stop(self) -> None:
@@ -165,7 +165,7 @@ class ConsensusCalls:
         return self._outcome(reply)
 
     def update(self, request: msg.UpdateConsensusRequest) -> Answer:
-        """Handle a leader's heartbeat or entries; the answer waits until entries are durable."""
+        """Handle a leader's heartbeat or entries; acknowledge entries once they are durable."""
         reply = Answer()
         self._step(ev.UpdateRequested(request, reply))
         return self._outcome(reply)
@@ -262,7 +262,7 @@ class ConsensusCalls:
         return msg.ConsensusError(_Code.INVALID_CONFIG, message) if bad else None
 
     def run_election(self, request: msg.RunLeaderElectionRequest) -> msg.RunLeaderElectionResponse:
-        """Run for leader now, in spite of a live leader; a leader ignores the request."""
+        """Run for leader now, even if the leader is alive; ignored if this replica leads."""
         del request
         self._step(ev.RunElection())
         return msg.RunLeaderElectionResponse()

@@ -1,8 +1,8 @@
 """Election timeouts, and the only timer of a replica.
 
 Every heartbeat moves a follower's deadline, and a new timer of the event loop for every heartbeat
-would be costly. So the deadline is a number, and a timer that fires before the deadline is set
-again for the remaining time.
+would be costly. So the deadline is a number. If the timer fires before the deadline, the replica
+starts the timer again for the remaining time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ElectionTimeouts:
         """Draw the first timeout, in ns, of a replica that has never known a leader.
 
         Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`).
-        Here the timeout is a random share of the shortest one, so that the replicas of a group do
+        Here the timeout is random, at most a fifth of `min_ns`, so that the replicas of a group do
         not run at the same time. A short timeout is safe because it starts a pre-election, which
         followers of a live leader refuse. One short timeout per replica is enough to elect the
         first leader: when the last replica of a group starts, all others are running.
@@ -58,7 +58,7 @@ class ElectionTimeouts:
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 
     def current_ns(self, failed_elections: int) -> int:
-        """Return the timeout in use, in ns; draw one if `failed_elections` has changed."""
+        """Return the timeout in ns; draw it again after expiry or a new `failed_elections`."""
         if not self._current_ns or failed_elections != self._failed_elections:
             spread_ns = self.max_ns(failed_elections) - self.min_ns
             self._current_ns = self.min_ns + int(spread_ns * self._random.random())

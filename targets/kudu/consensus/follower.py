@@ -42,7 +42,7 @@ class Follower:
         return bool(self._acks)
 
     def update(self, event: ev.UpdateRequested) -> None:
-        """Append a leader's entries; the answer is sent once they are durable."""
+        """Append a leader's entries, if any; acknowledge them once they are durable."""
         request = event.request
         preceding, entries = self._above_base(request)
         matches = self._matches(preceding)

@@ -9,10 +9,10 @@ were queued during the write of the previous record. One sync makes the whole re
 A truncation is an append, as in Kudu's log: an entry whose index is at or below the last index
 replaces the log's tail from its own index on. Nothing on disk is changed in place.
 
-**Torn or corrupt?** A power cut leaves a prefix of the unsynced bytes, because a file grows on the
-disk only with its data. Only the last segment can end in a torn record, and recovery truncates that
-record. Damage to bytes that *were* synced must never be truncated silently, because acknowledged
-entries would be lost. So a record counts as torn only if the file ends before the record does: its
+**Torn or corrupt?** A power cut leaves a prefix of the unsynced bytes, because the file system
+extends a file on disk only after writing the data. Only the last segment can end in a torn record,
+which recovery cuts off. Damaged bytes that *were* synced must never be cut off silently, because
+acknowledged entries would be lost. So a record is torn only if the file ends before the record: its
 header is too short, or a correct header gives a length beyond the end of the file. A record that is
 complete but wrong is corrupt, and start-up fails with `WalCorruptionError`. (Compare Alagappan et
 al., "Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018, which covers file systems

@@ -25,7 +25,7 @@ _ENTRY_OVERHEAD_BYTES: Final = 16
 
 
 class MemoryLog:
-    """A replica's log in memory: contiguous entries after `base`, and their configurations.
+    """A replica's log in memory: contiguous entries after `base`, and the configurations in them.
 
     Committed entries are never truncated. `durable_index` concerns only this replica's disk: an
     entry may be committed by other replicas before it is durable on this one.
@@ -67,7 +67,7 @@ class MemoryLog:
         return self._entries[offset - 1]
 
     def batch(self, index: int, bytes_max: int) -> tuple[Entry, ...]:
-        """Return entries from `index` on with at most `bytes_max` of payload in total.
+        """Return entries from `index` on, at most `bytes_max` bytes of payload and overhead.
 
         At least one entry is returned if the log has an entry at `index`.
         """
@@ -157,8 +157,8 @@ class MemoryLog:
     def install(self, last: OpId, config: RaftConfig) -> bool:
         """Drop the entries that a snapshot with the given `last` entry and `config` covers.
 
-        Return whether later entries stay. If the log does not continue the snapshot, all entries
-        are dropped.
+        Return whether this log contains the entry `last`. If not, the log does not continue the
+        snapshot, and all entries are dropped.
         """
         assert last.index > self.commit_index, f"a snapshot of {last} behind {self.commit_index}"
         keeps = self.holds(last)

@@ -221,7 +221,7 @@ class GetLastOpIdRequest(ConsensusCall[GetLastOpIdResponse], frozen=True):
 
 
 class ReadIndexResponse(Message, frozen=True):
-    """The leader's read index: no write acknowledged before the request has a higher index.
+    """The leader's read index: all writes acknowledged before the request are at or below it.
 
     After the request arrived, a majority has confirmed the leader (dissertation 6.4). Kudu has no
     linearizable follower reads (KUDU-500).
@@ -266,7 +266,7 @@ class LeaderStepDownRequest(ConsensusCall[LeaderStepDownResponse], frozen=True):
 
 
 class RunLeaderElectionResponse(Message, frozen=True):
-    """Without `error`, the replica has started an election, which it may lose."""
+    """Without `error`, the replica runs for leader, unless it leads or must not be a candidate."""
 
     error: ConsensusError | None = None
 

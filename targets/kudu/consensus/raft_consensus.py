@@ -198,7 +198,7 @@ class Replica:
 
     @property
     def has_what_older_terms_committed(self) -> bool:
-        """Whether this replica leads and has applied an entry of its term (so all of older terms).
+        """Whether this replica leads and has applied an entry of its term, and so all older ones.
 
         The core's commit index does not show this: a disk write can come between the core's step
         and the application of the entries that the step committed.
@@ -437,7 +437,7 @@ class Replica:
         effect.token.finish(error)
 
     def _config_forced(self, effect: ev.ConfigForced) -> None:
-        """Announce a forced configuration before it takes effect.
+        """Announce a forced configuration before this replica stores it or tells any peer.
 
         From here on, entries that the removed members acknowledged may be lost.
         """

@@ -32,7 +32,7 @@ class PeerProgress:
     """A leader's record of one peer: its progress in the log, and its health.
 
     The record follows Kudu's `TrackedPeer` and `PeerHealthStatus` (`consensus/consensus_queue.cc`).
-    A peer that needs entries which the leader's log no longer has gets a snapshot. So a peer is
+    The leader sends a snapshot to a peer that needs entries dropped from the log. So a peer is
     beyond recovery only if it reports a failure, or has no replica and refuses to create one.
     """
 
@@ -51,7 +51,7 @@ class PeerProgress:
     announced_health: PeerHealth = PeerHealth.UNKNOWN  # as of the last `HealthChanged`
 
     def note_contact(self, now_ns: int) -> None:
-        """Note at `now_ns` that the peer's replica has answered and works."""
+        """Record that the peer's replica answered at `now_ns`, so that it counts as working."""
         self.contact_ns = now_ns
         self.read_acked = max(self.read_acked, self.read_sent)
         self.is_heard = True

@@ -1,8 +1,8 @@
 """Tombstones: replicas whose data were removed, but which still vote (KUDU-871).
 
 A tombstone consists of the vote state alone: term, vote, committed configuration, and the last
-entry that the removed log had. That entry makes a tombstone's votes safe: it votes for no candidate
-whose log ends before that entry. A new replica in the tombstone's place follows the same rule, and
+entry of the removed log. Its votes are safe, because a tombstone votes for no candidate whose log
+ends before that entry. A new replica in the tombstone's place follows the same rule, and
 does not run for leader until its own log has reached that entry. So every entry that the old
 replica acknowledged still counts towards the required majority.
 

@@ -32,8 +32,8 @@ def dump_entities(
 ) -> dict[str, Any]:
     """Return the whole state of one master as JSON, sorted and bounded.
 
-    The result is `master_status` plus data for checkers, which compare the logs of masters with
-    each other and a master's maps with a scan of its rows.
+    The result is `master_status` plus data for checkers: the master's log, and the differences
+    between its maps and a scan of its rows.
     """
     epoch = leadership.epoch
     maps = {"view": leadership.view}

@@ -1,7 +1,8 @@
-"""The errors with which a master refuses a request, with Kudu's four cases of code 7.
+"""The errors with which a master refuses a request; cases (a) to (d) concern its leadership.
 
-Code 7 is NOT_THE_LEADER: (a) the master does not lead; (b) it leads but is not ready; (c) it is not
-initialised; (d) it lost its leadership during a write. In cases (a) to (c) the master did nothing.
+As in Kudu: (a) the master does not lead; (b) it leads but is not ready; (c) it is not initialised;
+(d) it lost its leadership during a write. The code is CATALOG_MANAGER_NOT_INITIALIZED in case (c)
+and NOT_THE_LEADER in the other cases. In cases (a) to (c) the master did nothing.
 In case (d) the write may still commit (KUDU-591), and the error is marked `indeterminate`.
 """
 
@@ -29,7 +30,7 @@ class RefusedError(Exception):
 
 
 def not_initialized() -> RefusedError:
-    """Return the error of a master that is still starting: case 7(c)."""
+    """Return the error of a master that is still starting: case (c) above."""
     return RefusedError(
         _Code.CATALOG_MANAGER_NOT_INITIALIZED,
         _Status.SERVICE_UNAVAILABLE,
@@ -38,19 +39,19 @@ def not_initialized() -> RefusedError:
 
 
 def not_the_leader() -> RefusedError:
-    """Return the error of a master that does not lead: case 7(a)."""
+    """Return the error of a master that does not lead: case (a) above."""
     message = "this master is not the leader"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.ILLEGAL_STATE, message)
 
 
 def not_yet_ready() -> RefusedError:
-    """Return the error of a leader that is still loading the catalog: case 7(b)."""
+    """Return the error of a leader that is still loading the catalog: case (b) above."""
     message = "this master is the leader but not yet ready to serve requests"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 
 
 def unconfirmed() -> RefusedError:
-    """Return the error of a leader that no majority confirmed in time: case 7(b).
+    """Return the error of a leader that no majority confirmed in time: case (b) above.
 
     Only profile `strict` confirms leadership.
     """
@@ -59,7 +60,7 @@ def unconfirmed() -> RefusedError:
 
 
 def write_lost(cause: object) -> RefusedError:
-    """Return the error of a write that may still commit after leadership was lost: case 7(d)."""
+    """Return the error of a write that may commit after leadership was lost: case (d) above."""
     return RefusedError(
         _Code.NOT_THE_LEADER,
         _Status.SERVICE_UNAVAILABLE,

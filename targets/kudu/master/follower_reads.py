@@ -1,12 +1,12 @@
-"""Reads that any master answers, with a bound on the age of the answer (KUDU-500; Kudu has none).
+"""Reads on any master, with a bound on the age of the answer (KUDU-500; Kudu has no such reads).
 
 A master asks the leader for a read index (`ConsensusService.ReadIndex`). The leader answers once a
 majority has confirmed its leadership, so all operations acknowledged *before the request was sent*
 are at or before that index. Once this master has applied that index, its state has all these
 operations. The age of the state counts from the sending of the request, on this master's own
 monotonic clock, so no other clock and no message delay can make the bound too small. The monotonic
-clock may be slow, so the bound is larger than the clock's reading (`_RATE_MIN`). A leader confirms
-its own leadership instead of sending a request.
+clock may be slow, so the bound is the measured age divided by `_RATE_MIN`. A leader confirms its
+own leadership instead of sending a request.
 
 One request for the read index serves all reads that accept a state of its age; other reads share
 the next request. A read gets the state and the state's age in the same step. The transmission
@@ -52,14 +52,14 @@ class FollowerReads:
         self._clock = node.env.clock
         self._leadership = leadership
         self._limit_s = node.flags.master_follower_read_timeout_ms / 1000
-        # time at which the newest read index that is applied now was requested; None: none yet
+        # time of the request for the newest read index that is applied; None: no index applied yet
         self._asked_ns: int | None = None
         self._asking: asyncio.Task[None] | None = None
 
     async def read(
         self, max_staleness_ms: int, evaluate: Callable[[Catalog, Meta], Response]
     ) -> Response:
-        """Return `evaluate(catalog, meta)` of a state that is at most `max_staleness_ms` old.
+        """Return `evaluate(catalog, meta)` for a state that is at most `max_staleness_ms` old.
 
         Raises `RefusedError` if the state is still too old at the deadline.
         """

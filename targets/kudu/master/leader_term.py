@@ -88,7 +88,7 @@ class Epoch:
         return not self._closed and replica.role == "LEADER" and replica.term == self.term
 
     def check(self) -> None:
-        """Raise `not_the_leader` unless this leadership lasts; call this after every wait."""
+        """Raise `not_the_leader()` unless this leadership lasts; call this after every wait."""
         if not self.is_current():
             raise not_the_leader()
 
@@ -96,7 +96,7 @@ class Epoch:
         self._background.append(task)
 
     def counters(self) -> dict[str, int]:
-        """Return counters of pending work, which must be small again when the work is done."""
+        """Return counters of pending work, which must fall again once the work is done."""
         return {
             "locks": len(self._locks),
             "requests in flight": len(self.in_flight),
@@ -115,7 +115,7 @@ class Epoch:
     # --- waits -------------------------------------------------------------------------------
 
     async def confirm(self) -> None:
-        """Wait until a majority confirms this leader and the maps have all acknowledged operations.
+        """Wait until a majority confirms this leader and the maps hold all acknowledged operations.
 
         Raises `RefusedError` if the leadership is lost or not confirmed in time.
         """

@@ -2,8 +2,8 @@
 
 The code follows Kudu's `PrepareForLeadershipTask`. The replica of the system tablet reports every
 change of role. If this master leads a new term, it loads the catalog once an operation of that term
-has committed and is applied, because only then are all operations that older terms committed
-applied as well. That wait is the fix of KUDU-765; the switch KUDU-765 leaves it out. If the wait
+has committed and is applied, because it has then applied all operations of older terms as well.
+That wait is the fix of KUDU-765, and the switch KUDU-765 leaves the wait out. If the wait
 takes longer than `master_failover_catchup_timeout_ms`, Kudu exits; with profile `strict`, the
 master steps down and stays up.
 
@@ -11,7 +11,7 @@ Every master also keeps maps for reads in any role (`view`). The master updates 
 every batch that it applies, and loads them again only after a snapshot. All maps must equal a scan
 of the rows at any time, which every dump checks.
 
-A master loads the catalog of a term only once (bug SPURIOUS-RELOAD).
+A master loads the catalog of a term only once (otherwise: bug SPURIOUS-RELOAD).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Leadership:
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: Replica | None = None
-        self._epoch: Epoch | None = None  # set before `_is_ready`: it writes the cluster id first
+        self._epoch: Epoch | None = None  # set before `_is_ready`, to write the cluster id
         self._is_ready = False
         self._last_term: int = -1  # newest term for which this master has begun to load the catalog
         self._view = Catalog.load(rows, 0)

@@ -47,7 +47,7 @@ from targets.kudu.messages import (
 from targets.kudu.rpc import RpcError, parse_address
 
 LISTS_DIFFER: Final = "the masters that are stored and those that it is started with differ"
-"""The message of a master that exits because its list differs from the stored one."""
+"""The start of the message of a master that exits because its list differs from the stored one."""
 
 _AUTO_JOIN_INTERVAL_S: Final = 5.0
 _JOIN_TIMEOUT_S: Final = 10.0
@@ -199,7 +199,7 @@ class Membership:
         return replica
 
     async def list(self) -> tuple[MasterEntry, ...]:
-        """Return the members in the committed configuration, each with its answer or its error.
+        """Return the members in the committed configuration, each with its role or with an error.
 
         The list does not come from a flag (KUDU-2309).
         """

@@ -57,7 +57,7 @@ def is_alter_table_done(
 def get_table_schema(
     catalog: Catalog, request: GetTableSchemaRequest, meta: Meta
 ) -> GetTableSchemaResponse:
-    """Answer with the newest schema that all tablets of a table have applied."""
+    """Answer with the schema that readers see: the newest or, during alters, the previous one."""
     table = _find_readable(catalog, request.table)
     return GetTableSchemaResponse(
         meta,
@@ -136,10 +136,10 @@ def get_table_locations(
 
 
 def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord:
-    """Return the running table of an identifier. Raises `RefusedError`.
+    """Return the running table that matches `identifier`. Raises `RefusedError`.
 
     Tables in state UNKNOWN exist only with switch ORDER-CREATE and are readable as well: Kudu's
-    reads ignored the state when it had this bug, which made the bug visible.
+    reads ignored the state when Kudu had this bug, which made the bug visible.
     """
     table = catalog.find(identifier)
     return table if table.state is TableState.UNKNOWN else catalog.find_running(identifier)

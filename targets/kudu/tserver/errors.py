@@ -1,4 +1,4 @@
-"""The error of a tablet server's refusals, and the limits above which it refuses requests."""
+"""The error with which a tablet server refuses a request, and the limits at which it does so."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 from targets.kudu.messages import TabletError, TabletErrorCode
 
 RESULTS_MAX: Final = 20_000
-"""Number of remembered write results above which a tablet refuses new writes (THROTTLED).
+"""Number of remembered write results at which a tablet starts to refuse new writes (THROTTLED).
 
-Writes that were accepted before may exceed the limit.
+The results of writes that were accepted before may exceed the limit.
 """
 ROW_ERRORS_MAX: Final = 500_000
-"""Number of row errors in a tablet's remembered results above which it refuses new writes."""
+"""Number of row errors in remembered results at which a tablet starts to refuse new writes."""
 CLIENTS_MAX: Final = 50_000
-"""Number of remembered clients above which a tablet refuses new writes."""
+"""Number of remembered clients at which a tablet starts to refuse new writes."""
 CLIENTS_KEPT: Final = 1000
 """Number of the latest clients that a tablet remembers regardless of the age of their writes."""
 WRITES_WAITING_MAX: Final = 256

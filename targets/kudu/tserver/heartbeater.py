@@ -34,7 +34,7 @@ _COALESCE_S: Final = 0.01
 
 
 class ClusterMembership(Protocol):
-    """The id of this server's cluster, stored on disk, so that it never joins another cluster."""
+    """The id of this server's cluster, stored so that the server never joins another cluster."""
 
     cluster_id: str
 

@@ -225,7 +225,7 @@ class RowStore:
         self._digest = (self._digest + self._hash_newest(key, +1)) & _DIGEST_MASK
 
     def _hash_newest(self, key: bytes, sign: int) -> int:
-        """Return the hash of the key's live row, 0 if there is none; add `sign` to `live_rows`."""
+        """Return the hash of the key's live row, or 0; add `sign` to `live_rows` if it exists."""
         chain = self._chains.get(key)
         if chain is None:
             return 0

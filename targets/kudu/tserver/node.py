@@ -1,8 +1,8 @@
 """The tablet server process: identity, RPC services, tablets and heartbeats put together.
 
 The argument `config` of `main` is `{"masters": [address...], "address": "t1:7050", "flags": {...},
-"profile": name, "bugs": [switch...]}`. The file `instance` stores the server's identity: the uuid,
-drawn at the first start (a wiped server is a new server), and the number of its last start. The
+"profile": name, "bugs": [switch...]}`. The file `instance` stores the uuid, drawn at the first
+start (a wiped server is a new server), the number of the last start, and the cluster's id. The
 number of a start is the wall clock in ns, as in Kudu, but it always grows. If it did not grow after
 the clock was set back, masters could mistake the running server for its predecessor. All replicas
 are open before the server listens.
@@ -94,7 +94,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 async def _start_instance(env: Env) -> _Instance:
-    """Return this server's identity for this start, after storing it durably."""
+    """Return this start's content of the file `instance`, after writing it durably."""
     now_ns = env.clock.wall_ns()
     try:
         body = await checked_file.read(env.disk, _INSTANCE, _MAGIC)

@@ -142,7 +142,7 @@ class Results:
             if self._is_kept(*age):
                 _, client_id, seq_no = age
                 self._forget_below(self._clients[client_id], seq_no + 1)
-        # Clients have reported most answers, so drop the ages of results that were removed.
+        # Most results are removed before they expire, so drop the ages of removed results.
         if len(self._by_age) > 2 * self.count + _AGES_SPARE:
             self._by_age = deque(age for age in self._by_age if self._is_kept(*age))
         while len(self._clients) > self._clients_kept:

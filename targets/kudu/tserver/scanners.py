@@ -4,13 +4,13 @@ A scan first chooses a timestamp that is safe on this replica (`time_manager.py`
 read at that timestamp, and the page's token has the timestamp, so that any replica can continue the
 scan. The read modes differ in the choice of the timestamp:
 
-* READ_LATEST on a leader: a majority confirms the leadership after the request arrived, and all
-  writes committed by then are applied. The timestamp is the newest one that is then applied. The
+* READ_LATEST on a leader: after the request has arrived, a majority confirms the leadership, and
+  all writes committed by then are applied. The timestamp is the newest applied one. The
   scan sees all writes acknowledged before the request, so the read is linearizable.
 * READ_LATEST on another replica, if allowed: the newest timestamp that this replica has applied,
   however old. The answer's `replica` shows the role of the replica.
 * READ_AT_SNAPSHOT: the requested timestamp, or by default this server's time. A requested timestamp
-  may be ahead of the server's time by the allowed clock error.
+  may be ahead of the server's time by at most the allowed clock error.
 * READ_YOUR_WRITES: the newest timestamp that this replica has applied, or the caller's timestamp if
   that is newer.
 """

@@ -102,7 +102,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a tablet's snapshot without its rows."""
+    """A tablet's snapshot without its rows."""
 
     table_name: str
     schema: Schema

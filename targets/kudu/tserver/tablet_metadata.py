@@ -42,7 +42,7 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     partition_schema: PartitionSchema | None = None
     # index of the committed configuration at the time when the replica was tombstoned
     tombstone_config_index: int = -1
-    # A copy is complete once it has committed this index, that of its `initial_config`.
+    # A copy is complete once it has committed this index, the `opid_index` of `initial_config`.
     copied_at: int = -1
 
 

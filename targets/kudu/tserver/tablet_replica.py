@@ -252,7 +252,6 @@ class Tablet:
         return m.AdvanceSafeTimeResponse()
 
     def _time_passed(self, timestamp: int) -> None:
-        """Note that the state machine's `last_timestamp` has risen to `timestamp`."""
         self._clock.observe(timestamp)
         self._safe_time.reached(timestamp)
 
@@ -334,7 +333,7 @@ class Tablet:
         return status
 
     def status(self) -> dict[str, Any]:
-        """Return the replica's state as JSON, for web pages, at a cost independent of the rows."""
+        """Return the replica's state as JSON; the cost does not depend on the number of rows."""
         superblock, machine = self.superblock, self._machine
         return {
             "tablet_id": self.tablet_id,

@@ -6,7 +6,7 @@ second request is refused with ALREADY_INPROGRESS. A transition changes the file
 and if a crash comes between two steps, the next start finishes the transition:
 
 * Creation: the superblock `READY` is written, then the Raft group's files.
-* Deletion: the superblock `DELETED` is written, the group's files are removed, then the superblock.
+* Deletion: the superblock `DELETED` is written, and removed after the group's files.
 * Tombstone: the end of the log is stored in the vote state, then the superblock `TOMBSTONED` is
   written, then the log is removed.
 
@@ -117,8 +117,8 @@ class TabletManager:
     async def delete_tablet(self, request: m.DeleteTabletRequest) -> None:
         """Delete a replica for good, or leave a tombstone.
 
-        Refused with CAS_FAILED if the replica's committed configuration is newer than the request's
-        index, because the replica may have been added again after the decision (KUDU-1129).
+        A request gets CAS_FAILED if the replica's committed configuration is newer than the index
+        in the request: the replica may have been added again after the decision (KUDU-1129).
         """
         self._check(request.dest_uuid, request.tablet_id)
         if request.delete_type not in {DELETED, TOMBSTONED}:

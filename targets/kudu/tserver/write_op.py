@@ -33,7 +33,7 @@ from targets.kudu.tserver.tablet import TabletMachine, WriteOp
 ROWS_MAX: Final = 10_000
 """Maximum number of rows in one write request."""
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Maximum size of a write's log entry (Kudu: `rpc_max_message_size` and a limit on a batch)."""
+"""Maximum size in bytes of a write's log entry; Kudu limits the message and the batch instead."""
 
 _Code = m.TabletErrorCode
 _CODES: Final[dict[type[RaftError], m.TabletErrorCode]] = {
@@ -103,7 +103,7 @@ class Writes:
         answer = m.WriteResponse(lost)
         try:
             answer = await self._replicate(payload)
-        except TabletRefusedError as refusal:  # waiting resent copies get the same answer
+        except TabletRefusedError as refusal:  # waiting copies of the request get the same answer
             answer = m.WriteResponse(refusal.error)
         finally:
             self._waiting_bytes -= len(payload)

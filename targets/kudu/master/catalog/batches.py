@@ -99,7 +99,7 @@ def encode_batch(batch: Batch) -> bytes:
 
 
 def decode_batch(payload: bytes) -> Batch:
-    """Decode a batch from a log entry. Raises `msgspec.ValidationError` for unknown bytes."""
+    """Decode a batch from a log entry. Raises `msgspec.DecodeError` if it is no batch."""
     if payload.startswith(_PACKED):
         return _unpack(_packed.decode(memoryview(payload)[1:]))
     if payload.startswith(_HMS_HEAD):

@@ -3,8 +3,8 @@
 The correct path follows a contract (`leader_term.py`): lock, copy, one batch, commit, publish,
 calls. The switches restore three violations of the contract (ORDER-CREATE, ORDER-DELETE,
 ORDER-REPLACE), which Kudu fixed in March and April 2016; operations with several writes (KUDU-495);
-and a gap that Kudu still has (RENAME-GAP). The correct path is in the caller of each function. The
-functions emit events, so that a nemesis can inject a fault between two steps.
+and renames that hide a table for a moment, as Kudu's still do (RENAME-GAP). The correct path is in
+the caller of each function. Events let a nemesis inject a fault between two steps.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Ddl:
         return await self._commit(epoch, plan, request.request_id)
 
     async def _wait_alive(self, epoch: Epoch, check: Callable[[int], None]) -> None:
-        """Call `check` with the number of available tablet servers, until it passes.
+        """Repeat `check(number of available tablet servers)` until it raises no `RefusedError`.
 
         A refusal is final only once this leader has been ready for two heartbeat intervals, because
         a master that has just started knows no tablet servers yet (KUDU-1358).
@@ -243,7 +243,7 @@ def _unwrap(outcome: Outcome) -> Reply:
 
 
 async def confirmed(epoch: Epoch, look: Callable[[], Seen]) -> Seen:
-    """Return the result of `look`; after a refusal, confirm leadership and call `look` again.
+    """Return `look()`; if it raises `RefusedError`, confirm leadership and call `look` again.
 
     A refusal of the second call is raised.
     """

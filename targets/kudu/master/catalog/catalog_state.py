@@ -101,7 +101,7 @@ class Catalog:
         catalog.revision = rows.last_index
         catalog.tables = dict(rows.tables)
         catalog.tservers = dict(rows.tservers)
-        catalog.replies = rows.replies  # shared: all leaderships use the applied replies
+        catalog.replies = rows.replies  # not copied: all leaderships share the applied replies
         for table_id, table in sorted(rows.tables.items()):
             catalog._live_tablets[table_id] = []
             if table.is_live:
@@ -121,7 +121,7 @@ class Catalog:
         return None if raw is None else decode_reply(raw)
 
     def find(self, identifier: TableIdentifier) -> TableRecord:
-        """Return the live table with the identifier's id and name. Raises `RefusedError`.
+        """Return the live table that matches `identifier` (id and/or name). Raises `RefusedError`.
 
         As in Kudu, an identifier whose id and name belong to different tables is "not found".
         """
@@ -141,7 +141,7 @@ class Catalog:
         return table
 
     def find_running(self, identifier: TableIdentifier) -> TableRecord:
-        """Return the running table of an identifier. Raises `RefusedError`.
+        """Return the running table that matches `identifier`. Raises `RefusedError`.
 
         If the table does not run, the code is TABLE_NOT_FOUND and the status SERVICE_UNAVAILABLE.
         """
@@ -252,7 +252,7 @@ class Catalog:
         self._put(tables, tablets)
 
     def show(self, name: str, table_id: str) -> None:
-        """Let a name in `hidden` resolve again, if the table still has this name."""
+        """Remove `name` from `hidden`; it resolves from now on if the table still has this name."""
         del self.hidden[name]
         table = self.tables.get(table_id)
         if table is not None and table.is_live and table.name == name:

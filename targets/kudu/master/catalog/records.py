@@ -22,7 +22,7 @@ SYSTEM_TABLET_ID: Final = "0" * 32
 
 
 class TableState(enum.IntEnum):
-    """The states of a table. PREPARING exists only in memory; UNKNOWN is never stored."""
+    """The states of a table. Neither PREPARING (unused here) nor UNKNOWN is ever stored."""
 
     UNKNOWN = 0
     PREPARING = 1
@@ -89,7 +89,7 @@ class TableRecord(_Record, frozen=True):
 
     @property
     def shown_schema(self) -> Schema:
-        """The schema that readers see: the newest one that all tablets have applied."""
+        """The schema that readers see: the newest one or, during alters, the one before them."""
         return self.schema if self.applied_schema is None else self.applied_schema
 
     @property

@@ -140,7 +140,7 @@ class SystemTablet:
         return _encoder.encode(image)
 
     async def restore(self, data: bytes, index: int) -> None:
-        stored = _snapshots.decode(data)  # missing fields of a shorter, older snapshot are empty
+        stored = _snapshots.decode(data)  # fields that older snapshots lack get their defaults
         assert stored.last_index <= index, (
             f"a snapshot at index {index} holds the later operation {stored.last_index}"
         )

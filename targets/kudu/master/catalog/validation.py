@@ -105,7 +105,7 @@ def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str |
 
 
 def with_ids(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns of a new table with ids from 0; key columns become not nullable."""
+    """Return `columns` with ids from 0, for a new table; key columns become not nullable."""
     return tuple(
         msgspec.structs.replace(
             column, id=position, is_nullable=column.is_nullable and not column.is_key

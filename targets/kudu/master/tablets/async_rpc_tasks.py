@@ -1,4 +1,4 @@
-"""Calls to tablet servers, retried until they take effect or are no longer needed.
+"""Calls to tablet servers, retried for a limited time, until they take effect or are obsolete.
 
 The code follows Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`): each attempt looks up the
 target again, and waits if the tablet server or the tablet's leader is unknown, instead of giving up
@@ -10,9 +10,9 @@ replica whose tablet server never received the call would be missing until the t
 copies it. (Kudu gives up after `tablet_creation_timeout_ms` and relies on the copy.)
 
 The message of each attempt is built from the catalog committed at that moment. A change of a
-tablet's configuration is retried without a limit until the change is done, or until the newest
-report of the tablet's leader shows that the change is no longer needed; the background loop then
-decides again.
+tablet's configuration is retried without a time limit until the change is done, or until the newest
+report of the tablet's leader calls for a different change or none; the background loop then decides
+again.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Heartbeats:
     def handle(
         self, request: TSHeartbeatRequest, _peer: str
     ) -> TSHeartbeatResponse | Coroutine[Any, Any, TSHeartbeatResponse]:
-        """Handle one heartbeat; return the answer or, if a record must change, a coroutine.
+        """Handle one heartbeat; return the answer, as a coroutine if a record must change.
 
         A report is first judged without locks, because most reports change no record.
         """
@@ -74,7 +74,7 @@ class Heartbeats:
         meta = Meta(self._uuid, replica.term)
         epoch = self._leadership.epoch
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
-            return self._response(meta)  # a follower ignores reports
+            return self._response(meta)  # with this switch, a follower ignores heartbeats
         ours = self._leadership.cluster_id or ""
         # A master that does not know its cluster id yet cannot check the id that a server sends.
         if request.cluster_id and not ours:
@@ -114,7 +114,7 @@ class Heartbeats:
         was_silent = before is None or now_ns - before.heard_ns > self._silence_ns
         server = self._tservers.heard(request, now_ns)
         if server is not None and was_silent:
-            # Calls to a silent server may have been dropped; its full report shows unfinished work.
+            # Calls to a silent server may have been dropped; a full report shows which are needed.
             server.full_report_term = -1
             if epoch is not None:
                 epoch.tasks.kick(server.uuid)
@@ -142,7 +142,7 @@ class Heartbeats:
     async def _process(
         self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet], draft: ReportPlan
     ) -> None:
-        """Plan the changes of a report again, under the locks of the tables in `draft`, and write.
+        """Plan a report's changes again under the locks of the tables in `draft`, and write them.
 
         The plan made without locks (`draft`) may be outdated.
         """

@@ -1,4 +1,4 @@
-"""Pure functions that decide whether to add or evict a replica of a tablet, and which one.
+"""Pure functions that decide whether a tablet needs another replica, or which replica to evict.
 
 The rules are those of Kudu's `consensus/quorum_util.cc`. The usual scheme is 3-4-3: add a
 non-voter, let the leader replica promote it once it has caught up, then evict the replica that it
@@ -44,7 +44,7 @@ class EvictPeer:
 
 @dataclass(frozen=True, slots=True)
 class StepDownLeader:
-    """A decision that the leader must step down: it is to be evicted but cannot remove itself."""
+    """A decision that the leader steps down: it must be evicted but cannot remove itself."""
 
 
 Decision = AddPeer | EvictPeer | StepDownLeader
@@ -79,7 +79,7 @@ def decide(
 
 
 def is_settled(config: RaftConfig, num_replicas: int) -> bool:
-    """Whether `config` has exactly `num_replicas` members, all voters and not marked `replace`."""
+    """Whether `config` has `num_replicas` members, all of them voters and none marked `replace`."""
     return len(config.peers) == num_replicas and all(
         peer.member_type == "VOTER" and not peer.replace for peer in config.peers
     )
@@ -144,7 +144,8 @@ class _Peers:
     def lacks_one(self, num_replicas: int, spared: Collection[str]) -> bool:
         """Whether too few voters will remain and a healthy majority can add a member.
 
-        Failed voters and voters marked `replace` count as leaving, members to promote as voters.
+        Voters marked `replace` and failed voters outside `spared` count as leaving. Non-voters
+        with `promote` count as voters unless they have failed.
         """
         going = sum(
             p.replace or (self._of(p) in _FAILED and p.uuid not in spared) for p in self._voters

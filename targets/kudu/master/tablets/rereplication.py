@@ -21,7 +21,7 @@ from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 
 
 def review(catalog: Catalog, tablet_id: str, flags: Flags) -> Decision | None:
-    """Return the next step for a tablet by its leader's newest report; `None` if none is needed.
+    """Return a tablet's next step, based on its leader's newest report; `None` if none is needed.
 
     The report is ignored if the stored record has another leader or another configuration, because
     a newer report will follow.

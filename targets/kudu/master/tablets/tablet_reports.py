@@ -167,7 +167,7 @@ def _merge(
     if not newer_config and not newer_leader:
         return stored
     config = config if newer_config else stored.config
-    if replica.term < stored.term:  # a late report may have a newer configuration, but no leader
+    if replica.term < stored.term:  # the report's configuration may be newer, its leader is not
         leader = leader_before if _has_peer(config, leader_before) else None
         return ConsensusState(stored.term, leader, config)
     if leader is None and replica.term == stored.term and leader_before != ts_uuid:
@@ -179,8 +179,8 @@ def _merge(
 def _is_stray(ts_uuid: str, replica: ReportedTablet, stored: RaftConfig) -> bool:
     """Whether a replica is outside the stored configuration and knows no newer configuration.
 
-    Kudu tombstones only replicas that know an older configuration. So it keeps a replica that has
-    the configuration from which it was evicted.
+    Kudu tombstones only replicas that know an older configuration. So it keeps an evicted replica
+    that knows the configuration by which it was evicted.
     """
     if _has_peer(stored, ts_uuid):
         return False
