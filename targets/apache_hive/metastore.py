@@ -2,7 +2,7 @@
 
 The class path names two folders: the cache on this machine, and the cache's copy in the Docker
 image. On the node of an idle metastore, a small program listens on the metastore's port instead and
-closes every connection. To clients it looks like an absent metastore, because links accept a
+closes every connection. To clients the node looks like an absent metastore, because links accept a
 connection before they connect to the metastore.
 """
 
@@ -87,7 +87,7 @@ def _settings() -> Mapping[str, str]:
 
 
 def event_settings(ttl_s: int) -> Mapping[str, str]:
-    """Settings that make Hive soon remove events older than `ttl_s`; its default is two hours."""
+    """Settings that make Hive remove events older than `ttl_s` every second, not every two hours."""
     listener = "hive.metastore.event.db.listener"
     return {
         f"{listener}.timetolive": f"{ttl_s}s",

@@ -23,7 +23,7 @@ ADD: Final = "add-metastore"
 REMOVE: Final = "remove-metastore"
 SERVING: Final = "serving"
 IDLE: Final = "idle"
-"""Variants: a spare that serves runs as `SERVING`, any other metastore that idles as `IDLE`."""
+"""Variants: an added spare runs as `SERVING`, a removed metastore of the first list as `IDLE`."""
 VARIANTS: Final = {
     SERVING: Variant(config={"serves": True}),
     IDLE: Variant(config={"serves": False}),

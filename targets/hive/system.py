@@ -109,7 +109,7 @@ class Layout:
         )
 
     def _uri_list(self, settings: TargetSettings) -> UriList:
-        """The value of `--uri-list`; by default the profile's. Hive's own default is `kept`."""
+        """The value of `--uri-list`; its default depends on the profile. In Hive it is `kept`."""
         chosen = settings.options["uri_list"]
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
         if chosen not in ["", *UriList]:
@@ -224,7 +224,7 @@ class MetastoreSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """The groups of nodes: a database that answers leads, metastores that answer follow."""
+        """Map each group to its roles: a database that answers leads, such metastores follow."""
         active = {name: NodeRole("follower") for name in await self._alive()}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._database_answers() else {}
         every = tuple(address.node for address in self._members.listed)
@@ -329,7 +329,7 @@ class HiveSystem(MetastoreSystem):
         )
 
     async def ready(self) -> Convergence:
-        """Check that every metastore reaches the database, by asking for the last event's id."""
+        """Check that every metastore reaches the database, and ZooKeeper if tokens are there."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None

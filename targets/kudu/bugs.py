@@ -432,7 +432,7 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
         "raft_prepare_replacement_before_eviction": False,
     },
 }
-"""Flags by profile whose defaults differ from those in `Flags`."""
+"""Map each profile to the flags whose defaults differ from the defaults in `Flags`."""
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:

@@ -144,7 +144,7 @@ DRAWN: Final[Mapping[str, Sequence[int]]] = {
 }
 """Flags that soaks draw at random: sizes of logs and appends, snapshot intervals, failure timeouts.
 
-Append new flags at the end, so that the draws of the others do not change.
+Append new flags at the end, so that the draws of the other flags do not change.
 """
 
 

@@ -1,4 +1,4 @@
-"""Guarantees that a profile does not give, in terms of the checkers (`harness.permits`).
+"""Permits: the guarantees that a profile does not give, as rules of checkers (`harness.permits`).
 
 Permits cover only the defects of a profile: an additional switch is never excused.
 """
@@ -109,7 +109,7 @@ _UNSYNCED: Final = Permit(
     # If the catalog lost a tablet, its replicas are never deleted: masters ignore them.
     why="logs are not synced",
     # If a configuration is lost, a Raft group may get two majorities, each with its own leader.
-    # Masters that remember the configuration of one majority tombstone the other's new replicas.
+    # Masters that know one majority's configuration tombstone the other majority's replicas.
     signs=(COMMITTED_LOST, TWO_LEADERS),
     after="power-cut",
     rules={

@@ -10,8 +10,8 @@
 | MetaException, caused by a duplicate key                                | fail             |
 | no connection                                                           | fail             |
 
-Refusals of tokens count as refusals, too. If requests carry ids that the metastore remembers, a
-refusal is final even after other attempts. Calls about tokens carry no request ids.
+InvalidToken and AccessControl count like AlreadyExists. If requests carry ids that the metastore
+remembers, a refusal is final even after other attempts. Calls about tokens carry no request ids.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DATABASE_FAILED: Final = re.compile(
     r"FATAL:|PSQLException|I/O error|REMOTE database|database \S+: "
 )
 """Messages that prove nothing about a table: a real metastore that could not read the table's
-database also answers NoSuchObject, or that the database has the wrong kind.
+database may report that an object does not exist, or that the database is a `REMOTE` one.
 """
 RESULTS: Final = {
     "AlreadyExistsException": "already-exists",

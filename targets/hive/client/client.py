@@ -10,8 +10,8 @@
   client's list (`uris`). It also records which of them were in the configuration both at its begin
   and at its end (`listed`).
 
-`classify` decides what an outcome proves. An operation ends by its deadline. Its outcome is then
-`info` if the client sent any request that may have changed something.
+`classify` decides what an outcome proves. If an operation reaches its deadline, it ends: as `info`
+if the client sent a request that may have changed something, or else as `fail`.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class MetastoreClient:
         raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
-        """Read the next events of the log. A gap in their ids shows that events were cleaned."""
+        """Read the next events of the log. A gap in the ids shows that old events were removed."""
         if self._position is None:
             self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position
@@ -301,7 +301,7 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """Return the open connection, replaced first if `again`, or if it is broken or too old."""
+        """Return the connection; open it anew if `again`, or if it is absent, broken or too old."""
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):

@@ -76,7 +76,7 @@ def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
 
 
 def check_drop(table: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` if the caller's table id is not the id of `table`."""
+    """Raise `MetastoreError` if `table` is synchronized and `context` names another table id."""
     meant = _of(context, TABLE_ID)
     if meant is not None and is_synchronized(table):
         is_meant = table.parameters.get(TABLE_ID) == meant

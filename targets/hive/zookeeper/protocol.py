@@ -87,7 +87,7 @@ def error_of(code: int | None, message: str) -> ZooKeeperError:
 
 
 def check_path(path: str, *, is_prefix: bool = False) -> None:
-    """Raise `BadPathError` unless `path` (or if `is_prefix`, `path` + digits) is a znode's path."""
+    """Raise `BadPathError` unless `path`, with digits appended if `is_prefix`, is a valid path."""
     if not (_PREFIX if is_prefix else _PATH).fullmatch(path):
         raise BadPathError(f"{path!r} is not the path of a znode")
 

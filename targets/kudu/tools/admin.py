@@ -23,7 +23,7 @@ Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class ToolError(Exception):
-    """An action of the tool failed. The message is Kudu's `Status: text` if Kudu has a message.
+    """An action of the tool failed. The message has the form `Status: text`, as in Kudu's tool.
 
     The tool then exits with code 1, like Kudu's.
     """
