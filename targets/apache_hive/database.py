@@ -1,4 +1,4 @@
-"""The node `db`: the PostgreSQL server of the bundled metastores, loaded with Hive's own schema.
+"""The node `db`: the PostgreSQL server of the real metastores, loaded with Hive's own schema.
 
 The harness reads Hive's tables directly from this database.
 """

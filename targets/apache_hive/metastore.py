@@ -87,7 +87,7 @@ def _settings() -> Mapping[str, str]:
 
 
 def event_settings(ttl_s: int) -> Mapping[str, str]:
-    """Settings that make Hive remove events older than `ttl_s` every second, not every two hours."""
+    """Settings with which Hive removes events older than `ttl_s` every second, not every 2 h."""
     listener = "hive.metastore.event.db.listener"
     return {
         f"{listener}.timetolive": f"{ttl_s}s",

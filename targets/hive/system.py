@@ -224,7 +224,7 @@ class MetastoreSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """Map each group to its roles: a database that answers leads, such metastores follow."""
+        """Map each group to its roles: the database leads and metastores follow, if they answer."""
         active = {name: NodeRole("follower") for name in await self._alive()}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._database_answers() else {}
         every = tuple(address.node for address in self._members.listed)

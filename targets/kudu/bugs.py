@@ -2,7 +2,7 @@
 
 The correct and the broken code path are next to each other in the target, behind one condition: `if
 Bug.KUDU_765 in node.bugs`. A profile is a set of rows and the defaults of some flags. A row names
-the modules that contain the switch (a test compares) and says how the harness finds the defect.
+the modules that contain the switch (a test checks) and says how the harness finds the defect.
 `harness list`, the page `docs/bugs.md` and the exam (`python -m bench.targets.mutants --bugs`) are
 generated from the rows.
 

@@ -1,6 +1,6 @@
 """The target's flags, under Kudu's names and with Kudu's defaults.
 
-Times keep Kudu's unit in their name. A case may override any of them through the target option
+Times keep Kudu's unit in their name. A case may override any flag through the target option
 `--kudu-flag NAME=VALUE`, as Kudu's own stress test does to shorten its elections
 (`integration-tests/master-stress-test.cc`).
 

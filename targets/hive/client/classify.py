@@ -2,12 +2,12 @@
 
 | outcome of a change                                                     | class            |
 |-------------------------------------------------------------------------|------------------|
-| answered                                                                | ok               |
-| AlreadyExists, NoSuchObject, InvalidOperation, InvalidObject at first    | fail             |
-| the same after an attempt that may have been carried out                | info             |
-| MetaException, no answer                                                | info             |
-| any of these, caused by a failed database                               | info             |
-| MetaException, caused by a duplicate key                                | fail             |
+| answered without an exception                                           | ok               |
+| AlreadyExists, NoSuchObject, InvalidOperation or InvalidObject          | fail             |
+| one of these four, after an attempt that may have been carried out      | info             |
+| MetaException or no answer                                              | info             |
+| any exception that is caused by a failed database                       | info             |
+| MetaException that is caused by a duplicate key                         | fail             |
 | no connection                                                           | fail             |
 
 InvalidToken and AccessControl count like AlreadyExists. If requests carry ids that the metastore

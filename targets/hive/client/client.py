@@ -7,8 +7,8 @@
   not idempotent. The history lists every try as an attempt.
 * A connection that is older than its lifetime is replaced before the next call.
 * If metastores join and leave, an operation with several attempts records the metastores on the
-  client's list (`uris`). It also records which of them were in the configuration both at its begin
-  and at its end (`listed`).
+  client's list (`uris`), and which of these metastores were configured both when it began and when
+  it ended (`listed`).
 
 `classify` decides what an outcome proves. If an operation reaches its deadline, it ends: as `info`
 if the client sent a request that may have changed something, or else as `fail`.
@@ -301,7 +301,7 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """Return the connection; open it anew if `again`, or if it is absent, broken or too old."""
+        """Return the connection; reopen it if `again`, or if it is absent, broken or too old."""
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):

@@ -2,9 +2,9 @@
 
 Masters mark their own calls with `MASTER_EVENT` in the environment context. Only masters create
 Kudu tables and change their columns. Other users may drop or rename a Kudu table through Hive, and
-masters learn of that from the log of events. A change that breaks a rule is refused with a
-MetaException before anything is written. The rules cover *synchronized* tables: managed ones, and
-external ones that are purged.
+masters read the event of that change in the log. A change that breaks a rule is refused with a
+MetaException before anything is written. The rules cover *synchronized* tables: managed tables, and
+external tables with `external.table.purge`.
 """
 
 from __future__ import annotations

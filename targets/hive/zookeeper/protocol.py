@@ -23,7 +23,7 @@ import msgspec
 
 _PATH: Final = re.compile(r"/|(/[^/\0]+)+")
 _PREFIX: Final = re.compile(r"(/[^/\0]+)*/[^/\0]*")
-"""Path of a new sequential znode: its last name may be empty, since a number is appended to it."""
+"""Pattern of a sequential znode's path without its number; the last name may be empty."""
 
 
 class Znode(NamedTuple):

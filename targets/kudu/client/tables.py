@@ -4,7 +4,7 @@ A client asks for locations once and keeps them for the time that the master gav
 (`table_locations_ttl_ms`). Expired locations are requested again in the background, while the
 operation continues with the known ones: tablet servers serve rows, and a master that is down must
 not stop clients that know the tablet servers. An operation waits for a master only if all known
-replicas refuse it, or if none is known.
+replicas refuse it, or if no replica is known.
 
 The cached leader of a tablet may be wrong. It is the replica that a master named as the leader, or
 the replica that last answered as the leader.
