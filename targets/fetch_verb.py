@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path  # determinism: no node runs this
+from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
 KNOWN: Final[Mapping[str, str]] = {"hive": "targets.apache_hive.fetching"}

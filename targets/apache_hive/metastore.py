@@ -9,7 +9,7 @@ connection before they connect to the metastore.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path  # determinism: no node runs this
+from pathlib import Path  # determinism: no node runs this module
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -72,10 +72,10 @@ def _settings() -> Mapping[str, str]:
         ),
         "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
         "javax.jdo.option.ConnectionUserName": USER,
-        "javax.jdo.option.ConnectionPassword": USER,  # required by Hive, unused
+        "javax.jdo.option.ConnectionPassword": USER,  # Hive requires it, PostgreSQL ignores it
         "metastore.warehouse.dir": "file:{data}/warehouse",
         "metastore.thrift.bind.host": "{host}",
-        # Hive refuses the later of two concurrent creates after a retry, by default 2 s later.
+        # Hive refuses one of two concurrent creates only after a retry, by default after 2 s.
         "metastore.hmshandler.retry.interval": "300ms",
         "metastore.transactional.event.listeners": "harness.EventLog",
         "metastore.event.message.factory": (

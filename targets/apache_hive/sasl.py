@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os  # determinism: no node runs this
+import os  # determinism: no node runs this module
 from typing import Any, Final
 
 from puresasl import SASLError

@@ -61,7 +61,7 @@ _STALE: Final = Permit(
     why="the store asks one server of ZooKeeper, which may not know yet what the others do",
     rules={TOKENS: ("stale",)},
 )
-"""Permit added to every profile: ZooKeeper allows stale reads, which Hive 4.0.1 does not prevent.
+"""Permit for tokens in ZooKeeper, which allows stale reads; Hive 4.0.1 does not prevent them.
 """
 _HIVE4: Final = (
     Permit(
@@ -205,7 +205,7 @@ def _require_kerberos() -> None:
 
 
 def _layout(settings: TargetSettings) -> Layout:
-    """Build the layout; options that only bundled metastores have take their defaults."""
+    """Build the layout, with default values for options of bundled metastores only."""
     theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
     options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

@@ -169,7 +169,7 @@ class MetastoreSystem(System):
 
     ask_s = 1.0
     outside_max = 2
-    """Maximum number of metastores that may fail at once; `core` draws all others."""
+    """Maximum number of metastores that may fail at once; `core` draws the other metastores."""
     bugs: frozenset[Bug] = frozenset()
     """Defects of clients, in addition to the defects of the layout."""
     no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - an invalid token
@@ -184,7 +184,7 @@ class MetastoreSystem(System):
         more_groups: Mapping[str, Sequence[str]],
         start_s: float = START_S,
     ) -> None:
-        """`more_groups` are other nodes' groups; an added metastore must serve within `start_s`."""
+        """`more_groups` maps groups to other nodes; added metastores must serve in `start_s`."""
         self._env = env
         self._layout = layout
         self._connect = connect

@@ -436,5 +436,5 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The defects of `profile`, plus the defects `ids`. Raises `UsageError` for unknown ids."""
+    """The defects of `profile`, plus those named in `ids`. Raises `UsageError` for unknown ids."""
     return switched_on(Bug, PROFILES, profile, ids)

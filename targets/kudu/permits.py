@@ -122,7 +122,7 @@ _UNSYNCED: Final = Permit(
 _EVICTED_FIRST: Final = Permit(
     name="evicted-first",
     # If the source of a copy dies, the other replicas may never form a majority again.
-    # Before Kudu 1.5, a replica without data does not vote.
+    # As before Kudu 1.5, a replica without data does not vote.
     why="a lost replica is evicted before the next one has its data",
     rules=UNDONE,
 )

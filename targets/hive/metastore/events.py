@@ -1,4 +1,4 @@
-"""The notification log: entries are written in the transaction of the change.
+"""The notification log: each entry is written in the transaction of its change.
 
 `DbNotificationListener` takes the next id under a row lock (HIVE-16886), so ids rise in commit
 order. In `strict` the times of events rise with the ids; in Hive they come from each metastore's

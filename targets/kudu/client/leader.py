@@ -65,7 +65,7 @@ class LeaderFinder:
         self._first = self._masters = tuple(masters)
         self._policy = policy
         self._cached: str | None = None
-        self._asked_ns = 0  # the start of the last round
+        self._asked_ns = 0  # when the last round of calls to all masters began
         self._relearning: asyncio.Task[MasterAnswer | None] | None = None
 
     def forget(self) -> None:

@@ -31,7 +31,7 @@ them.
 """
 
 _SEEN_CALLS_MAX: Final = 1024
-"""The number of latest call ids per connection whose duplicates a server recognizes."""
+"""The number of latest call ids per connection that a server remembers, to drop duplicates."""
 _CONNECTIONS_MAX: Final = 1024
 """Maximum number of connections of a server, which closes further connections at once."""
 
