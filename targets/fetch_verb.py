@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path  # determinism: no node runs this
+from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
 KNOWN: Final[Mapping[str, str]] = {"hive": "targets.apache_hive.fetching"}
@@ -13,7 +13,7 @@ KNOWN: Final[Mapping[str, str]] = {"hive": "targets.apache_hive.fetching"}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fetch the named programs that are not in the cache yet, and print their locations."""
+    """Fetch the named program if it is not in the cache yet, and print its folder."""
     from harness.cli.parser import Parser
 
     parser = Parser(

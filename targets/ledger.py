@@ -81,7 +81,7 @@ def switched_on(
     profile: str,
     ids: tuple[str, ...],
 ) -> frozenset[AnySwitch]:
-    """The defects of `profile`, plus the defects `ids`. Raises `UsageError` for unknown ids."""
+    """The defects of `profile`, plus those named in `ids`. Raises `UsageError` for unknown ids."""
     if profile not in profiles:
         raise UsageError(f"the profile {profile!r} is not one of: {', '.join(profiles)}")
     by_id = {bug.id: bug for bug in ledger}

@@ -9,7 +9,7 @@ everything again.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path  # determinism: no node runs this
+from pathlib import Path  # determinism: no node runs this module
 from typing import Final, NamedTuple
 
 from harness.errors import UsageError

@@ -1,4 +1,4 @@
-"""The node `db`: the PostgreSQL server of the bundled metastores, loaded with Hive's own schema.
+"""The node `db`: the PostgreSQL server of the real metastores, loaded with Hive's own schema.
 
 The harness reads Hive's tables directly from this database.
 """
@@ -6,7 +6,7 @@ The harness reads Hive's tables directly from this database.
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path  # determinism: no node runs this
+from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
 from harness.cluster import NodeSpec

@@ -7,13 +7,13 @@ bundled event listener (`EventLog.java`) is compiled against the files.
 from __future__ import annotations
 
 import hashlib
-import os  # determinism: no node runs this
-import shutil  # determinism: no node runs this
-import subprocess  # determinism: no node runs this
+import os  # determinism: no node runs this module
+import shutil  # determinism: no node runs this module
+import subprocess  # determinism: no node runs this module
 import tarfile
-import tempfile  # determinism: no node runs this
+import tempfile  # determinism: no node runs this module
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path  # determinism: no node runs this
+from pathlib import Path  # determinism: no node runs this module
 from typing import Final
 from xml.sax.saxutils import escape
 

@@ -30,7 +30,7 @@ _REFUSED: Final = {
     "tried to renew a token": api.ACCESS_CONTROL,
     "is trying to renew a token": api.ACCESS_CONTROL,
 }
-"""Map phrases of Hadoop's messages to their exceptions, whose types metastores do not pass on."""
+"""Map phrases of a MetaException's message to the Hadoop exception that caused it."""
 
 
 class Exchange(NamedTuple):

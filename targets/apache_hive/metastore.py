@@ -2,14 +2,14 @@
 
 The class path names two folders: the cache on this machine, and the cache's copy in the Docker
 image. On the node of an idle metastore, a small program listens on the metastore's port instead and
-closes every connection. To clients it looks like an absent metastore, because links accept a
+closes every connection. To clients the node looks like an absent metastore, because links accept a
 connection before they connect to the metastore.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path  # determinism: no node runs this
+from pathlib import Path  # determinism: no node runs this module
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -72,10 +72,10 @@ def _settings() -> Mapping[str, str]:
         ),
         "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
         "javax.jdo.option.ConnectionUserName": USER,
-        "javax.jdo.option.ConnectionPassword": USER,  # required by Hive, unused
+        "javax.jdo.option.ConnectionPassword": USER,  # Hive requires it, PostgreSQL ignores it
         "metastore.warehouse.dir": "file:{data}/warehouse",
         "metastore.thrift.bind.host": "{host}",
-        # Hive refuses the later of two concurrent creates after a retry, by default 2 s later.
+        # Hive refuses one of two concurrent creates only after a retry, by default after 2 s.
         "metastore.hmshandler.retry.interval": "300ms",
         "metastore.transactional.event.listeners": "harness.EventLog",
         "metastore.event.message.factory": (
@@ -87,7 +87,7 @@ def _settings() -> Mapping[str, str]:
 
 
 def event_settings(ttl_s: int) -> Mapping[str, str]:
-    """Settings that make Hive soon remove events older than `ttl_s`; its default is two hours."""
+    """Settings with which Hive removes events older than `ttl_s` every second, not every 2 h."""
     listener = "hive.metastore.event.db.listener"
     return {
         f"{listener}.timetolive": f"{ttl_s}s",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os  # determinism: no node runs this
+import os  # determinism: no node runs this module
 from typing import Any, Final
 
 from puresasl import SASLError
@@ -120,7 +120,7 @@ class KerberosConnection:
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """Make a call as the user in `call`. After a `ChannelError` the connection is unusable."""
+        """Make a call as the user or with the token that `call` names, or else as `USERS[0]`."""
         whole = False
         try:
             if isinstance(call, api.Authenticate):

@@ -46,10 +46,7 @@ class ApacheHiveSystem(MetastoreSystem):
         self._has_databases = False
 
     async def ready(self) -> Convergence:
-        """Check that every metastore reaches the database, and that the harness can read it.
-
-        The first call also creates the workload's databases.
-        """
+        """Create the workload's databases if necessary, then check the same as `converged`."""
         if not self._has_databases:
             wanted = [name for name in self._layout.databases if name != _DEFAULT]
             made = [await self._made(name) for name in wanted]
@@ -57,7 +54,7 @@ class ApacheHiveSystem(MetastoreSystem):
         return await self.converged()
 
     async def converged(self) -> Convergence:
-        """Check that every metastore reaches the database, and that the harness can read it."""
+        """Check that all metastores and the database answer, and that all databases exist."""
         answers = await self._ask_all(api.GetTableMeta())
         pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         rows = await self._dump()

@@ -40,7 +40,7 @@ _OPTIONS: Final = (
 )
 """Options that mean the same for real and for bundled metastores."""
 _USUAL: Final = {"socket-timeout-ms": 3000}
-"""Defaults that differ from the bundled target's, since Java is slow and retries come late."""
+"""Defaults that differ from the bundled target's: Java is slow, and Hive waits before retries."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _TOKEN_OPTIONS: Final = (
     *("token-store", "token-max-age-ms", "token-renew-ms", "token-key-ms", "token-scan-ms"),
@@ -61,7 +61,7 @@ _STALE: Final = Permit(
     why="the store asks one server of ZooKeeper, which may not know yet what the others do",
     rules={TOKENS: ("stale",)},
 )
-"""Permit added to every profile: ZooKeeper allows stale reads, which Hive 4.0.1 does not prevent.
+"""Permit for tokens in ZooKeeper, which allows stale reads; Hive 4.0.1 does not prevent them.
 """
 _HIVE4: Final = (
     Permit(
@@ -89,7 +89,7 @@ _HIVE4: Final = (
         why="a get reads a table and its parameters in statements of their own, read committed",
     ),
 )
-"""Permits for behaviour that real metastores show, but bundled metastores with `hive4` do not."""
+"""Permits for behaviour of real metastores that bundled ones do not show in profile `hive4`."""
 
 
 class ApacheHiveTarget(
@@ -101,7 +101,7 @@ class ApacheHiveTarget(
     operations=HiveTarget.operations,
     variant_of=HiveTarget.variant_of,
 ):
-    """Target of real metastores: stateless, all active, over one PostgreSQL database."""
+    """Target of real metastores, which are stateless, all active, and share one PostgreSQL."""
 
     api_version = TARGET_API_VERSION
     name = "apache-hive"
@@ -180,7 +180,7 @@ class ApacheHiveTarget(
 
 
 def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
-    """Return the metastores. If the layout has spares, each gets a variant that serves or idles."""
+    """Return the metastores; if the layout has spares, each with a variant `IDLE` or `SERVING`."""
     if not layout.spares:
         return [*metastores]
     count = len(layout.metastores)
@@ -205,7 +205,7 @@ def _require_kerberos() -> None:
 
 
 def _layout(settings: TargetSettings) -> Layout:
-    """Build the layout; options that only bundled metastores have take their defaults."""
+    """Build the layout, with default values for options of bundled metastores only."""
     theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
     options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

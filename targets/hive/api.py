@@ -47,7 +47,7 @@ class MetaTable(msgspec.Struct, frozen=True):
     """A table, reduced to the fields that the harness uses.
 
     `ident` is the id of the table's row, and `directory` tells whether the table's directory
-    exists. A metastore ignores both in a request.
+    exists. A metastore ignores both fields in a request.
     """
 
     database: str
@@ -64,7 +64,7 @@ class MetaTable(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An entry of the notification log. Its time is in ms; Hive's is in seconds."""
+    """An entry of the notification log. Its time is in ms (in Hive's interface, in seconds)."""
 
     ident: int
     time_ms: int

@@ -171,5 +171,5 @@ PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", *HIV
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The defects of `profile`, plus the defects `ids`. Raises `UsageError` for unknown ids."""
+    """The defects of `profile`, plus those named in `ids`. Raises `UsageError` for unknown ids."""
     return switched_on(Bug, PROFILES, profile, ids)

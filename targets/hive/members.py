@@ -3,7 +3,7 @@
 An administrator adds a metastore by starting it; once it answers, it is appended to the list. To
 remove a metastore, the administrator first takes it off the list and then stops it, which closes
 its connections. A stopped metastore runs as the variant `IDLE`, which serves no client. Every
-environment supports that, and faults can still hit the node. The last metastore is never removed.
+environment has variants, and faults can still hit the node. The last metastore is never removed.
 
 A metastore that is down, or does not answer in time, is not added. A metastore that cannot be
 stopped is off the list nevertheless, and still serves clients that kept the old list.
@@ -23,7 +23,7 @@ ADD: Final = "add-metastore"
 REMOVE: Final = "remove-metastore"
 SERVING: Final = "serving"
 IDLE: Final = "idle"
-"""Variants: a spare that serves runs as `SERVING`, any other metastore that idles as `IDLE`."""
+"""Variants: an added spare runs as `SERVING`, a removed metastore of the first list as `IDLE`."""
 VARIANTS: Final = {
     SERVING: Variant(config={"serves": True}),
     IDLE: Variant(config={"serves": False}),

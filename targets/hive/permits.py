@@ -1,4 +1,4 @@
-"""Permits of a metastore profile (`harness.permits`), derived from the rows of its ledger."""
+"""Permits of a metastore profile (`harness.permits`), one per permitted defect of the ledger."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Layout:
         )
 
     def _uri_list(self, settings: TargetSettings) -> UriList:
-        """The value of `--uri-list`; by default the profile's. Hive's own default is `kept`."""
+        """The value of `--uri-list`; its default depends on the profile. In Hive it is `kept`."""
         chosen = settings.options["uri_list"]
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
         if chosen not in ["", *UriList]:
@@ -169,7 +169,7 @@ class MetastoreSystem(System):
 
     ask_s = 1.0
     outside_max = 2
-    """Maximum number of metastores that may fail at once; `core` draws all others."""
+    """Maximum number of metastores that may fail at once; `core` draws the other metastores."""
     bugs: frozenset[Bug] = frozenset()
     """Defects of clients, in addition to the defects of the layout."""
     no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - an invalid token
@@ -184,7 +184,7 @@ class MetastoreSystem(System):
         more_groups: Mapping[str, Sequence[str]],
         start_s: float = START_S,
     ) -> None:
-        """`more_groups` are other nodes' groups; an added metastore must serve within `start_s`."""
+        """`more_groups` maps groups to other nodes; added metastores must serve in `start_s`."""
         self._env = env
         self._layout = layout
         self._connect = connect
@@ -224,7 +224,7 @@ class MetastoreSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """The groups of nodes: a database that answers leads, metastores that answer follow."""
+        """Map each group to its roles: the database leads and metastores follow, if they answer."""
         active = {name: NodeRole("follower") for name in await self._alive()}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._database_answers() else {}
         every = tuple(address.node for address in self._members.listed)
@@ -329,7 +329,7 @@ class HiveSystem(MetastoreSystem):
         )
 
     async def ready(self) -> Convergence:
-        """Check that every metastore reaches the database, by asking for the last event's id."""
+        """Check that every metastore reaches the database, and ZooKeeper if tokens are there."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None

@@ -60,7 +60,7 @@ class HiveTarget(
         "restart-metastores",
     ),
 ):
-    """Target of bundled metastores: stateless, all active, over one database."""
+    """Target of bundled metastores, which are stateless, all active, and share one database."""
 
     api_version = TARGET_API_VERSION
     name = "hive"

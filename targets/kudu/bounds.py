@@ -1,6 +1,6 @@
 """Limits that the target promises to keep, for the checker `bounds`.
 
-The module also lists the requests that the target's flags make it refuse, for the checker
+The module also lists the limits of requests that flags of the target change, for the checker
 `catalog-invariants`.
 
 Counters come from the dumps of the nodes. A node counts the calls that it served since its last
@@ -85,7 +85,7 @@ def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
 
 
 def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
-    """Count calls by method, and under `CARRIED_OUT` the calls that tablet servers carried out."""
+    """Count all calls by method, and the calls carried out by tablet servers (`CARRIED_OUT`)."""
     calls: dict[str, int] = {}
     for _, dump in sorted(dumps.items()):
         put_off = dump.get("put_off")
@@ -176,7 +176,7 @@ def _election_ms(flags: Flags) -> float:
 def _times(flags: Flags) -> list[dict[str, Any]]:
     """Limits of outages and elections.
 
-    An outage may last six minimal election timeouts plus one second; clean runs need 1.5 of them.
+    An outage may last six minimal election timeouts plus one second; clean runs need 1.5 timeouts.
     """
     timeout_s = _election_ms(flags) / 1000
     outage = "a new leader is elected after one election timeout, or a few if votes are split"
@@ -209,7 +209,7 @@ def _scaled(number: int, factor: Fraction) -> float:
 def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     """Limits of calls: each call is made once for its purpose, and again if an answer was lost.
 
-    Heartbeats and votes also grow with time. Their rate follows from the flags, and each tablet
+    Limits of heartbeats and votes grow with time. The rate follows from the flags, and each tablet
     server sends heartbeats to each master. Each loss of a leader allows at least the usual number
     of votes.
 

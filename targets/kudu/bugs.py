@@ -2,7 +2,7 @@
 
 The correct and the broken code path are next to each other in the target, behind one condition: `if
 Bug.KUDU_765 in node.bugs`. A profile is a set of rows and the defaults of some flags. A row names
-the modules that contain the switch (a test compares) and says how the harness finds the defect.
+the modules that contain the switch (a test checks) and says how the harness finds the defect.
 `harness list`, the page `docs/bugs.md` and the exam (`python -m bench.targets.mutants --bugs`) are
 generated from the rows.
 
@@ -432,9 +432,9 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
         "raft_prepare_replacement_before_eviction": False,
     },
 }
-"""Flags by profile whose defaults differ from those in `Flags`."""
+"""Map each profile to the flags whose defaults differ from the defaults in `Flags`."""
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The defects of `profile`, plus the defects `ids`. Raises `UsageError` for unknown ids."""
+    """The defects of `profile`, plus those named in `ids`. Raises `UsageError` for unknown ids."""
     return switched_on(Bug, PROFILES, profile, ids)

@@ -29,7 +29,7 @@ class NodeContext:
     rpc: RpcClient
 
     def check_failed(self, why: str) -> None:
-        """End this node, like a failed CHECK in Kudu; only the code of defects calls this."""
+        """End this node, like a failed CHECK in Kudu; only code of defects does so."""
         self.env.spawn(_raise(why), name="check-failed")
 
     def new_id(self) -> str:

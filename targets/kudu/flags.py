@@ -1,6 +1,6 @@
 """The target's flags, under Kudu's names and with Kudu's defaults.
 
-Times keep Kudu's unit in their name. A case may override any of them through the target option
+Times keep Kudu's unit in their name. A case may override any flag through the target option
 `--kudu-flag NAME=VALUE`, as Kudu's own stress test does to shorten its elections
 (`integration-tests/master-stress-test.cc`).
 
@@ -144,7 +144,7 @@ DRAWN: Final[Mapping[str, Sequence[int]]] = {
 }
 """Flags that soaks draw at random: sizes of logs and appends, snapshot intervals, failure timeouts.
 
-Append new flags at the end, so that the draws of the others do not change.
+Append new flags at the end, so that the draws of the other flags do not change.
 """
 
 

@@ -1,4 +1,4 @@
-"""Guarantees that a profile does not give, in terms of the checkers (`harness.permits`).
+"""Permits: the guarantees that a profile does not give, as rules of checkers (`harness.permits`).
 
 Permits cover only the defects of a profile: an additional switch is never excused.
 """
@@ -109,7 +109,7 @@ _UNSYNCED: Final = Permit(
     # If the catalog lost a tablet, its replicas are never deleted: masters ignore them.
     why="logs are not synced",
     # If a configuration is lost, a Raft group may get two majorities, each with its own leader.
-    # Masters that remember the configuration of one majority tombstone the other's new replicas.
+    # Masters that know one majority's configuration tombstone the other majority's replicas.
     signs=(COMMITTED_LOST, TWO_LEADERS),
     after="power-cut",
     rules={
@@ -122,7 +122,7 @@ _UNSYNCED: Final = Permit(
 _EVICTED_FIRST: Final = Permit(
     name="evicted-first",
     # If the source of a copy dies, the other replicas may never form a majority again.
-    # Before Kudu 1.5, a replica without data does not vote.
+    # As before Kudu 1.5, a replica without data does not vote.
     why="a lost replica is evicted before the next one has its data",
     rules=UNDONE,
 )

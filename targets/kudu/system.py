@@ -1,7 +1,7 @@
 """A running deployment of the bundled Kudu, for inspection and changes by the harness.
 
 All queries are RPCs from the client's environment, each with a time limit, so they work in every
-environment. A node that does not answer is omitted from the result.
+environment. If a node does not answer, results omit it or hold `None`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from targets.kudu.system import (
 
 TSERVERS_MAX: Final = 99
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
-"""Cluster sizes that soaks draw; a fourth tablet server replaces a server that is down."""
+"""Cluster sizes that soaks draw; a fourth tablet server can replace a server that is down."""
 
 
 class KuduTarget(

@@ -2,16 +2,16 @@
 
 | outcome of a change                                                     | class            |
 |-------------------------------------------------------------------------|------------------|
-| answered                                                                | ok               |
-| AlreadyExists, NoSuchObject, InvalidOperation, InvalidObject at first    | fail             |
-| the same after an attempt that may have been carried out                | info             |
-| MetaException, no answer                                                | info             |
-| any of these, caused by a failed database                               | info             |
-| MetaException, caused by a duplicate key                                | fail             |
+| answered without an exception                                           | ok               |
+| AlreadyExists, NoSuchObject, InvalidOperation or InvalidObject          | fail             |
+| one of these four, after an attempt that may have been carried out      | info             |
+| MetaException or no answer                                              | info             |
+| any exception that is caused by a failed database                       | info             |
+| MetaException that is caused by a duplicate key                         | fail             |
 | no connection                                                           | fail             |
 
-Refusals of tokens count as refusals, too. If requests carry ids that the metastore remembers, a
-refusal is final even after other attempts. Calls about tokens carry no request ids.
+InvalidToken and AccessControl count like AlreadyExists. If requests carry ids that the metastore
+remembers, a refusal is final even after other attempts. Calls about tokens carry no request ids.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DATABASE_FAILED: Final = re.compile(
     r"FATAL:|PSQLException|I/O error|REMOTE database|database \S+: "
 )
 """Messages that prove nothing about a table: a real metastore that could not read the table's
-database also answers NoSuchObject, or that the database has the wrong kind.
+database may report that an object does not exist, or that the database is a `REMOTE` one.
 """
 RESULTS: Final = {
     "AlreadyExistsException": "already-exists",

@@ -7,11 +7,11 @@
   not idempotent. The history lists every try as an attempt.
 * A connection that is older than its lifetime is replaced before the next call.
 * If metastores join and leave, an operation with several attempts records the metastores on the
-  client's list (`uris`). It also records which of them were in the configuration both at its begin
-  and at its end (`listed`).
+  client's list (`uris`), and which of these metastores were configured both when it began and when
+  it ended (`listed`).
 
-`classify` decides what an outcome proves. An operation ends by its deadline. Its outcome is then
-`info` if the client sent any request that may have changed something.
+`classify` decides what an outcome proves. If an operation reaches its deadline, it ends: as `info`
+if the client sent a request that may have changed something, or else as `fail`.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class MetastoreClient:
         raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
-        """Read the next events of the log. A gap in their ids shows that events were cleaned."""
+        """Read the next events of the log. A gap in the ids shows that old events were removed."""
         if self._position is None:
             self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position
@@ -301,7 +301,7 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """Return the open connection, replaced first if `again`, or if it is broken or too old."""
+        """Return the connection; reopen it if `again`, or if it is absent, broken or too old."""
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):

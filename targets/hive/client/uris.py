@@ -9,9 +9,9 @@ it also reads the list at every reconnect (`reconnect` calls `resolveUris`), and
 and removed metastores; other clients keep the list for life. A connected client stays connected.
 Hive shuffles a random list at each reading; this client only shuffles a list that has changed.
 
-So a sequential client keeps returning to the first metastore even if that metastore accepts
-connections but never answers. In `strict`, a client for a while prefers all other metastores to one
-that lost a call. If several lost calls, the metastore with the oldest loss comes first. The switch
+In Hive, a sequential client keeps returning to the first metastore, even if that metastore accepts
+connections but never answers. In `strict`, a metastore that lost a call is tried after all other
+metastores for a while; if several lost calls, the oldest loss comes first. The switch
 FAILBACK-FLAP restores Hive's behaviour.
 """
 

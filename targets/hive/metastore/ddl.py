@@ -56,7 +56,7 @@ class Ddl:
     ) -> Changed | None:
         """Run one change. Raises `MetastoreError`.
 
-        Returns the table before and after the change if the caller has to write the event.
+        Returns the table before and after the change if the caller must write the event.
         """
         match call:
             case CreateTable():
@@ -96,7 +96,7 @@ class Ddl:
         return None, table
 
     async def undo_create(self, session: Session, table: MetaTable) -> None:
-        """Drop any table with a refused create's name: the faulty roll-back of HIVE-15424."""
+        """Drop the table that a refused create found in place: HIVE-15424's faulty roll-back."""
         existing = await read_table(session, table.database, table.name)
         if existing is not None and existing.ident is not None:
             await _delete(session, existing.ident)
@@ -146,7 +146,7 @@ class Ddl:
                 raise MetastoreError(NO_SUCH_OBJECT, message)
         else:
             await session.delete(PARAMETERS, equal(TBL_ID=table.ident))
-            # If the table was renamed meanwhile, this directory belongs to another table.
+            # With DROP-RENAME, the table may have left this path, and another table may use it.
             if self._with_directories and Bug.DROP_RENAME not in self._bugs:
                 await remove_directory(session, table.full_name)
         return table, None

@@ -1,4 +1,4 @@
-"""The notification log: entries are written in the transaction of the change.
+"""The notification log: each entry is written in the transaction of its change.
 
 `DbNotificationListener` takes the next id under a row lock (HIVE-16886), so ids rise in commit
 order. In `strict` the times of events rise with the ids; in Hive they come from each metastore's
@@ -52,7 +52,7 @@ class Events:
     """The notification log, written and read within the callers' transactions."""
 
     def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
-        """`bugs` change how an event gets its id and its time: lock, clock and transaction."""
+        """`bugs` change the lock, clock and transaction that give an event its id and time."""
         self._env = env
         self._transactions = transactions
         self._bugs = bugs
@@ -60,7 +60,7 @@ class Events:
     async def add(
         self, session: Session, before: MetaTable | None, after: MetaTable | None
     ) -> None:
-        """Log a change as the last step of its transaction, since the lock blocks other changes."""
+        """Log a change as its transaction's last step: the next id's lock blocks other changes."""
         if Bug.EVENT_ID_AHEAD in self._bugs:
             number, time_ms = await self._transactions.run(Isolation.READ_COMMITTED, self._next)
         else:

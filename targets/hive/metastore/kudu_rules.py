@@ -2,9 +2,9 @@
 
 Masters mark their own calls with `MASTER_EVENT` in the environment context. Only masters create
 Kudu tables and change their columns. Other users may drop or rename a Kudu table through Hive, and
-masters learn of that from the log of events. A change that breaks a rule is refused with a
-MetaException before anything is written. The rules cover *synchronized* tables: managed ones, and
-external ones that are purged.
+masters read the event of that change in the log. A change that breaks a rule is refused with a
+MetaException before anything is written. The rules cover *synchronized* tables: managed tables, and
+external tables with `external.table.purge`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
 
 
 def check_drop(table: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` if the caller's table id is not the id of `table`."""
+    """Raise `MetastoreError` if `table` is synchronized and `context` names another table id."""
     meant = _of(context, TABLE_ID)
     if meant is not None and is_synchronized(table):
         is_meant = table.parameters.get(TABLE_ID) == meant

@@ -1,4 +1,4 @@
-"""Reads of tables and databases, each from one snapshot in a serializable read-only transaction."""
+"""Reads of tables and databases within the caller's transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def read_table(
 
 
 async def read_names(session: Session, where: Where = ()) -> list[tuple[str, str]]:
-    """The sorted pairs `(database, name)` of all matching tables."""
+    """The sorted pairs `(database, name)` of all tables that match `where`."""
     rows = await session.select(TABLES, where)
     return sorted((str(row["DB_NAME"]), str(row["TBL_NAME"])) for row in rows)
 

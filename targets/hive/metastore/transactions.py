@@ -1,6 +1,6 @@
 """Pooled sessions with the database, and transactions that are retried after conflicts.
 
-Sessions are pooled, as Hive's HikariCP does: a session that turns out to be dead before its
+Sessions are pooled, as in Hive's HikariCP: a session that turns out to be dead before its
 transaction did anything is replaced. If the database is unreachable, the caller gets a
 MetaException with the word JDO in its text, which makes clients retry.
 """

@@ -1,7 +1,7 @@
 """Directories of tables, in the file system that all metastores share.
 
-Here the file system is a table on the database's node. In `strict` the transaction of a table also
-creates or removes its directory, as if it were a row. Hive creates the directory before that
+Here the file system is a database table. In `strict` the transaction that creates or drops a table
+also makes or removes its directory, as if it were a row. Hive creates the directory before that
 transaction and removes it afterwards. A table created in between finds the directory and then loses
 it (HIVE-21640). A table also loses its directory to another create of the same name: that create
 fails, and its roll-back removes the directory.

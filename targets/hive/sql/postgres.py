@@ -1,4 +1,4 @@
-"""Sessions with a PostgreSQL over psycopg 3, which implement `targets.hive.sql.protocol`.
+"""Sessions with a PostgreSQL server over psycopg 3, which implement `targets.hive.sql.protocol`.
 
 The driver runs inside the metastores and speaks PostgreSQL's own protocol to the node `db`. A link
 fault between a metastore and the database therefore affects driver and server as in production.
@@ -187,11 +187,11 @@ class PostgresSession:
         if self._asked is None or self._asked.done():
             self._connection.pgconn.finish()
             return
-        # The driver's task still reads from the socket, so only shut it down; `_end` closes it.
+        # The driver's task still uses the socket, so only shut the socket down; `_end` closes it.
         self._asked.add_done_callback(self._end)
         descriptor = self._connection.pgconn.socket
         with (
-            contextlib.suppress(OSError),  # the socket is disconnected already
+            contextlib.suppress(OSError),  # raised if the peer has closed the connection
             socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as twin,
         ):
             twin.shutdown(socket.SHUT_RDWR)

@@ -66,7 +66,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
 
 
 def first_rows(databases: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """The initial rows by table: Hive's event sequence, and the databases of the deployment."""
+    """Map two tables to their initial rows: Hive's databases, and the sequence of event ids."""
     return {
         DATABASES: [{"DB_ID": n, "NAME": name} for n, name in enumerate(databases, start=1)],
         SEQUENCE: [{"NNI_ID": 1, "NEXT_EVENT_ID": 1, "LAST_TIME": 0}],

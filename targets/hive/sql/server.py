@@ -56,8 +56,8 @@ def server_node(
 ) -> NodeSpec:
     """Declare a PostgreSQL server that runs the statements `schema` before its first start.
 
-    In `schema`, a semicolon and an empty line end each statement, since it runs in single-user
-    mode. If `fsync` is off, `synchronous_commit` stays on: a commit reaches the kernel before it is
+    In `schema`, a semicolon and an empty line end each statement, since single-user mode reads
+    it. If `fsync` is off, `synchronous_commit` stays on: a commit reaches the kernel before it is
     acknowledged. As with the bundled store, a kill loses nothing, but a power cut may lose commits.
     """
     configuration = _CONFIGURATION.replace("PORT", str(port)) + "".join(
@@ -96,7 +96,7 @@ def server_node(
             ),
             ("sh", "-c", "postgres --single -j -D {data}/pg postgres < {files}/schema.sql"),
         ),
-        # A killed server leaves its lock file. If another process gets its pid, the start fails.
+        # A killed server leaves its pid file, which stops a start if another process has the pid.
         command=("sh", "-c", f"rm -f {{data}}/pg/postmaster.pid; exec {_SERVER}"),
         ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
         clock_probe=(  # prints the time of the server's clock

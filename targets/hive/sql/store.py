@@ -22,7 +22,7 @@ Key = tuple[str, int, tuple[Any, ...]]
 
 
 class Change(NamedTuple):
-    """A changed row: `old` is `None` if it did not exist before, `new` if it is deleted."""
+    """A changed row: `old` is `None` if the row is new, and `new` is `None` if it is deleted."""
 
     place: Place
     old: Row | None
@@ -111,7 +111,7 @@ class Store:
             self._recent.append(_Commit(self.commits, changes))
 
     def forget(self, moment: int) -> None:
-        """Forget the changes up to `moment`, because no open snapshot is older."""
+        """Forget the changes up to `moment`, because no open snapshot is older than `moment`."""
         while self._recent and self._recent[0].number <= moment:
             self._recent.popleft()
 

@@ -4,7 +4,7 @@ Hive's class is `TokenStoreDelegationTokenSecretManager`.
 
 * An identifier holds the owner of a token, its renewer, its issue date, its maximum age, and the
   number of the master key that made its password. Each metastore has its own current key and
-  replaces it periodically. A key is kept until its last token has reached its maximum age.
+  replaces it periodically. A key is kept until all its tokens have passed their maximum age.
 * A metastore verifies a token by reading the stored password and comparing it, without a key. To
   renew a token, it computes the password again; if it does not know the key's number, it first
   reads the keys of all metastores.

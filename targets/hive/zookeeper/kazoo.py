@@ -2,7 +2,7 @@
 
 kazoo's own threads find a server that answers, and open a new session if the old session has
 expired. A call waits for a session and then for its answer, until its timeout. After the timeout,
-the call's write may have been done, or may still be. Simulations never import this module.
+the call's write may have been done, or may be done later. Simulations never import this module.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ import msgspec
 
 _PATH: Final = re.compile(r"/|(/[^/\0]+)+")
 _PREFIX: Final = re.compile(r"(/[^/\0]+)*/[^/\0]*")
-"""Path of a new sequential znode: its last name may be empty, since a number is appended to it."""
+"""Pattern of a sequential znode's path without its number; the last name may be empty."""
 
 
 class Znode(NamedTuple):
@@ -87,7 +87,7 @@ def error_of(code: int | None, message: str) -> ZooKeeperError:
 
 
 def check_path(path: str, *, is_prefix: bool = False) -> None:
-    """Raise `BadPathError` unless `path` (or if `is_prefix`, `path` + digits) is a znode's path."""
+    """Raise `BadPathError` unless `path`, with digits appended if `is_prefix`, is a valid path."""
     if not (_PREFIX if is_prefix else _PATH).fullmatch(path):
         raise BadPathError(f"{path!r} is not the path of a znode")
 

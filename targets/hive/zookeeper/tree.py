@@ -26,7 +26,7 @@ Answer = str | int | Znode | list[str] | None
 class _Node(msgspec.Struct):
     data: bytes
     version: int = 0
-    created: int = 0  # number of children ever created; the next sequential child gets it
+    created: int = 0  # children ever created; also the next sequential child's number
     children: list[str] = []  # sorted
 
 

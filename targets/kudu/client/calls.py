@@ -73,7 +73,7 @@ class Call:
             return "not-found"
         present = m.AppStatus.ALREADY_PRESENT
         if code is m.MasterErrorCode.TABLE_ALREADY_PRESENT and status is present:
-            return "exists"  # other statuses: the name is only reserved
+            return "exists"  # with another status, the name is only reserved
         is_alter = isinstance(self.request, m.AlterTableRequest)
         return "invalid" if code is m.MasterErrorCode.INVALID_SCHEMA and is_alter else None
 

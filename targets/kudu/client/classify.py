@@ -50,7 +50,7 @@ class Effect(enum.Enum):
 
 
 def mutation_effect(error: MasterError | None) -> Effect:
-    """The effect of a mutation that failed with `error`."""
+    """The effect of a mutation that was answered with `error`, or without an error."""
     if error is None:
         return Effect.DONE
     if error.indeterminate:

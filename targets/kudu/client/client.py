@@ -9,7 +9,7 @@ operation ends accordingly:
 | the attempts                                               | mutation | read |
 |------------------------------------------------------------|----------|------|
 | the last was answered within the deadline                  | ok       | ok   |
-| refused by a leader, and no attempt before is unknown      | fail     | fail |
+| refused by a leader; no earlier attempt of unknown outcome | fail     | fail |
 | none had an effect (never sent, NOT_THE_LEADER, no leader) | fail     | fail |
 | any of unknown outcome and none answered later             | info     | fail |
 

@@ -65,7 +65,7 @@ class LeaderFinder:
         self._first = self._masters = tuple(masters)
         self._policy = policy
         self._cached: str | None = None
-        self._asked_ns = 0  # the start of the last round
+        self._asked_ns = 0  # when the last round of calls to all masters began
         self._relearning: asyncio.Task[MasterAnswer | None] | None = None
 
     def forget(self) -> None:
@@ -96,7 +96,7 @@ class LeaderFinder:
         return self._cached
 
     def _relearn(self) -> None:
-        """Ask in the background who the masters are, if the last round is `relearn_s` ago."""
+        """Ask in the background who the masters are, if the last round began `relearn_s` ago."""
         every_s, busy = self._policy.relearn_s, self._relearning
         if every_s is None or (busy is not None and not busy.done()):
             return
@@ -139,7 +139,7 @@ class LeaderFinder:
         return leader
 
     def _learn(self, answers: Sequence[MasterAnswer]) -> None:
-        """Take over the masters that the newest answer names, because masters join and leave."""
+        """From now on ask the first masters and all masters that the newest answer names."""
         named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
         if named is not None and self._policy.learns_masters:
             self._masters = tuple(dict.fromkeys((*self._first, *named.members)))

@@ -1,15 +1,15 @@
 """Membership changes by an administrator: masters join and leave, replicas move.
 
 A client sends a change to the leader once. The operation is `fail` if the leader refused before it
-appended anything to its log. The outcome is open only after a lost answer, or an answer marked
+appended anything to its log. The operation is `info` only after a lost answer, or an answer marked
 `indeterminate` (or ABORTED, from a tablet's leader). If a request certainly did nothing, because it
 could not be sent or the answer was "not the leader", the client sends it to the next leader.
 Read-only requests are also sent again after a lost answer.
 
 A replica moves as in `kudu tablet change_config move_replica`: one change of the tablet's
 configuration adds the new server as a non-voter to be promoted and marks the old server for
-replacement; the masters do the rest. As in Kudu, no replica of the tablet may be on its way in or
-out before, because a second replica marked for removal might never find a replacement server.
+replacement; the masters do the rest. As in Kudu, no replica of the tablet may be joining or
+leaving already, because a second replica marked for removal might never find a replacement server.
 """
 
 from __future__ import annotations

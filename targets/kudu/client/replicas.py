@@ -44,7 +44,7 @@ R = TypeVar("R", bound=m.TabletResponse)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The tablet that an operation is sent to; `tried` are the replicas that refused in a round."""
+    """The tablet that an operation is sent to; `tried` are the replicas that failed this round."""
 
     name: str
     table: Table

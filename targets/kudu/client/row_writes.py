@@ -30,7 +30,7 @@ from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 
 LATE_SEQ_NOS: Final = 50
-"""With late copies, a client reports this many latest requests as unanswered, so servers keep them.
+"""With late copies, clients report this many last requests as unfinished: servers remember them.
 """
 _KINDS: Final[Mapping[str, m.RowKind]] = {
     "insert": m.RowKind.INSERT,

@@ -73,8 +73,8 @@ class RetryPolicy:
     exactly-once the copy changes nothing. No copy is sent after `late_revisions_max` further
     changes, since a target may forget requests of that age.
 
-    Every `relearn_s`, the client asks in the background who the masters are, because it could not
-    find a leader among masters that joined later. Without `learns_masters`, the client uses only
+    Every `relearn_s`, the client asks in the background who the masters are, so that it
+    also finds a leader that joined later. Without `learns_masters`, the client uses only
     the masters of its configuration, like Kudu's client.
 
     `first_leader_wins` (switch LEADER-PICK) makes the client believe the first master that claims

@@ -4,10 +4,10 @@ A client asks for locations once and keeps them for the time that the master gav
 (`table_locations_ttl_ms`). Expired locations are requested again in the background, while the
 operation continues with the known ones: tablet servers serve rows, and a master that is down must
 not stop clients that know the tablet servers. An operation waits for a master only if all known
-replicas refuse it, or if none is known.
+replicas refuse it, or if no replica is known.
 
-The cached leader of a tablet is only a hint: the replica that a master named as the leader, until a
-tablet server contradicts.
+The cached leader of a tablet may be wrong. It is the replica that a master named as the leader, or
+the replica that last answered as the leader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.kudu.partitions import key_columns, partition_key, tablet_position
 from targets.kudu.rpc import RpcClient, RpcError
 
 TABLES_MAX: Final = 1000
-"""Maximum number of cached tables; the least recently requested one is evicted."""
+"""Maximum number of cached tables; the table read longest ago from a master is evicted."""
 TABLETS_MAX: Final = 10_000
 _REFRESH_LIMIT_S: Final = 5.0
 
@@ -162,7 +162,7 @@ class TableCache:
         )
 
     def _refused(self, name: str, error: m.MasterError | None) -> bool:
-        """Whether `error` allows to ask again. Raises `Gone` if the table does not exist."""
+        """Whether to ask again because of `error`. Raises `Gone` if the table does not exist."""
         if error is None:
             return False
         code, status = error.code, error.status

@@ -86,8 +86,8 @@ class HaClient:
     async def call(self, call: api.ApiCall, *, once: bool = True) -> Any:
         """Send a call and return the answer. Raises `HmsError`.
 
-        If `once`, the metastore executes copies of the call only once, so a refusal of a copy also
-        holds for the first call.
+        If `once`, the metastore executes the call once, even if it gets copies, so a refusal of a
+        copy also holds for the first call.
         """
         changes = isinstance(call, api.CreateTable | api.AlterTable | api.DropTable)
         self.changing += changes

@@ -4,7 +4,7 @@
   creates the entry. When the listener reaches the entry's event (`notification_log_listener`), the
   master writes the table. If the write fails, the master tries to drop the entry.
 * drop, rename: The listener catches up, the metastore makes the change, and the listener carries
-  out the event. Only then the master acknowledges the request.
+  out the event. Only then does the master acknowledge the request.
 * columns: The master writes the change and then tries to write it to the metastore.
 
 The metastore may refuse a change because a table of that name exists or is missing. If the reason

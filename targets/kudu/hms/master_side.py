@@ -1,4 +1,4 @@
-"""A master's access to the metastores: one client, and per leadership a listener and a repair."""
+"""A master's access to the metastores: one client; one listener and one repair per leadership."""
 
 from __future__ import annotations
 

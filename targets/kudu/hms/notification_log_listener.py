@@ -109,7 +109,7 @@ class Listener:
             raise HmsError("", why, maybe_done=False) from error
 
     async def wait_turn(self, create: Creating) -> None:
-        """Wait until all events before the create's own event are carried out; may raise errors."""
+        """Wait until the listener reaches the create's event; raises as `wait_caught_up` does."""
         if self._swallows:
             return
         self._wake.set()

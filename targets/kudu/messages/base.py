@@ -124,7 +124,7 @@ class MasterResponse(Message, frozen=True):
 
 
 class TabletResponse(Message, frozen=True):
-    """The base of answers of tablet servers that may have an error."""
+    """The base of a tablet server's answers that have the field `error`."""
 
     error: TabletError | None = None
 

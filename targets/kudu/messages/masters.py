@@ -23,7 +23,7 @@ class RemoveMasterResponse(MasterResponse, frozen=True):
 
 
 class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
-    """Remove the master at `address`; `master_uuid` chooses if several have this address."""
+    """Remove the master at `address`; `master_uuid` chooses if several masters have it."""
 
     address: str
     master_uuid: str | None = None
@@ -46,7 +46,7 @@ class MasterEntry(Message, frozen=True):
 class ListMastersResponse(MasterResponse, frozen=True):
     """The masters in the order of the configuration.
 
-    An answer with a revision comes from the leader, was confirmed, and includes every change that
+    An answer with a revision comes from a confirmed leader, and includes every change that
     was acknowledged before the request. Other answers may lack the newest changes.
     """
 

@@ -108,7 +108,7 @@ class TabletLocations(Message, frozen=True):
 
 
 class GetTableLocationsResponse(MasterResponse, frozen=True):
-    """The tablets of a key range, in key order, or TABLET_NOT_RUNNING if one does not run."""
+    """The tablets of a key range, in key order; TABLET_NOT_RUNNING if one of them does not run."""
 
     table_id: str = ""
     schema_version: int = 0

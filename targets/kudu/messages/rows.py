@@ -180,7 +180,7 @@ class ChecksumRequest(TabletServerCall[ChecksumResponse], frozen=True):
 
 
 class HostedTablet(Message, frozen=True):
-    """A replica, as its server reports it; `ReportedTablet` lists `state` and `data_state`."""
+    """A replica, as its server reports it; `ReportedTablet` lists the states."""
 
     tablet_id: str
     table_id: str

@@ -19,7 +19,7 @@ from targets.kudu.pages import (
 
 
 class MasterAnswer(NamedTuple):
-    """The answer of a master about itself; `error` says why the master gave no answer."""
+    """A master's answer about itself; if the master gave no answer, `error` says why."""
 
     uuid: str = ""
     role: str = ""

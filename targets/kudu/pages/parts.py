@@ -71,7 +71,7 @@ _KINDS: Final[Mapping[str, str]] = {
 
 
 def badge(text: str, kind: str = "") -> Html:
-    """A coloured word: `good`, `wait`, `bad`, `lead`, or plain."""
+    """A word in the colour of its kind: `good`, `wait`, `bad` or `lead`; by default grey."""
     return tag("span", text, class_=f"badge {kind}".rstrip())
 
 

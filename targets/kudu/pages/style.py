@@ -1,4 +1,4 @@
-"""The style sheet of all pages: colours, fonts and shapes of `harness serve`."""
+"""The style sheet of all pages, with the colours, fonts and shapes of `harness serve`."""
 
 from __future__ import annotations
 

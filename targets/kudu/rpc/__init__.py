@@ -13,7 +13,7 @@ with its own call id. A frame is the msgpack array `[kind, call_id, method, body
 * **Nothing waits for ever.** Every call has a deadline; all deadlines of a connection share one
   lazily re-armed timer. If a call times out and its connection has received nothing since the call
   was sent, the client retires the connection. Later calls open a new connection. They would
-  otherwise queue on a connection that stays dead after the partition that broke it has healed.
+  otherwise queue on a connection that stays dead even after a partition has healed.
 * **Cheap**, since a simulated second of a small cluster has some eighty calls. Frames are sent
   without waiting unless back-pressure holds them. The client uses no task per call, and for
   `RpcClient.start` no future either. The server uses no task for a handler that answers at once or

@@ -407,7 +407,7 @@ class RpcClient:
         return outcome
 
     async def _dial(self, address: Address, dial: _Dial) -> None:
-        """Try to connect for as long as a call waits.
+        """Try to connect until a connection opens, an `OSError` occurs, or no call waits.
 
         Each attempt has a time limit: an attempt that began during a partition must not outlast the
         partition for long.

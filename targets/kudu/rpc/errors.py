@@ -31,7 +31,7 @@ class RpcRemoteError(RpcError):
 
 
 class RpcBusyError(RpcError):
-    """The server has too many unanswered calls and did not start this one (`sent` is False)."""
+    """Too many calls are unanswered, so client or server refused this one (`sent` is False)."""
 
 
 class RpcHandlerError(Exception):

@@ -31,7 +31,7 @@ them.
 """
 
 _SEEN_CALLS_MAX: Final = 1024
-"""The number of latest call ids per connection whose duplicates a server recognizes."""
+"""The number of latest call ids per connection that a server remembers, to drop duplicates."""
 _CONNECTIONS_MAX: Final = 1024
 """Maximum number of connections of a server, which closes further connections at once."""
 
@@ -95,7 +95,7 @@ class RpcServer:
         self.calls: dict[str, int] = {}
         """The number of calls of each method since this server was created."""
         self.put_off = Counter[str]()
-        """The number of calls of each method that its handler refused and callers send again."""
+        """The number of calls of each method that handlers postponed; callers resend them."""
         self._listener: Listener | None = None
 
     @property

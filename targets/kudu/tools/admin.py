@@ -23,7 +23,7 @@ Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class ToolError(Exception):
-    """An action of the tool failed. The message is Kudu's `Status: text` if Kudu has a message.
+    """An action of the tool failed. The message has the form `Status: text`, as in Kudu's tool.
 
     The tool then exits with code 1, like Kudu's.
     """
@@ -48,7 +48,7 @@ class Admin:
         self._timeout_s = timeout_s
 
     def request_id(self) -> m.RequestId:
-        """Make an id for a change, which no other request has."""
+        """Make the request id of a change; no other request has this id."""
         return m.RequestId(f"{self._env.random.getrandbits(64):016x}-tool", 1, "")
 
     async def ask(self, address: str, request: Call[R_co]) -> R_co:
@@ -93,7 +93,7 @@ class Admin:
             return None
 
     async def all_of(self, items: Iterable[A], question: Callable[[A], Awaitable[B]]) -> list[B]:
-        """Ask `question` of all items, `_AT_ONCE` at a time; return the answers in order."""
+        """Call `question` for all items, `_AT_ONCE` at a time; return the answers in order."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(item: A) -> B:

@@ -5,7 +5,7 @@ The actions `list`, `check`, `fix`, `precheck` and `downgrade` follow Kudu's
 entries. It overwrites entries that differ from Kudu's data, including their names and
 `kudu.master_addresses`. It drops entries without a table only with `--drop_orphan_hms_tables`.
 `downgrade` converts entries to the format from before the synchronization (`LEGACY_HANDLER`); `fix`
-treats downgraded entries as missing and creates entries of the same name.
+treats downgraded entries as missing and overwrites them with current entries.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class ObservedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All collected answers of servers; `tables` is `None` if no master leads."""
+    """All collected answers of servers; `tables` is `None` if no leading master answered."""
 
     masters: tuple[ServerSummary, ...]
     master_states: tuple[MasterConsensusState, ...]

@@ -87,7 +87,7 @@ class MasterConsensusState(_Part, frozen=True):
 
 
 class ReplicaSummary(_Part, frozen=True):
-    """A replica that the master knows; `state` is `None` if its server lacks the replica."""
+    """A replica that the master knows; `state` is `None` if its server fails or lacks it."""
 
     ts_uuid: str
     ts_address: str | None = None

@@ -15,7 +15,7 @@ from targets.kudu import messages as m
 from targets.kudu.tools.admin import Admin, ToolError
 
 DONE_S: Final = 60.0
-"""The time limit for the tablets of a table, as in Kudu's tool."""
+"""How long to wait until all tablets have applied a change, as in Kudu's tool."""
 _ASK_EVERY_S: Final = 0.1
 
 
