@@ -1,4 +1,4 @@
-"""DDL on few names in two databases of a metastore, by many clients; some read the event log.
+"""DDL on few names in two databases of a metastore, by many clients, and polls of its event log.
 
 As in `workloads.ddl`, names are few and bursts of operations hit one name, so that creates, renames
 and drops of one table meet. The vocabulary is `harness.vocabularies.hms`.

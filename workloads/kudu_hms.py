@@ -129,7 +129,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Create, change and drop the probe's own two tables, the second table through Hive."""
+        """Create, change and drop two tables; Hive renames and drops the second table."""
         name, nonce = f"{DATABASES[0]}.probe_{attempt}", f"p{attempt}.{retry}"
         renamed, other = f"{DATABASES[1]}.probe_{attempt}", f"{name}_h"
         replicas = int(case.workload_options["replicas"])

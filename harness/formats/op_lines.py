@@ -147,10 +147,10 @@ class OpLines:
         return form
 
     def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
-        """Read the EDN forms after an op's operation.
+        """Read the EDN forms after an op's operation; raises `HistoryError` for other text.
 
-        If a form is not EDN, the whole value of a named process becomes text; of the value of a
-        failed or indeterminate op, only the rest from this form on becomes text.
+        Other text is allowed as the whole value of a named process, and after the first form of a
+        failed or indeterminate op.
         """
         reader = ExactReader(text, final=True)
         values: list[Any] = []

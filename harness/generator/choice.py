@@ -3,7 +3,7 @@
 `any_of` asks all generators and takes the earliest operation. `mix` and `weighted` draw which
 generator comes next, so that the timing of generators does not change the proportions of a mixture.
 Unlike Jepsen's `mix`, `mix` passes updates on to its generators, and a pending generator does not
-block the others.
+block the other generators.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class SoakProgress:
             yield job
 
     def listen(self, seed: int) -> Progress:
-        """The progress of one run in a real environment, which replaces the soak's progress."""
+        """Start the progress display of one run in a real environment, and end the soak's line."""
         self.finish()
         note(f"seed {seed}:")
         self._run = Progress(self._stream)
@@ -86,8 +86,8 @@ class SoakProgress:
     def show(self) -> None:
         """Show the progress, if an update is due.
 
-        Called after all results that arrived together are counted: the rate after only the first
-        of these results would be far off.
+        Call it once all results that arrived together are counted: a rate that counts only the
+        first of these results would be far too low.
         """
         if self._tally.seeds > self._before and self._status.due_s() is not None:
             self._status.show(self.line(time.monotonic() - self._begin_s))

@@ -136,7 +136,7 @@ def _run(
     say(*([output.json()] if parsed.json else output.text()))
     try:
         output.write_files()
-    except InfrastructureError as error:  # a failed write changes the exit code, too
+    except InfrastructureError as error:  # a failed write is a crash, unless a seed is invalid
         note(f"harness: {error}")
         return code if code == EXIT_INVALID else EXIT_CRASH
     return code

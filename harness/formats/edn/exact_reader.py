@@ -155,7 +155,7 @@ class ExactReader:
         if following == "{":
             self.position += 2
             return {SET_MARK: self._items("}", depth, start)}
-        if following == "#":  # ##Inf, ##-Inf and ##NaN, which only Clojure has
+        if following == "#":  # ##Inf, ##-Inf and ##NaN, which Clojure adds to EDN
             token = _TOKEN.match(self.text, start)
             assert token is not None, "it begins with '#'"
             if token.end() == len(self.text) and not self.final:
@@ -263,7 +263,7 @@ def _short(text: str) -> str:
 
 
 def _key(item: Any) -> str:
-    """Convert the key of a map to a string, as keys of JSON objects must be."""
+    """Convert the key of a map to a string, because keys of JSON objects must be strings."""
     if not isinstance(item, str):
         return OTHER_KEY + msgspec.json.encode(settled(item), order="sorted").decode()
     return STRING_KEY + item if item[:1] in {SET_MARK, OTHER_KEY, STRING_KEY} else item
