@@ -62,7 +62,7 @@ class LiveCluster(OpenedTarget):
     ) -> Completion:
         """Do and record one operation in the workload's vocabulary; returns failures, too.
 
-        A `process` does one operation at a time. `timeout_s` is the case's `op_timeout_s` by default.
+        A `process` does one operation at a time. `timeout_s` is by default `Case.op_timeout_s`.
         """
         if process in self._busy:
             raise UsageError(
