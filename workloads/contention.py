@@ -68,7 +68,7 @@ def parse_mix(text: str, kinds: Sequence[str]) -> Mix:
 
 
 class Blind:
-    """The base of generators whose operations do not depend on the outcomes of earlier ones."""
+    """The base of generators that ignore the outcomes of earlier operations."""
 
     __slots__ = ()
 

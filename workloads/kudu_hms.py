@@ -1,7 +1,7 @@
 """DDL through Kudu, and drops and renames through Hive, on the same few tables of two databases.
 
 As in `workloads.ddl`, names are few and bursts of operations hit one name. So creates, renames and
-drops of both sides meet before one side knows about the changes of the other. The vocabulary is
+drops race before one side knows about the changes of the other side. The vocabulary is
 `harness.vocabularies.kudu_hms`.
 """
 

@@ -93,7 +93,7 @@ def _environments() -> list[Finding]:
 
 
 def _optional() -> list[Finding]:
-    """Findings about optional tools; `_plugins` reports diagnoses that do not load."""
+    """Findings about optional tools; `_plugins` reports `Diagnosis` plug-ins that do not load."""
     findings = [_faketime()]
     for name, diagnosis in load_all("diagnoses"):
         with contextlib.suppress(UsageError):

@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
 
     def format_help(self, *, every: bool = False) -> str:
-        """The help text with every option, or only with the options that `show_first` named."""
+        """The help text; with `every`, or if `show_first` was not called, it has every option."""
         if self._first is None or every:
             return super().format_help()
         hidden = {
@@ -310,7 +310,7 @@ def _described(verb: str) -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser for `harness --help` and for arguments that are not a verb."""
+    """The parser for `harness --help`, and for a command line that does not begin with a verb."""
     others = {name: text for name, text in known_verbs().items() if name not in VERBS}
     groups = {**GROUPED, "installed packages": others} if others else GROUPED
     verbs = "\n\n".join(

@@ -180,7 +180,7 @@ class Conditions:
                 await self._settle_node(changed, node)
 
     async def _settle_node(self, changed: _Laid, node: str) -> None:
-        """Set one node to the sum of its faults; add the effect to these and to `changed`."""
+        """Apply the faults of one kind to a node; add the effect to each fault and to `changed`."""
         laid = [each for each in self._laid.values() if node in each.nodes]
         concerned = [*laid, *([] if changed in laid else [changed])]
         kind = type(changed.what)

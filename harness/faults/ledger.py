@@ -137,7 +137,7 @@ class Ledger:
         fault_id: str | None = None,
         on_heal: OnHeal | None = None,
     ) -> Injection:
-        """Break the targets of `aim` for `lease_s` at most; returns the nodes that were hit.
+        """Break the targets of `aim` for `lease_s` at most; the result has the nodes that were hit.
 
         `groups`: the members of each observed replica group, for the damage budget. `on_heal` is
         called once with the measured effect (`Bite`) when the fault is healed, by its lease or

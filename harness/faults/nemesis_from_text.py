@@ -190,7 +190,7 @@ def _missed(sentence: Sentence, scene: Scene) -> Aim:
 
 
 def _listed(ends: Sequence[str], scene: Scene) -> str:
-    """The nodes and the first clients as text, or the nodes and `client` for all clients."""
+    """The nodes and the first clients as text; all clients together are written as `client`."""
     clients = [end for end in ends if is_client(end)]
     nodes = [end for end in ends if not is_client(end)]
     if clients == list(scene.clients):
@@ -205,7 +205,7 @@ def _sentence_on(
     links: Sequence[Link],
     scene: Scene,
 ) -> str:
-    """A sentence that tells which links the fault affects, and how."""
+    """The note for the history that says which links the fault affects, and how."""
     few, many = _listed(ends, scene), _listed(others, scene)
     leader = scene.roles(sentence.whom.group).leader
     if sentence.whom.needs_leader and list(ends) == [leader]:

@@ -193,7 +193,7 @@ def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[s
 
 
 def _digit(scene: Scene, excluded: Sequence[str]) -> int:
-    """The number that draws one end of the links, independent of the number for the other end."""
+    """The number for drawing one end of the links, independent of the number for the other end."""
     return scene.draw // len(scene.specs) if excluded else scene.draw
 
 

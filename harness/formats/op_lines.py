@@ -147,10 +147,10 @@ class OpLines:
         return form
 
     def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
-        """Read the EDN forms after an op's operation; raises `HistoryError` for other text.
+        """Read the EDN forms after an op's operation; raises `HistoryError` if the text is not EDN.
 
-        Other text is allowed as the whole value of a named process, and after the first form of a
-        failed or indeterminate op.
+        Such a text stays a string only in two places: as the value of a named process, and after
+        the first form of a failed or indeterminate op.
         """
         reader = ExactReader(text, final=True)
         values: list[Any] = []

@@ -103,7 +103,7 @@ class _Sequence(Node, frozen=True):
         return _Sequence(self.generators, position, current)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Only the current generator gets the event; later ones stay unchanged."""
+        """Pass the event to the current generator only."""
         current = self.current.update(ctx, event)
         if current is self.current:
             return self

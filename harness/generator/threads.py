@@ -5,9 +5,9 @@ of these threads. `reserve` takes its ranges from the threads of its own context
 it can be nested (in Jepsen it always counts from thread 0). A `reserve` of too many threads would
 wait for ever, so it raises `UsageError` when it is first asked.
 
-`each_thread` has a generator per thread. It asks them in rotation and takes the first operation
-that is due now. It compares all of them only if none is due: always asking every generator would
-multiply the cost per operation by the concurrency.
+`each_thread` has one generator per thread. It asks the generators in rotation and takes the first
+operation that is due now. It asks all generators only if no operation is due: always asking all
+would multiply the cost per operation by the concurrency.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _added(amounts: Sequence[float]) -> float:
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for one amount of a quality: its values, and how several amounts combine."""
 
-    needs: Capability | None  # None: the same as for the previous amount
+    needs: Capability | None  # None: the capability of the amount before it is enough
     word: str  # the amount's name in `--fault`; "" if it has no name there
     read: Callable[[str], Any]  # parses a value in words; returns `None` for an invalid text
     rule: str  # the allowed values with an example, for error messages

@@ -60,7 +60,7 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     """Replace the nemesis `any` by all suitable nemeses; by default a seed draws at most two.
 
     Candidates are the target's `nemeses`, or if it lists none, the installed nemeses that suit all
-    targets. Those that can hit all its nodes here are suitable. Raises `UsageError` if none is.
+    targets. Raises `UsageError` if no candidate suits the target's nodes and the environment.
     """
     if ANY not in case.nemeses:
         return case

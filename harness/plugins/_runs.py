@@ -151,7 +151,7 @@ class CheckerTraits(TypedDict, total=False):
 
 
 class Checker(Plugin):
-    """A checker, which judges a history and depends on nothing else.
+    """A checker, whose result depends on nothing except the history, the case and its limits.
 
     If a larger budget could decide an unknown result, its details have `limited: True`.
     """

@@ -118,7 +118,7 @@ class LiveCluster(OpenedTarget):
     # --- looking and waiting -------------------------------------------------------------------
 
     async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
-        """Wait for a leader that serves, and return its node; raises `TargetError` at the bound."""
+        """Return the node of a serving leader; raises `TargetError` if none serves in `bound_s`."""
         deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
         while True:
             roles = await self.roles()

@@ -99,7 +99,7 @@ def _rows(
 
 
 def _nearest(pairs: list[Pair], counterexample: Counterexample) -> list[Pair]:
-    """Keep `OPS_SHOWN_MAX` pairs in order: up to half from the core, then the nearest to it."""
+    """Keep `OPS_SHOWN_MAX` pairs: pairs in the contradiction (`core`), then pairs nearest to it."""
     always = {*counterexample.core[: OPS_SHOWN_MAX // 2]}
     middle = counterexample.failing
     if middle is None:

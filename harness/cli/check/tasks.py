@@ -49,7 +49,7 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A parsed history; `check` judges it by a model, or its run's checkers without `check`."""
+    """A parsed history, and the `check` of its model; without `check`, the run's checkers judge."""
 
     history: History
     model: str

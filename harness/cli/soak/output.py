@@ -57,7 +57,7 @@ class Replays:
         self._by_file = parsed.case is not None
         self._kept = words_of_case(arguments)
         self._kept += [word for word in replay_words() if word not in self._kept]
-        if parsed.nemesis is None and not parsed.fault:  # soaks and runs have different defaults
+        if parsed.nemesis is None and not parsed.fault:  # a run's default nemesis differs
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:

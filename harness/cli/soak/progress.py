@@ -93,7 +93,7 @@ class SoakProgress:
             self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def line(self, elapsed_s: float) -> str:
-        """The progress as one line of text, `elapsed_s` after the start of this session."""
+        """The progress as one line of text; `elapsed_s` is the time since this soak (re)started."""
         failures = ", ".join(
             f"{count} {name}"
             for name, count in self._tally.verdicts.items()

@@ -62,7 +62,7 @@ def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
-    if planned.drawn:  # later seeds draw other nemeses: the case must be valid without them
+    if planned.drawn:  # later seeds draw other nemeses: the rest of the case must be valid
         plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
         case=case,

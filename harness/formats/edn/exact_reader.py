@@ -1,4 +1,4 @@
-"""The exact reader of EDN: a recursive descent that knows its position.
+"""The exact reader of EDN: a recursive-descent parser that reports positions.
 
 The grammar is that of https://github.com/edn-format/edn: nil, booleans, numbers, characters,
 strings, symbols, keywords, lists, vectors, maps, sets, tagged elements, comments and discards.
@@ -70,7 +70,7 @@ class ExactReader:
     def next_form(self, closer: str = "") -> tuple[int, Any] | None:
         """The next form and its position, or `None` at the end or at `closer`.
 
-        When this returns or raises `UnfinishedError`, `position` is the place to continue.
+        After a return or an `UnfinishedError`, `position` is the place to continue.
         """
         while True:
             self.skip()
