@@ -233,6 +233,6 @@ def _print_faults() -> None:
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
-    """The fidelity of a fault: the lowest fidelity among the capabilities that it needs."""
+    """The fidelity of a fault: the worst (last in `Fidelity`) among the capabilities it needs."""
     fidelities = [able.get(need, Fidelity.NONE) for need in needs]
     return max(fidelities, key=list(Fidelity).index).value

@@ -59,7 +59,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """The current width of a terminal, which users may resize, in columns."""
+    """The current width of a terminal in columns, or `WIDTH_DEFAULT` if it is unknown."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):

@@ -274,7 +274,7 @@ def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], li
 def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
     """The members, and the links to cut for a ring (Jepsen's `majorities-ring`).
 
-    In a ring each member reaches a majority, and no two members reach the same majority.
+    In a ring each member hears a majority, and no two members hear the same majority.
     """
     order = _shuffled(scene.members(), random.Random(scene.draw))
     if len(order) < 3:

@@ -111,7 +111,7 @@ class OpLines:
         return self._lines[index], self._columns[index]
 
     def _match(self, line: int, text: str) -> re.Match[str] | None:
-        """The op in a line, if there is one; raises `HistoryError` for a malformed op."""
+        """Match the op in a line, if there is one; raises `HistoryError` for a malformed op."""
         logged = _LOGGED.match(text)
         start = 0 if logged is None else logged.end()
         is_op = _WITHIN if logged is None and not self._pure else _WHOLE

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     for kind in ("model", "elle"):
         if getattr(parsed, kind) is not None:
             require_kind(getattr(parsed, kind), kind)
-    if parsed.workload is not None:  # refuses a workload whose checkers cannot judge the history
+    if parsed.workload is not None:  # refuses workloads whose checkers cannot judge imports
         checkers_of(Case(seed=0, target=IMPORTED, workload=parsed.workload, faults=()))
         if parsed.independent is not None:
             raise UsageError(
