@@ -75,10 +75,11 @@ class _TwoSidedOps(BurstOps):
 
 
 def _name(number: int) -> str:
-    """Database and name. The databases take turns, so that half of the renames cross databases."""
+    """A table's name with its database; databases alternate, so many renames cross databases."""
     return f"{DATABASES[number % len(DATABASES)]}.t{number}"
 
 
+# `op_timeout_s` is 8 s, since a master waits for an absent metastore before asking another.
 class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     """DDL through Kudu, drops and renames through Hive, and reads through both."""
 
@@ -86,7 +87,6 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     name = "kudu-hms"
     doc = "DDL through Kudu, drops and renames through Hive, on the same tables"
     vocabulary = "kudu-hms"
-    """`op_timeout_s` is 8 s, since a master waits for an absent metastore before asking another."""
     options = (
         NAMES,
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),

@@ -32,7 +32,7 @@ _SHARED: Final = ("moves",)  # always 0: the lists of `moves` would crowd out ot
 
 
 class _Part(Around, frozen=True):
-    """One part of the mixture. Its nonces have a prefix, and it sees only its own creates."""
+    """One part of the mixture. Its nonces have a prefix; it ignores creates of other parts."""
 
     prefix: str
     tables: tuple[str, ...]

@@ -114,7 +114,7 @@ class _Laid:
         self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
         self.touched = 0.0  # affected disk requests, or ms by which wall clocks jumped
-        self.new = True  # until the first change is done: disk requests before it do not count
+        self.new = True  # true until the fault is first applied: earlier disk requests do not count
         self.dark = False  # true while a strobing clock has no offset
         self.strobe: asyncio.Task[None] | None = None
 

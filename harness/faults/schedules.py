@@ -88,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return ((start_ns, self.for_ns) for start_ns in starts)
 
     def _parts(self, fault: Fault, rng: random.Random) -> list[Fault]:
-        """Split a planned fault into `times` short faults, or into one fault per node."""
+        """Split a planned fault into `times` short faults, or `nodes` faults on one node each."""
         count = self.times * self.nodes
         if count == 1:
             return [fault]

@@ -70,7 +70,7 @@ def _added(amounts: Sequence[float]) -> float:
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for one amount of a quality: its values, and how several amounts combine."""
 
-    needs: Capability | None  # None: the capability of the amount before it is enough
+    needs: Capability | None  # None: no capability beyond that of the previous amount
     word: str  # the amount's name in `--fault`; "" if it has no name there
     read: Callable[[str], Any]  # parses a value in words; returns `None` for an invalid text
     rule: str  # the allowed values with an example, for error messages

@@ -63,7 +63,7 @@ class Scene(msgspec.Struct, frozen=True):
     draw: int = 0
 
     def roles(self, group: str = "") -> Roles:
-        """The roles in this group, or in the first group."""
+        """The roles in `group`, or in the first group if there is no group of this name."""
         names = [group] if group in self.groups else list(self.groups)[:1]
         return self.groups[names[0]] if names else Roles({}, ())
 
