@@ -57,7 +57,7 @@ class HmsOps(BurstOps):
 
 
 def _name(number: int) -> tuple[str, str]:
-    """The database and name of a table; databases alternate, so many renames cross databases."""
+    """The database and name of a table; databases alternate, so renames often cross databases."""
     return DATABASES[number % len(DATABASES)], f"t{number}"
 
 

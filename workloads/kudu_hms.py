@@ -75,7 +75,7 @@ class _TwoSidedOps(BurstOps):
 
 
 def _name(number: int) -> str:
-    """A table's name with its database; databases alternate, so many renames cross databases."""
+    """A table's name with its database; databases alternate, so renames often cross databases."""
     return f"{DATABASES[number % len(DATABASES)]}.t{number}"
 
 

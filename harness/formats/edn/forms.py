@@ -281,7 +281,7 @@ class _Stream:
             self._fill(BLOCK_BYTES)
 
     def _grow(self, end: UnfinishedError) -> None:
-        """Double the buffer; raises `HistoryError` at the end of the file or a form's size limit."""
+        """Double the buffer; raises `HistoryError` at the end of the file or the size limit."""
         if self._ended:
             raise self._error(end)
         if len(self._buffer) >= FORM_BYTES_MAX:
