@@ -1,8 +1,8 @@
 """All nemeses on one page: a name, a description, and the faults in words.
 
-Clients still reach both sides of a partition, which matters: a leader that does not yet know that
-it was deposed may give them stale answers. A few partitions chosen by role suffice to find most
-partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). Only a target that syncs
+Clients still reach both sides of most partitions, which matters: a leader that does not yet know
+that it was deposed may give them stale answers. A few partitions chosen by role suffice to find
+most partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). Only a target that syncs
 before it answers must survive a power cut; Kudu does not by default (`log_force_fsync_all=false`).
 """
 

@@ -3,8 +3,8 @@
 A column name is used once per run, so a read shows which appends it saw, and in which order. The
 number of columns of a table is limited (Kudu: 300). A table that reaches `--columns` gets no more
 operations until the final reads, and a new table takes its place. The workload creates tables
-first, and visibly repeats each create until the table is known to exist. Only then do appends and
-reads begin.
+first, and repeats each create, as a new operation, until the table is known to exist. Only then do
+appends and reads begin.
 
 The vocabulary is `harness.vocabularies.transactions`. A transaction appends to one table, or reads
 one table.
@@ -120,7 +120,7 @@ def read_of(name: str) -> Txn:
 
 
 def _tables_at_most(case: Case) -> int:
-    """An upper bound on the number of tables, from the run's length, rate and share of reads."""
+    """About the number of tables that a run creates, by its length, rate and share of reads."""
     options = case.workload_options
     share = (100 - int(options["reads"])) / 100
     width = (1 + int(options["appends"])) / 2

@@ -68,7 +68,7 @@ def parse_mix(text: str, kinds: Sequence[str]) -> Mix:
 
 
 class Blind:
-    """The base of generators whose operations do not depend on the outcomes of earlier ones."""
+    """The base of generators that ignore the outcomes of earlier operations."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class Blind:
 class BurstOps(Blind, abc.ABC):
     """The base of endless generators with bursts; `count` makes nonces unique.
 
-    The first `readers` threads only read, and use the mixes `reads` in turn.
+    The first `readers` threads only read: thread n draws from the mix `reads[n % len(reads)]`.
 
     Bursts of up to `burst` operations at once hit the name `hot`; `left` operations of the burst
     are still to come.

@@ -2,7 +2,7 @@
 
 A generator that calls `after_create` has three fields: `missing`, the tables to create; `creating`,
 the process and table of each create in progress; and `begun`, whether all tables were known to
-exist at some time. A create is visibly repeated until its table is known to exist.
+exist at some time. A create is repeated, as a new operation, until its table is known to exist.
 """
 
 from __future__ import annotations

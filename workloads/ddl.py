@@ -1,8 +1,8 @@
 """DDL on few names by many clients, to provoke races in the catalog.
 
-Names are few, so that creates, renames and deletes meet each other. Every mutation carries a unique
+Names are few, so that creates, renames and deletes race for them. Every mutation carries a unique
 nonce, which later reads show: the table's comment holds the nonce of its create, column names hold
-the nonces of alters. So even an operation with an unknown outcome can be recognised.
+the nonces of alters. So reads can show that an operation with an unknown outcome took effect.
 
 The vocabulary is `harness.vocabularies.ddl`.
 """
@@ -54,7 +54,7 @@ DONE_MAX: Final = 200
 ADDED_MAX: Final = 16
 """The maximum number of names for which the generator remembers the last added column."""
 MOVE_GAPS_NS: Final = (1_000_000, 4_000_000, 16_000_000)
-"""Maximum gaps between the operations of a burst of moves, similar to the duration of renames."""
+"""Maximum gaps between the renames and lists of a burst of moves; renames take about as long."""
 DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "names": (2, 4, 4),
     "partitions": (2, 3),

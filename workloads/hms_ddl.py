@@ -1,7 +1,7 @@
-"""DDL on few names in two databases of a metastore, by many clients; some read the event log.
+"""DDL on few names in two databases of a metastore, by many clients, and polls of its event log.
 
 As in `workloads.ddl`, names are few and bursts of operations hit one name, so that creates, renames
-and drops of one table meet. The vocabulary is `harness.vocabularies.hms`.
+and drops of one table race. The vocabulary is `harness.vocabularies.hms`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ class HmsOps(BurstOps):
 
 
 def _name(number: int) -> tuple[str, str]:
-    """Database and name. The databases take turns, so that half of the renames cross databases."""
+    """The database and name of a table; databases alternate, so renames often cross databases."""
     return DATABASES[number % len(DATABASES)], f"t{number}"
 
 
+# `op_timeout_s` is 8 s, since clients retry a lost call only after their socket timeout.
 class HmsDdlWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     """Create, alter, rename, drop, get and list on few names, and polls of the event log."""
 
@@ -68,7 +69,6 @@ class HmsDdlWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     name = "hms-ddl"
     doc = "DDL on few names in two databases of a metastore, and polls of its events"
     vocabulary = "hms"
-    """`op_timeout_s` is 8 s, since clients retry a lost call only after their socket timeout."""
     options = (
         NAMES,
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),

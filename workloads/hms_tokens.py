@@ -32,7 +32,7 @@ FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator. `tokens` are the newest; `left` more operations in a row use `hot`."""
+    """An endless generator. `tokens` has the newest tokens; the next `left` calls use `hot`."""
 
     mix: Mix
     most: int
@@ -54,7 +54,7 @@ class _TokenOps:
         return Emit(draft, dataclasses.replace(state, left=state.left - 1))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Replace the oldest of `tokens` by a newly issued token, once there are `most` tokens."""
+        """Add a newly issued token to `tokens`, which keeps only the `most` newest tokens."""
         del ctx
         if event.type is not OpType.OK or event.f != Issue.f:
             return self
@@ -116,7 +116,7 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Verify only a forged token, since a probe does not see the token that it was issued."""
+        """Verify only a forged token, since a probe cannot use the token that `Issue` returns."""
         del case
         return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))
 

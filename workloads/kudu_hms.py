@@ -1,7 +1,7 @@
 """DDL through Kudu, and drops and renames through Hive, on the same few tables of two databases.
 
 As in `workloads.ddl`, names are few and bursts of operations hit one name. So creates, renames and
-drops of both sides meet before one side knows about the changes of the other. The vocabulary is
+drops race before one side knows about the changes of the other side. The vocabulary is
 `harness.vocabularies.kudu_hms`.
 """
 
@@ -75,10 +75,11 @@ class _TwoSidedOps(BurstOps):
 
 
 def _name(number: int) -> str:
-    """Database and name. The databases take turns, so that half of the renames cross databases."""
+    """A table's name with its database; databases alternate, so renames often cross databases."""
     return f"{DATABASES[number % len(DATABASES)]}.t{number}"
 
 
+# `op_timeout_s` is 8 s, since a master waits for an absent metastore before asking another.
 class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     """DDL through Kudu, drops and renames through Hive, and reads through both."""
 
@@ -86,7 +87,6 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     name = "kudu-hms"
     doc = "DDL through Kudu, drops and renames through Hive, on the same tables"
     vocabulary = "kudu-hms"
-    """`op_timeout_s` is 8 s, since a master waits for an absent metastore before asking another."""
     options = (
         NAMES,
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
@@ -129,7 +129,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Create, change and drop the probe's own two tables, the second table through Hive."""
+        """Create, change and drop two tables; Hive renames and drops the second table."""
         name, nonce = f"{DATABASES[0]}.probe_{attempt}", f"p{attempt}.{retry}"
         renamed, other = f"{DATABASES[1]}.probe_{attempt}", f"{name}_h"
         replicas = int(case.workload_options["replicas"])

@@ -123,7 +123,7 @@ class ListAppendWorkload(Workload):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Append to and read the probe's own list. Its elements are negative."""
+        """Append to and read the probe's own list; only probes append negative elements."""
         del case
         key, element = f"probe-{attempt}", probe_number(attempt, retry)
         return (Request.of(Txn([["append", key, element]])), Request.of(Txn([["r", key, None]])))

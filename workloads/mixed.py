@@ -2,8 +2,8 @@
 
 The operations come from `ddl`, `rows` and `members`, with the weights `--ddl`, `--rows` and
 `--members`. DDL uses the tables `t0`, `t1`, ... Rows use `r0`, `r1`, ... and `bank`, which are
-never renamed or deleted, and whose replicas move. The checkers of rows and of membership judge
-their part. The checkers of the catalog judge the creates of all parts.
+never renamed or deleted, and whose replicas move. The checkers of rows and of membership judge only
+their own operations. The checkers of the catalog judge the creates of all parts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHARED: Final = ("moves",)  # always 0: the lists of `moves` would crowd out ot
 
 
 class _Part(Around, frozen=True):
-    """One part of the mixture. Its nonces have a prefix, and it sees only its own creates."""
+    """One part of the mixture. Its nonces have a prefix; it ignores creates of other parts."""
 
     prefix: str
     tables: tuple[str, ...]

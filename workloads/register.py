@@ -1,6 +1,6 @@
 """One register that many clients read, write and compare-and-set: the smallest useful workload.
 
-Written values are unique, so a stale read never looks like a current one. The vocabulary is
+Written values are unique, so a stale read never looks like a current read. The vocabulary is
 `harness.vocabularies.register`.
 """
 

@@ -9,8 +9,8 @@ all of its rows at once with new balances, which always add up to the same sum. 
 depend on earlier balances, and every consistent read of a group sees that sum.
 
 Scans use all modes. Some scan at the timestamp of an earlier answer (`--past`), however old, and
-must get the same answer again. The workload creates tables first, and visibly repeats each create
-until the table is known to exist. Only then do other operations begin.
+must get the same answer again. The workload creates tables first, and repeats each create, as a new
+operation, until the table is known to exist. Only then do other operations begin.
 
 The vocabulary is `harness.vocabularies.rows`.
 """
@@ -127,7 +127,7 @@ class _RowsOps:
         return new_table(name, nonce, self.partitions, self.replicas)
 
     def _cells(self, kind: Kind, number: int, rng: random.Random) -> dict[str, Any]:
-        """The cells to write: both columns, except that updates and some upserts write only one."""
+        """The cells to write: none for a delete, one for updates and some upserts, else two."""
         if kind == "delete":
             return {}
         value = f"n{self.count}.{number}"

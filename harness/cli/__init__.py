@@ -3,7 +3,7 @@
 Results go to stdout, progress and errors to stderr. Exit codes are Jepsen's: 0 valid, 1 invalid,
 2 unknown, 254 usage, 255 crash (argparse alone would exit with 2 for a usage error, which here
 means *unknown*). 141 means that the reader of a long output closed the pipe. Only a verb's return
-value is the exit code of a verdict: exceptions, `SystemExit` included, lead to other exit codes.
+value can lead to exit code 1: exceptions, even `SystemExit`, always lead to other exit codes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             + "".join(traceback.format_tb(error.__traceback__)[-3:])
         )
         return EXIT_CRASH
-    except BaseException as error:  # noqa: BLE001 - the last line of defence: a crash has a code
+    except BaseException as error:  # noqa: BLE001 - every crash needs an exit code
         if isinstance(error, BrokenPipeError) and reader_went_away():
             return EXIT_BROKEN_PIPE  # as in `harness export RUN | head`: not a failure
         if isinstance(error, (OSError, MemoryError)):  # errors of the machine, not of the harness
@@ -94,7 +94,7 @@ def _fault_of(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of the harness that an exception passed, as `at FILE:LINE`."""
+    """Return `at FILE:LINE` for the innermost frame in the harness, or else for the innermost."""
     frames = traceback.extract_tb(error.__traceback__)
     frames_of_ours = [
         frame for frame in frames if f"{os.sep}harness{os.sep}" in frame.filename
@@ -125,7 +125,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _help(arguments: list[str]) -> int:
-    """Print the help of a verb, or without a verb the general help; returns the exit code."""
+    """Print the help of the verb in `arguments`, or the general help; returns the exit code."""
     verbs = [each for each in arguments if not each.startswith("-")]
     if not verbs or verbs[0] == "help":
         build_parser().print_help()

@@ -13,7 +13,7 @@ from harness.up.lifecycle import clean_places
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Remove the leftovers of dead runs; runs whose controller is alive are left alone."""
+    """Remove the leftovers of runs whose harness process is dead, and print the removed things."""
     parser = Parser(
         prog="harness clean",
         description="Remove processes, containers, networks and rules of runs whose harness is "

@@ -52,7 +52,7 @@ def _whole_parser() -> argparse.ArgumentParser:
         parser = None if verb == "completion" else captured_parser(verb)
         if parser is None:
             continue
-        for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
+        for action in parser._actions:  # noqa: SLF001 - argparse has no public list of actions
             if action.option_strings and action.dest in names and action.nargs != 0:
                 action.choices = names[action.dest]
         verbs.choices[verb] = parser

@@ -27,7 +27,7 @@ FREE_MB_MIN: Final = 500
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of the report; `detail` gives the fix if the state is not ok."""
+    """One line of the report; `detail` gives the fix if `ok` is false."""
 
     ok: bool
     what: str
@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the report; returns 0 if a real environment and all built-in plug-ins work, else 1."""
+    """Print the report; returns 0 if a real environment and all required parts work, else 1."""
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",
@@ -93,7 +93,7 @@ def _environments() -> list[Finding]:
 
 
 def _optional() -> list[Finding]:
-    """Findings of plug-ins about optional tools; `_plugins` reports plug-ins that do not load."""
+    """Findings about optional tools; `_plugins` reports `Diagnosis` plug-ins that do not load."""
     findings = [_faketime()]
     for name, diagnosis in load_all("diagnoses"):
         with contextlib.suppress(UsageError):

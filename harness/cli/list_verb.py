@@ -210,12 +210,11 @@ def _fidelities(able: Mapping[Capability, Fidelity]) -> dict[str, str]:
 def _print_faults() -> None:
     """Print the faults that each environment can perform, based on the environment's capabilities.
 
-    Foreign programs have separate columns, since their disks and clocks do not belong to the
-    harness.
+    Foreign programs have separate columns, since the harness does not own their disks and clocks.
     """
     able: dict[str, Mapping[Capability, Fidelity]] = {}
     for name, environment in load_all("environments"):
-        if not isinstance(environment, UsageError):  # `harness list environments` reports it
+        if not isinstance(environment, UsageError):  # `harness list environments` shows the error
             able[name] = environment.capabilities
             if environment.reaches_foreign is not None:
                 able[f"{name}{_FOREIGN}"] = _of_foreign(environment)
@@ -234,6 +233,6 @@ def _print_faults() -> None:
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
-    """The fidelity of a fault: the lowest fidelity among the capabilities that it needs."""
+    """The fidelity of a fault: the worst (last in `Fidelity`) among the capabilities it needs."""
     fidelities = [able.get(need, Fidelity.NONE) for need in needs]
     return max(fidelities, key=list(Fidelity).index).value

@@ -52,7 +52,7 @@ def reader_went_away() -> bool:
 def flush_output() -> None:
     """Flush stdout and stderr; silently drop the output if the reader has closed the pipe.
 
-    Python does the same at exit, but then exits with 120 if the flush fails.
+    Python also flushes these streams at exit, but exits with 120 if the flush fails.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is None:  # the stream was already closed at start-up

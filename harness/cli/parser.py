@@ -57,7 +57,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
 VERBS: Final[dict[str, str]] = {
     verb: text for verbs in GROUPED.values() for verb, text in verbs.items()
 }
-# Verbs whose modules share a folder. The module of any other verb is `harness.cli.VERB_verb`.
+# Modules of verbs in subfolders; the module of any other verb is `harness.cli.VERB_verb`.
 _MODULES: Final[dict[str, str]] = {
     "run": "run.verb",
     "check-determinism": "run.check_determinism_verb",
@@ -85,9 +85,9 @@ exit codes: 0 valid or permitted, 1 invalid, 2 unknown, 254 usage, 255 crash"""
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises `UsageError`s with a suggestion.
 
-    No argument may be empty: a shell passes an empty text for an unset variable, and if that meant
-    "not given" or the folder `.`, the command would silently test something else. Flags cannot be
-    abbreviated, and line breaks in the description and epilog are kept.
+    No argument may be empty: a shell passes an empty text for an unset variable, and if this text
+    meant "not given" or the folder `.`, the command would silently test something else. Flags
+    cannot be abbreviated, and line breaks in the description and epilog are kept.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Parser(argparse.ArgumentParser):
         named.setdefault("formatter_class", layout)
         super().__init__(epilog=epilog, allow_abbrev=allow_abbrev, **named)
         self.elsewhere: Callable[[str], str | None] = lambda _: None
-        """Return a message that names the plug-ins with this flag; `None` if no plug-in has it."""
+        """Maps an unknown flag to a message about plug-ins that have this flag, or to `None`."""
         self._first: frozenset[str] | None = None
 
     def parse_args(  # type: ignore[override]
@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
 
     def format_help(self, *, every: bool = False) -> str:
-        """The help text; without `every`, only with the options that `show_first` named, if any."""
+        """The help text; with `every`, or if `show_first` was not called, it has every option."""
         if self._first is None or every:
             return super().format_help()
         hidden = {
@@ -161,7 +161,7 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        """Raise an error instead of exiting with 2, which would read as *unknown*."""
+        """Raise `UsageError`: argparse would exit with 2, the code of the verdict *unknown*."""
         raise UsageError(f"{message}{self._suggestion(message)}; see `{self.prog} --help`")
 
     def _suggestion(self, message: str) -> str:
@@ -215,8 +215,8 @@ _capturing: list[bool] = []
 def captured_parser(verb: str) -> Parser | None:
     """The parser of a built-in verb, obtained without running the verb.
 
-    Returns `None` for a verb without a parser, and for a verb of another package, because a call
-    of such a verb might start its work.
+    Returns `None` for a verb without a parser, and for a verb of another package, because its
+    `main` might do the verb's work.
     """
     if verb not in VERBS:
         return None
@@ -271,7 +271,7 @@ def verb_module(verb: str) -> Verb:
 
 
 def _is_module(verb: str) -> bool:
-    """Whether the module of a verb is in this package; other verbs are plug-ins."""
+    """Whether the module of a verb is in `harness.cli`; other verbs are plug-ins."""
     return verb in VERBS and importlib.util.find_spec(_module_name(verb)) is not None
 
 
@@ -310,7 +310,7 @@ def _described(verb: str) -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser for `harness --help` and for arguments that are not a verb."""
+    """The parser for `harness --help`, and for a command line that does not begin with a verb."""
     others = {name: text for name, text in known_verbs().items() if name not in VERBS}
     groups = {**GROUPED, "installed packages": others} if others else GROUPED
     verbs = "\n\n".join(

@@ -2,9 +2,9 @@
 
 Only the current folder's file is read, so that a command never depends on a parent folder. The
 file's values become options in front of the command line's options, and the last option wins:
-checks, stores and replays are the same as if the user had typed the values. With `--case FILE` or
-`--no-config` the file is ignored. Replay commands contain `--no-config` if their folder has a
-`harness.toml`.
+checks, stored runs and replays are the same as if the user had typed the values. With `--case FILE`
+or `--no-config` the file is ignored. Replay commands contain `--no-config` if the current folder
+has a `harness.toml`.
 
 The tables `[[known]]` list known failures (`harness.verdict.known`).
 """
@@ -57,7 +57,7 @@ _OF_WORKLOAD: Final = frozenset({"target", "profile"})
 
 
 def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
-    """Return the options that `harness.toml` adds to a verb's `arguments`, and print a note.
+    """Return the options that `harness.toml` adds to a verb's `arguments`, and print them, too.
 
     Raises `UsageError` for a file that cannot be read, a key that does not exist, or a value of
     the wrong type.

@@ -43,7 +43,7 @@ _CONTROLS: Final = {
 
 
 def harmless(text: str) -> str:
-    """Escape the control characters in `text`, such as in file names, values and foreign errors.
+    """Escape the control characters in `text`, which may quote file names, values or errors.
 
     Lone surrogates, which represent undecodable bytes of file names, are escaped, too.
     """
@@ -59,7 +59,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """The current width of a terminal, which users may resize, in columns."""
+    """The current width of a terminal in columns, or `WIDTH_DEFAULT` if it is unknown."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):
@@ -137,7 +137,7 @@ def joined(*parts: str | Text) -> Text:
 
 
 def indented(text: str, columns: int = 2) -> Padding:
-    """Indent text, and all lines into which it wraps, by some columns."""
+    """Indent text, and all lines into which it wraps, by `columns`."""
     from rich.padding import Padding
 
     return Padding(styled(text), (0, 0, 0, columns), expand=False)

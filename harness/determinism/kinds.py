@@ -30,7 +30,7 @@ class Names:
     results: dict[str, list[Kind]] = field(default_factory=dict)
 
     def learn(self, tree: ast.Module) -> None:
-        """Collect annotations of fields and results, and assignments to attributes of `self`."""
+        """Collect annotations of attributes and results, and assignments of sets to attributes."""
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 for statement in node.body:

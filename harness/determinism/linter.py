@@ -111,7 +111,7 @@ class Linter(ast.NodeVisitor):
                         assigned.setdefault(target.id, []).append(node.value)
             elif isinstance(node, ast.NamedExpr):
                 assigned.setdefault(node.target.id, []).append(node.value)
-        # Two passes, since a name may be assigned from a name that comes later in the dictionary.
+        # Two passes, since a name may be assigned from a name that comes later in `assigned`.
         self._scopes.append(declared)
         for _ in range(2):
             for name, values in assigned.items():

@@ -114,8 +114,8 @@ class _Laid:
         self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
         self.touched = 0.0  # affected disk requests, or ms by which wall clocks jumped
-        self.new = True  # not set yet: earlier disk requests do not count
-        self.dark = False  # a strobing offset is off at the moment
+        self.new = True  # true until the fault is first applied: earlier disk requests do not count
+        self.dark = False  # true while a strobing clock has no offset
         self.strobe: asyncio.Task[None] | None = None
 
 
@@ -165,7 +165,7 @@ class Conditions:
                 return Bite(laid.hit, "processes")
 
     async def relieve(self, nodes: Iterable[str]) -> None:
-        """Make these nodes work normally, although faults are active on them."""
+        """Restore the clocks, processors and disks of these nodes, although faults stay active."""
         wanted = set(nodes)
         # Processors first: a slow node might fail before it learns of the other changes.
         for laid in sorted(self._laid.values(), key=lambda each: not isinstance(each.what, Cpu)):
@@ -180,7 +180,7 @@ class Conditions:
                 await self._settle_node(changed, node)
 
     async def _settle_node(self, changed: _Laid, node: str) -> None:
-        """Set one node; add the measured effect to the faults on it, and to `changed`."""
+        """Apply the faults of one kind to a node; add the effect to each fault and to `changed`."""
         laid = [each for each in self._laid.values() if node in each.nodes]
         concerned = [*laid, *([] if changed in laid else [changed])]
         kind = type(changed.what)

@@ -25,7 +25,7 @@ class Door:
     """A cluster on which faults can be injected (`harness.cluster.Cluster`)."""
 
     def __init__(self, controls: Controls, ledger: Ledger) -> None:
-        """`ledger` is the ledger of the run; it uses the same controls."""
+        """`controls` are the environment's; `ledger` is the run's ledger over these controls."""
         self._controls = controls
         self._ledger = ledger
 

@@ -1,15 +1,15 @@
 """The ledger: the only record of a run's faults, their targets and their effects.
 
-Nemeses only choose targets. Every fault goes through the ledger, so that overlapping faults mean
-the same in all environments. A fault keeps one id from the case to the report page. A fault does
-not hit a node that is already down (or frozen) if it would do the same to the node again, and only
-the fault that stopped the node releases it. The states of links, clocks, processors and disks
-follow from all faults that are active on them (`harness.faults.conditions`). A fault that would
-destroy the synced data of too many nodes is refused (`harness.faults.budget`).
+Nemeses only choose targets. Every fault goes through the ledger, so that overlapping faults have
+the same effect in all environments. A fault keeps one id from the case to the report page. A fault
+that stops (or freezes) nodes does not hit a node that is already down (or frozen), and only the
+fault that stopped the node releases it. The states of links, clocks, processors and disks follow
+from all faults that are active on them (`harness.faults.conditions`). A fault that would destroy
+the synced data of too many nodes is refused (`harness.faults.budget`).
 
 Every fault has a lease: if nothing heals the fault earlier, the ledger heals it when its time is
 over (`Controls.call_later`). If the harness is dead or frozen by then, the environment's warden
-undoes every fault that would outlive it.
+undoes every fault that would outlive the harness.
 
 A node may exit because of a fault on its disk or clock (`may_end`). The ledger starts the node
 again when that fault is healed. If the node exits within `EXCUSED_AFTER_NS` after the heal, the
@@ -137,7 +137,7 @@ class Ledger:
         fault_id: str | None = None,
         on_heal: OnHeal | None = None,
     ) -> Injection:
-        """Break the targets of `aim` for `lease_s` at most; returns the nodes that were hit.
+        """Break the targets of `aim` for `lease_s` at most; the result has the nodes that were hit.
 
         `groups`: the members of each observed replica group, for the damage budget. `on_heal` is
         called once with the measured effect (`Bite`) when the fault is healed, by its lease or

@@ -1,4 +1,4 @@
-"""Nemeses made from faults in words, which consist of a schedule, a selector and a kind.
+"""Nemeses made from faults in words; a fault in words has a schedule, a selector and a kind.
 
 The targets are chosen when the fault strikes.
 """
@@ -124,7 +124,7 @@ class AimedNemesis(Nemesis):
         return self._sentence(fault).trigger
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Choose the targets of this fault's sentence for this moment."""
+        """Choose the targets that this fault's sentence means at this moment."""
         sentence = self._sentence(fault)
         scene = msgspec.structs.replace(scene, draw=int(fault.args.get(DRAW, 0)))
         whom = sentence.whom
@@ -190,7 +190,7 @@ def _missed(sentence: Sentence, scene: Scene) -> Aim:
 
 
 def _listed(ends: Sequence[str], scene: Scene) -> str:
-    """The nodes and the first clients as text; if `ends` has all clients, it says `client`."""
+    """The nodes and the first clients as text; all clients together are written as `client`."""
     clients = [end for end in ends if is_client(end)]
     nodes = [end for end in ends if not is_client(end)]
     if clients == list(scene.clients):
@@ -205,7 +205,7 @@ def _sentence_on(
     links: Sequence[Link],
     scene: Scene,
 ) -> str:
-    """A sentence that tells which links the fault affects, and how."""
+    """The note for the history that says which links the fault affects, and how."""
     few, many = _listed(ends, scene), _listed(others, scene)
     leader = scene.roles(sentence.whom.group).leader
     if sentence.whom.needs_leader and list(ends) == [leader]:

@@ -1,4 +1,4 @@
-"""The parser of faults in words, which `--fault`, case files and the page of nemeses use.
+"""The parser of faults in words, which `--fault`, case files and the built-in nemeses use.
 
     kill leader
     power-cut all
@@ -165,7 +165,7 @@ def parse(text: str) -> Sentence:
 
 
 def _wrong(text: str, what: str, fix: str) -> UsageError:
-    """The error for a mistake in the fault in words `text`."""
+    """The error for a mistake in `text`, which is a fault in words."""
     return UsageError(f"the fault {text!r} {what}; {fix}")
 
 

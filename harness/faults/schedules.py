@@ -1,8 +1,8 @@
 """The times of faults: a schedule is drawn before the run, so that a case is plain data.
 
-A nemesis injects a fault about once per interval. The last fault outlives the chaos phase on
-purpose: something is then still broken when the run checks that a quorum alone can serve, as in
-TigerBeetle's liveness mode (`src/vopr.zig`).
+By default a nemesis injects a fault about once per interval, and its last fault outlives the chaos
+phase on purpose: something is then still broken when the run checks that a quorum alone can serve,
+as in TigerBeetle's liveness mode (`src/vopr.zig`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
     With `every_ns` and `for_ns`, faults come at exact intervals. With `at_ns` and `for_ns`, the
     nemesis has one fault at an exact time. `times`: each fault begins and ends this many times.
-    `nodes`: each fault hits this many nodes in turn, and releases them in another order.
+    `nodes`: each fault hits this many nodes in turn, and releases them in a drawn order.
     """
 
     every_ns: int = 0
@@ -88,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return ((start_ns, self.for_ns) for start_ns in starts)
 
     def _parts(self, fault: Fault, rng: random.Random) -> list[Fault]:
-        """Split a planned fault into `times` short faults, or into one fault per node."""
+        """Split a planned fault into `times` short faults, or `nodes` faults on one node each."""
         count = self.times * self.nodes
         if count == 1:
             return [fault]

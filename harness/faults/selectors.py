@@ -18,12 +18,12 @@
 | `client`      | all of the harness's own clients, as an end of links       |            |
 | `client:2`    | the client that is process 2, and its later replacements   |            |
 
-Members are the nodes that can lead, in the target's first replica group if none is named. `@`
-chooses from another set: `one@members`, `one@nonmembers`; nodes of a declared role,
-`majority@tserver`; a group, `leader@catalog`; and clients as link ends, `half@clients`. Links are
-`A from B` (both ways), `A to B` (messages that A sends), or `halves`, `ring` and `bridge`, which
-are the partitions of Jepsen's `jepsen.nemesis`. These partitions keep all nodes reachable for
-clients, except with `halves with clients`.
+Members are the nodes that can lead in the target's first replica group. `@` chooses from another
+set: `one@members`, `one@nonmembers`; nodes of a declared role, `majority@tserver`; a group,
+`leader@catalog`; and clients as link ends, `half@clients`. Links are `A from B` (both ways),
+`A to B` (messages that A sends), or `halves`, `ring` and `bridge`, which are the partitions of
+Jepsen's `jepsen.nemesis`. Only with `with clients` (`halves with clients`) do these partitions cut
+clients off from nodes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LINK_SHAPES: Final = ("halves", "ring", "bridge")
 SHAPES_OF_CLIENTS: Final = ("halves", "bridge")
 _NEED_LEADER: Final = ("leader", "follower", "followers")
 _ONE_NODE: Final = ("leader", "follower", "one", "node", IT)
-"""Words for single nodes. A word for several nodes at the other link end excludes this node."""
+"""Words for single nodes. Such a node is chosen first; the other end of the links excludes it."""
 _DRAW: Final = ("follower", "minority", "majority", "one", "half")
 
 
@@ -193,7 +193,7 @@ def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[s
 
 
 def _digit(scene: Scene, excluded: Sequence[str]) -> int:
-    """The number to draw one link end with, independent of the draw for the other end."""
+    """The number for drawing one end of the links, independent of the number for the other end."""
     return scene.draw // len(scene.specs) if excluded else scene.draw
 
 
@@ -274,7 +274,7 @@ def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], li
 def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
     """The members, and the links to cut for a ring (Jepsen's `majorities-ring`).
 
-    In a ring each member reaches a majority, and no two members reach the same majority.
+    In a ring each member hears a majority, and no two members hear the same majority.
     """
     order = _shuffled(scene.members(), random.Random(scene.draw))
     if len(order) < 3:

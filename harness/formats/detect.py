@@ -71,7 +71,7 @@ def is_history_file(path: Path) -> bool:
     """Whether a file in a folder counts as a history; other files are skipped.
 
     The suffix decides. If the suffix is also common for other files, the file must contain ops. An
-    unreadable file counts as a history, so that it is not skipped silently.
+    unreadable or compressed file counts as a history, so that it is not skipped silently.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -94,15 +94,15 @@ def _source_of(head: bytes) -> Callable[[Path], Source] | None:
 
 
 def _may_be_text(source: Callable[[Path], Source], head: bytes) -> bool:
-    """Whether only a bracket suggests EDN or JSON: `head` begins with one, but shows no op."""
+    """Whether `head` begins like EDN or JSON but lacks keys of an op, so it may be plain text."""
     return source in {JsonOps, JepsenEdn} and not all(name.search(head) for name in _OF_OPS)
 
 
 def open_history(path: Path) -> Source:
     """Open a file as a source of ops; raises `HistoryError` if its format is unknown."""
     try:
-        # Reading the head of a pipe consumes it, and the rest would be taken for the whole file.
-        # Checked before opening, since opening a pipe without a writer would wait for ever.
+        # Refuse pipes: reading the head consumes it, and the rest would pass for the whole file.
+        # Check this before opening: opening a pipe without a writer would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise HistoryError(
                 f"{str(path)!r} is not a regular file, and a history is read more than once; write "

@@ -111,7 +111,7 @@ class OpLines:
         return self._lines[index], self._columns[index]
 
     def _match(self, line: int, text: str) -> re.Match[str] | None:
-        """The op in a line, if there is one; raises `HistoryError` for a malformed op."""
+        """Match the op in a line, if there is one; raises `HistoryError` for a malformed op."""
         logged = _LOGGED.match(text)
         start = 0 if logged is None else logged.end()
         is_op = _WITHIN if logged is None and not self._pure else _WHOLE
@@ -147,10 +147,10 @@ class OpLines:
         return form
 
     def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
-        """Read the EDN forms after an op's operation.
+        """Read the EDN forms after an op's operation; raises `HistoryError` if the text is not EDN.
 
-        If a form is not EDN, the whole value of a named process becomes text; of the value of a
-        failed or indeterminate op, only the rest from this form on becomes text.
+        Such a text stays a string only in two places: as the value of a named process, and after
+        the first form of a failed or indeterminate op.
         """
         reader = ExactReader(text, final=True)
         values: list[Any] = []

@@ -52,7 +52,7 @@ class _Words:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
-        """Whether values are `[key value]` of independent keys, not values of kv-string or cas."""
+        """Whether values are `[key value]` pairs of independent keys, not single plain values."""
         if shape is not Shape.NO and (
             self.names <= {"get", "put", "append"} or self.names == {"cas"}
         ):
@@ -74,7 +74,7 @@ class _Words:
         return [item for item in items if len(item) == 3 and isinstance(item[0], str)]
 
     def are_transactions(self) -> bool:
-        """Whether a model knows any of the micro-operations."""
+        """Whether any micro-operation is known to a model of transactions."""
         return any(f in _KNOWN for f, _, _ in self.micro())
 
     def none(self, why: str) -> UsageError:

@@ -3,7 +3,7 @@
 `any_of` asks all generators and takes the earliest operation. `mix` and `weighted` draw which
 generator comes next, so that the timing of generators does not change the proportions of a mixture.
 Unlike Jepsen's `mix`, `mix` passes updates on to its generators, and a pending generator does not
-block the others.
+block the other generators.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Any(Node, frozen=True):
 
 
 def any_of(*generators: GeneratorLike) -> Generator:
-    """Take the earliest operation of all generators, ties at random; ends when all have ended."""
+    """Emit the earliest operation of all generators, with ties at random, until all have ended."""
     return _any([lift(generator) for generator in generators])
 
 

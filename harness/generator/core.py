@@ -82,7 +82,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return tuple(indices(self.all_mask))
 
     def index_of(self, process: Process) -> int:
-        """The thread that runs, or ran, `process`. Raises `UsageError`."""
+        """The thread that runs, or ran, `process`; raises `UsageError` if that is not a number."""
         if isinstance(process, int):
             return process % len(self.processes)
         raise UsageError(
@@ -227,7 +227,7 @@ def new_context(
 ) -> Context:
     """Make a context in which all threads are free. Raises `UsageError`.
 
-    `processes` has one process per thread; by default its number is the thread's number.
+    `processes` has one process per thread; by default thread n runs process n.
     """
     if concurrency < 1:
         raise UsageError(f"the concurrency is {concurrency}; a run needs at least one thread")
@@ -257,7 +257,7 @@ def due_ns(draft: Draft) -> int:
 
 
 def complete(draft: Draft, ctx: Context) -> Draft | None:
-    """Fill in a draft's process and time; `None` while its process, or every process, is busy.
+    """Fill in a draft's process and time; returns `None` if no process that fits is free.
 
     Raises `UsageError` if the draft's process is not in this context, because the draft would wait
     forever.

@@ -1,6 +1,6 @@
 """Generators from plain values: `lift`, sequences, limits and repetition.
 
-Every function that takes a generator also takes these values, and passes them through `lift`.
+Every function that takes a generator also takes plain values, and passes them through `lift`.
 `lift` also adds the parts of the protocol that a generator from outside this package may omit: free
 processes and times.
 
@@ -103,7 +103,7 @@ class _Sequence(Node, frozen=True):
         return _Sequence(self.generators, position, current)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Only the current generator gets the event; later ones stay unchanged."""
+        """Pass the event to the current generator only."""
         current = self.current.update(ctx, event)
         if current is self.current:
             return self
@@ -169,16 +169,16 @@ class _Outside(Around, frozen=True):
         return Pending(self) if draft is None else Emit(draft, self.around(step.next))
 
     def around(self, generator: Generator) -> Generator:
-        """Wrap the remaining generator, unless it is one of this package."""
+        """Wrap the remaining generator, unless this package defines it."""
         return generator if isinstance(generator, Node) else _Outside(generator)
 
 
 def lift(value: GeneratorLike) -> Generator:
-    """The generator that a plain value means. Raises `UsageError` for anything else.
+    """Convert a generator or plain value to a generator; raises `UsageError` for other values.
 
-    `None` is exhausted. A `Draft` or request is emitted once. The generators in a list or tuple run
-    one after the other. A function of the context is called again and again, and each result runs
-    to its end, until the function returns `None`.
+    `None` has no operations. A `Draft` or request is emitted once. Generators in a list or tuple
+    run one after the other. A function of the context is called again and again, and each result
+    runs to its end, until the function returns `None`.
     """
     if value is None:
         return NOTHING
@@ -247,9 +247,9 @@ class _Repeat(Around, frozen=True):
 
 
 def repeat(generator: GeneratorLike, n: int | None = None) -> Generator:
-    """Repeat the first operation of the generator, for ever or `n` times.
+    """Ask the generator for its first operation again and again, for ever or `n` times.
 
-    The generator's state does not change, so a random generator emits different operations.
+    The generator's state does not change, but a random generator may emit different operations.
     """
     inner = lift(generator)
     if n is not None:

@@ -5,9 +5,9 @@ of these threads. `reserve` takes its ranges from the threads of its own context
 it can be nested (in Jepsen it always counts from thread 0). A `reserve` of too many threads would
 wait for ever, so it raises `UsageError` when it is first asked.
 
-`each_thread` has many generators. It asks them in rotation and takes the first operation that is
-due now. Only if none is due, it compares them all: always asking every generator would multiply the
-cost per operation by the concurrency.
+`each_thread` has one generator per thread. It asks the generators in rotation and takes the first
+operation that is due now. It asks all generators only if no operation is due: always asking all
+would multiply the cost per operation by the concurrency.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import msgspec
 from harness.errors import UsageError
 
 DELAY_MS_MAX: Final = 60_000.0
-RESET_AFTER_MS_MAX: Final = 5_000.0  # a real Toxiproxy takes this long to heal it
+RESET_AFTER_MS_MAX: Final = 5_000.0  # a real Toxiproxy takes up to this long to heal the fault
 SLICE_BYTES_MAX: Final = 32_768  # a proxy reads at most this much at once
 RATE_KB_S_MAX: Final = 1_000_000
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -63,14 +63,14 @@ class Capability(enum.Enum):
 
 
 def _added(amounts: Sequence[float]) -> float:
-    """The sum, rounded after each addition, which `sum` no longer does since Python 3.12."""
+    """The sum, rounded after each addition; `sum` corrects rounding errors since Python 3.12."""
     return functools.reduce(operator.add, amounts, 0.0)
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for one amount of a quality: its values, and how several amounts combine."""
 
-    needs: Capability | None  # None: the same as for the previous amount
+    needs: Capability | None  # None: no capability beyond that of the previous amount
     word: str  # the amount's name in `--fault`; "" if it has no name there
     read: Callable[[str], Any]  # parses a value in words; returns `None` for an invalid text
     rule: str  # the allowed values with an example, for error messages

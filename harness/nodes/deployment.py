@@ -229,7 +229,7 @@ def refuse_in_simulation(nodes: Iterable[NodeSpec]) -> None:
 
 
 def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
-    """The node's declaration as the variant `name`; raises `UsageError` if none is declared."""
+    """The node's declaration as the variant `name`; raises `UsageError` for an unknown name."""
     if name == BASE:
         return spec
     if name not in spec.variants:
@@ -316,7 +316,7 @@ async def start_in_order(
 
 
 def start_bound_s(nodes: Mapping[str, NodeSpec], names: Iterable[str]) -> float:
-    """The longest total time, in seconds, that `start_down` waits for these nodes."""
+    """An upper bound, in seconds, on the time that `start_down` waits for these nodes."""
     waits = (nodes[name].ready for name in names)
     return sum(ready.within_s for ready in waits if ready is not None)
 

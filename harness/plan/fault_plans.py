@@ -16,7 +16,7 @@ from harness.support.interrupts import blaming
 
 FAULTS_MAX: Final = 100_000
 PLAN_TRIES: Final = 20
-"""The maximum number of plans drawn for a nemesis, to find a plan that hides no other plan."""
+"""The maximum number of tries to plan a nemesis so that each plan has a fault that begins alone."""
 
 
 def with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
@@ -73,7 +73,7 @@ def _plan_beside(
 
 
 def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> list[Fault]:
-    """Check the faults that a nemesis planned, and set their `nemesis` to the case's name for it.
+    """Check the faults that a nemesis planned, and set their `nemesis` to its name in the case.
 
     Raises `TargetError` for a plan that cannot be carried out.
     """
@@ -121,7 +121,7 @@ def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> 
 
 
 def _check_faults(faults: Sequence[Fault]) -> None:
-    """Raise `UsageError` for handwritten or shrunk faults that cannot be carried out."""
+    """Raise `UsageError` for faults that cannot be carried out, such as handwritten faults."""
     if len(faults) > FAULTS_MAX:
         raise UsageError(f"the case plans {len(faults)} faults; the limit is {FAULTS_MAX}")
     seen: dict[str, Fault] = {}

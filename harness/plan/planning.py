@@ -2,7 +2,7 @@
 
 Invalid options are refused here, before the first node starts. A workload may require options of
 the target (`Workload.needs`), which the user can override. A target may list options that add roles
-or spares (`Target.larger`), which messages suggest.
+or spare nodes (`Target.larger`); error messages suggest these options.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The random choices of a seed in a soak: nemeses, their pace, environment knobs, and load.
 
 Composing every nemesis in every seed weakens runs: little is written while most nodes are down, and
-each fault hides the others. One or two nemeses per seed, in runs that differ in everything that the
-user does not fix, find more (Groce et al., "Swarm Testing", ISSTA 2012). Each draw has a random
-stream of its own, which depends on the seed alone: a fixed option changes no other draw. The case
-records all draws, so a run replays and shrinks like any other.
+each fault hides effects of other faults. One or two nemeses per seed, in runs that differ in all
+that the user does not fix, find more (Groce et al., "Swarm Testing", ISSTA 2012). Each draw has a
+random stream of its own, which depends on the seed alone: a fixed option changes no other draw. The
+case records all draws, so a run replays and shrinks like any other.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
 """Fields of a case that are drawn in groups. If the user gives a field, its whole group is not
 drawn.
 
-The pace is drawn only in simulation: real nodes take longer to restart than such a fault lasts.
+The pace is drawn only in simulation: real nodes take longer to restart than a drawn fault may last.
 """
 _DEFAULTS: Final = Case(seed=0)
 DRAWABLE: Final = tuple(name for _, choices in DRAWN_TOGETHER for name in choices[0])
 
 
 def expand_any(case: Case, environment: Environment | None) -> Case:
-    """Replace the nemesis `any` of a case by all suitable nemeses; a seed draws at most two.
+    """Replace the nemesis `any` by all suitable nemeses; by default a seed draws at most two.
 
-    The target's `nemeses` are suitable, or else all installed nemeses that suit all targets, except
-    nemeses that the environment cannot perform. Raises `UsageError` if no nemesis is left.
+    Candidates are the target's `nemeses`, or if it lists none, the installed nemeses that suit all
+    targets. Raises `UsageError` if no candidate suits the target's nodes and the environment.
     """
     if ANY not in case.nemeses:
         return case

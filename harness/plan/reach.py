@@ -48,8 +48,8 @@ def out_of_reach(
 ) -> list[str]:
     """The foreign programs that the nemesis may hit but cannot affect.
 
-    `reach`: the part of `ENV_NODES_ONLY` that works on all foreign programs. Disk faults also work
-    on nodes that declare a `faulty_disk`.
+    `reach`: the capabilities in `ENV_NODES_ONLY` that work on all foreign programs. Disk faults
+    also work on nodes that declare a `faulty_disk`.
     """
     nodes, lacks = list(nodes), ENV_NODES_ONLY - frozenset(reach)
     bare = [node for node in nodes if not node.faulty_disk]
@@ -58,14 +58,14 @@ def out_of_reach(
 
 
 def why_no_faulty_disks(environment: Environment | None) -> str | None:
-    """The reason why foreign programs cannot have a faulty disk; `None` if they can."""
+    """The environment's reason why foreign programs cannot have a faulty disk, or `None`."""
     return None if environment is None else environment.why_no_faulty_disks()
 
 
 def can_hit_all(
     nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
 ) -> bool:
-    """Whether the nemesis can hit all of these nodes, as far as its declaration tells."""
+    """Whether the nemesis works on all of these nodes, even without `reaches_foreign`."""
     able = None if environment is None else environment.capabilities
     if able is not None and not all(can(able, needed) for needed in nemesis.requires):
         return False
@@ -105,7 +105,7 @@ def refuse_nodes(
 ) -> None:
     """Raise `UsageError` for a nemesis that cannot hit these nodes, or that names an unknown node.
 
-    Also raises if foreign programs cannot have the disks that they declare.
+    Also raises if the nemesis may need faulty disks of foreign programs that cannot have any.
     """
     reach = ENV_NODES_ONLY if environment is None else environment.reaches_foreign or ()
     beyond = out_of_reach(nemesis, specs.values(), reach)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import override as override  # noqa: PLC0414 - re-exported for mypy
 else:
 
-    def override(method):  # noqa: ANN001, ANN202 - typing has the types; it is only here since 3.12
+    def override(method):  # noqa: ANN001, ANN202 - `typing` has `override` only since 3.12
         """Mark a method that overrides a method of a base class, for type checkers."""
         return method
 

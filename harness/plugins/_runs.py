@@ -101,7 +101,7 @@ class Nemesis(Plugin):
     suits_all: bool = True
     """False for a nemesis that `--nemesis any` draws only if the target names it."""
     clients_min: int = 0
-    """The lowest number of concurrent clients that contains every client the nemesis names."""
+    """The number of clients that a run needs, so that every client the nemesis names exists."""
 
     def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
         set_traits(cls, NemesisTraits, traits)
@@ -127,7 +127,7 @@ class Nemesis(Plugin):
         """Raise `UsageError` for nodes, groups or operations that this target does not have."""
 
     def needs_leader(self, fault: Fault) -> bool | str:
-        """Whether the fault waits at least 5 s for a leader; a string is the leader's group."""
+        """Whether the fault first waits for a leader; a string is the leader's group."""
         del fault
         return True
 
@@ -151,7 +151,7 @@ class CheckerTraits(TypedDict, total=False):
 
 
 class Checker(Plugin):
-    """A checker, which judges a history and depends on nothing else.
+    """A checker, whose result depends on nothing except the history, the case and its limits.
 
     If a larger budget could decide an unknown result, its details have `limited: True`.
     """
@@ -241,7 +241,7 @@ class Reporter(Plugin):
     """Makes one artefact of a finished run, such as a page."""
 
     default: bool = True
-    """False for a reporter that runs only if `--reporters` names it."""
+    """False for a reporter that runs only if `--reporters` is `all` or names it."""
 
     def __init_subclass__(cls, **traits: Unpack[ReporterTraits]) -> None:
         set_traits(cls, ReporterTraits, traits)

@@ -63,7 +63,7 @@ class Scene(msgspec.Struct, frozen=True):
     draw: int = 0
 
     def roles(self, group: str = "") -> Roles:
-        """The roles in this group, or in the first group."""
+        """The roles in `group`, or in the first group if there is no group of this name."""
         names = [group] if group in self.groups else list(self.groups)[:1]
         return self.groups[names[0]] if names else Roles({}, ())
 
@@ -138,7 +138,7 @@ class Target(Plugin):
     operations: tuple[str, ...] = ()
     """The operations of an administrator (`System.operations` and `System.restarting`)."""
     variant_of: Mapping[str, str] = MappingProxyType({})
-    """The names of operations that restart nodes, with the variant that these nodes then run as."""
+    """Map each operation that restarts nodes as a variant to the name of this variant."""
     larger: tuple[Mapping[str, Any], ...] = ()
     """Options that add roles or spare nodes; error messages suggest these options for nemeses that
     need such nodes."""

@@ -10,7 +10,7 @@
 | `fault_fixture` | `nemesis`: a fault that lasts as long as a block                       |
 | `judging`       | `history`: the last recorded history, and its judgement                |
 
-Like `harness.cli`, it is a front end to everything below. The plug-in itself is
+Like `harness.cli`, it is a front end to the rest of the harness. The plug-in itself is
 `_harness_pytestplugin`, which imports this package as late as possible.
 """
 

@@ -1,4 +1,4 @@
-"""`run_case`: runs a whole case in a test, which fails unless the verdict is valid."""
+"""`run_case`: runs a whole case in a test, which fails unless the verdict is as expected."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Deployment:
     _clocks: frozenset[str]  # the foreign programs that support clock faults
 
     def run(self, body: Callable[[LiveCluster], Coroutine[Any, Any, T]]) -> T:
-        """Deploy, wait until the target serves, run `body`, tear down; returns its result.
+        """Deploy, wait until the target serves, run `body`, tear down; returns `body`'s result.
 
         Exceptions of `body` propagate after the history is sealed. Raises `TargetError` if the
         target does not serve.

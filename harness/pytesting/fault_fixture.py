@@ -1,8 +1,8 @@
 """`nemesis`: a fault that lasts as long as a block of the test's coroutine.
 
 The plug-ins are the same as in a run. Targets are chosen when the fault strikes, and faults are
-recorded as in a run. A fault that hits nothing fails the test: a test that broke nothing proves
-nothing.
+recorded as in a run. A fault that hits nothing fails the test unless it `may_miss`: a test that
+broke nothing proves nothing.
 """
 
 from __future__ import annotations

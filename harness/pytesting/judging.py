@@ -118,7 +118,7 @@ def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -
 
 
 def as_names(checkers: str | Iterable[str] | None) -> list[str] | None:
-    """Names of checkers, from one name or several; raises `UsageError` if there is none."""
+    """The names in `checkers`, or `None` for `None`; raises `UsageError` for an empty list."""
     if checkers is None:
         return None
     names = [checkers] if isinstance(checkers, str) else list(checkers)

@@ -60,9 +60,9 @@ class LiveCluster(OpenedTarget):
     async def invoke(
         self, f: str, value: object = None, *, process: int = 0, timeout_s: float | None = None
     ) -> Completion:
-        """Do and record one operation in the workload's vocabulary; no outcome is an exception.
+        """Do and record one operation in the workload's vocabulary; returns failures, too.
 
-        A `process` does one operation at a time. By default `timeout_s` is the case's time limit.
+        A `process` does one operation at a time. `timeout_s` is by default `Case.op_timeout_s`.
         """
         if process in self._busy:
             raise UsageError(
@@ -118,7 +118,7 @@ class LiveCluster(OpenedTarget):
     # --- looking and waiting -------------------------------------------------------------------
 
     async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
-        """Wait for a leader that serves, and return its node; raises `TargetError` if none does."""
+        """Return the node of a serving leader; raises `TargetError` if none serves in `bound_s`."""
         deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
         while True:
             roles = await self.roles()

@@ -181,7 +181,7 @@ class RunsOfTest:
         return shlex.join(words)
 
     def tidy(self, *, failed: bool) -> None:
-        """Remove the runs of a passed test, unless one was interrupted; undeletable files stay."""
+        """Remove the runs of a passed test, unless one was interrupted or all are to be kept."""
         if failed or self.interrupted or self.settings.keep_all:
             return
         for folder in self.folders:

@@ -5,8 +5,8 @@ operations. The page contains its data as JSON, escaped so that no text can end 
 and shows it only through `textContent`. A content security policy forbids everything that is not in
 the file. Drawings (SVG) are embedded as images, in which no script runs.
 
-Horizontal positions are positions of events in the history, not clock times: a checker depends only
-on order, and short operations stay visible.
+Horizontal positions are positions of events in the history, not clock times: most checkers depend
+only on the order of events, and short operations stay visible.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def render_page(
 def _rows(
     history: History, counterexample: Counterexample
 ) -> tuple[list[list[Any]], list[str], bool]:
-    """Return the operations to show, the names of their lanes, and whether some are omitted."""
+    """Return the operations to show, the names of their lanes, and whether any were omitted."""
     pairs = list(history.pairs)
     cut = len(pairs) > OPS_SHOWN_MAX
     if cut:
@@ -99,7 +99,7 @@ def _rows(
 
 
 def _nearest(pairs: list[Pair], counterexample: Counterexample) -> list[Pair]:
-    """The `OPS_SHOWN_MAX` pairs to show: the contradiction's own pairs and the nearest others."""
+    """Keep `OPS_SHOWN_MAX` pairs: pairs in the contradiction (`core`), then pairs nearest to it."""
     always = {*counterexample.core[: OPS_SHOWN_MAX // 2]}
     middle = counterexample.failing
     if middle is None:

@@ -1,4 +1,4 @@
-"""Find the histories that `harness check` judges in the paths of its command line."""
+"""Find the histories in the paths on the command line of `harness check`."""
 
 from __future__ import annotations
 

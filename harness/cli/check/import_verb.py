@@ -3,8 +3,8 @@
 Values stay as they are. The run records the model that the user gives or that the operations
 suggest, so `harness check` returns the same verdict for the run and for the file. The run also
 records whether its keys are independent, so that a report judges each key by itself. If `harness
-export` wrote the file from a run of the harness, the checkers of that run's workload judge the
-history instead. A history that its model or checkers cannot read is refused.
+export` wrote the file, the checkers of `--workload` (default: `register`) judge the history
+instead. A history that its model or checkers cannot read is refused.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     for kind in ("model", "elle"):
         if getattr(parsed, kind) is not None:
             require_kind(getattr(parsed, kind), kind)
-    if parsed.workload is not None:  # refuses a workload whose checkers cannot judge the history
+    if parsed.workload is not None:  # refuses workloads whose checkers cannot judge imports
         checkers_of(Case(seed=0, target=IMPORTED, workload=parsed.workload, faults=()))
         if parsed.independent is not None:
             raise UsageError(
@@ -141,7 +141,7 @@ def _case_of_export(history: History, workload: str) -> Case:
 def _case(
     file: Path, history: History, model: str | None, independent: bool | None, format_: str
 ) -> Case:
-    """The case of a foreign history, which names the model that judges the history.
+    """The case of a foreign history; the case names the model that judges the history.
 
     Raises `HistoryError` if the model cannot read the values.
     """
@@ -150,8 +150,8 @@ def _case(
         name = model or model_for(format_, history, independent)
         judge = load_model(name)
         if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
-            # Some models have plain values that look like pairs, so a judgement by key may fail
-            # unless the user chose `--independent`.
+            # Plain values of some models look like pairs, so a history that cannot be judged by
+            # key is judged as a whole, unless the user chose `--independent`.
             with contextlib.nullcontext() if independent else contextlib.suppress(HistoryError):
                 keys = _understood_by_key(history, judge)
         if not keys:

@@ -1,9 +1,9 @@
-"""The options `--check-time-limit`, `--max-steps` and `--memory`, shared by all verbs that judge.
+"""The options `--check-time-limit`, `--max-steps` and `--memory` of the verbs that judge.
 
-The time limit is passed to each checker. The other two options limit searches for linearizations,
-also in child processes of the verb. The verb therefore sets environment variables, which
-`checkers.linearizability` reads. The verb `report` gives each check its own budget and does not
-have the options for searches.
+The time limit is passed to each checker. `--max-steps` and `--memory` limit searches for
+linearizations, also in child processes of the verb. Both options therefore set environment
+variables, which `checkers.linearizability` reads. The verb `report` gives each check its own budget
+and has only the time limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HELP: Final = (
 
 
 def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
-    """Add `--check-time-limit` with the help `text`, and if `searches`, the limits of searches."""
+    """Add `--check-time-limit` (help: `text`), and if `searches`, `--max-steps` and `--memory`."""
     parser.add_argument(
         FLAG,
         type=_seconds,

@@ -1,7 +1,7 @@
 """Read, judge and draw one history for `harness check`.
 
-If a history cannot be read or its check crashes, only this history loses its verdict (`Failed` has
-the reason).
+If a history cannot be read or its check crashes, only this history has no verdict (`Failed` has the
+reason).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A parsed history; `check` judges it by a model. Without `check`, the run's checkers do."""
+    """A parsed history, and the `check` of its model; without `check`, the run's checkers judge."""
 
     history: History
     model: str
@@ -226,7 +226,7 @@ def _report(
 
 
 def _recorded_verdict(run: StoredRun) -> str | None:
-    """The verdict stored with the run; `None` for an imported run, which was never judged."""
+    """The verdict stored with the run; `None` for an imported or unfinished run."""
     if run.record is None or run.case.target == IMPORTED:
         return None
     return run.record.verdict.value

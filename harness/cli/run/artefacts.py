@@ -46,7 +46,7 @@ def _made_by_default(name: str) -> bool:
 
 
 def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Run the reporters `names`, with notes about failures; returns the path of each artefact."""
+    """Run the reporters `names`; maps each reporter that succeeds to the path of its artefact."""
     made: dict[str, str] = {}
     for name in names:
         try:

@@ -240,7 +240,7 @@ def _chosen(parsed: argparse.Namespace) -> tuple[str, str]:
 
 
 def _target_of(parsed: argparse.Namespace) -> str:
-    """The target that the user chose, or the target that the chosen workload is for."""
+    """The target that the user chose, or else the chosen workload's target, or else the default."""
     if parsed.target is None and parsed.workload is not None:
         return str(load_plugin("workloads", parsed.workload).target or _DEFAULTS.target)
     return str(parsed.target or _DEFAULTS.target)
@@ -355,7 +355,7 @@ def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _checkers(text: str) -> tuple[str, ...]:
-    """The checkers to add, from `default,+NAME...`; `default` is required, so none is dropped."""
+    """The checkers to add, from `default,+NAME...`; raises `UsageError` if `default` is missing."""
     default, *added = (name.strip() for name in text.split(","))
     if default != DEFAULT or not all(len(name) > 1 and name[0] == "+" for name in added):
         raise UsageError(

@@ -1,9 +1,9 @@
 """`harness check-determinism`: one case in fresh interpreters under different hash seeds.
 
-Each child gets its own `PYTHONHASHSEED` and an environment of a different size, which shifts memory
-addresses; both change the order of sets. The case is deterministic if histories and traces of all
-messages and events are equal. Otherwise the first differing event points to the cause (madsim and
-FoundationDB's TestHarness2 compare runs in a similar way).
+Each child gets its own `PYTHONHASHSEED`, and environment variables of a different size, which shift
+memory addresses; hash seeds and addresses change the order of sets. The case is deterministic if
+histories and traces of all messages and events are equal. Otherwise the first differing event
+points to the cause (madsim and FoundationDB's TestHarness2 compare runs in a similar way).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verdict in words: checkers, explanation, certificate. All output is limited in length."""
+"""A verdict as text: results, explanations, and what the run did (certificate), within limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXPLANATION_LINES_MAX: Final = 6
 EXPLANATION_LINES_LATER: Final = 2
-"""The maximum number of explanation lines for failed checkers after the first, in brief output."""
+"""The maximum number of lines per explanation after the first explanation, in brief output."""
 LINE_CHARACTERS_MAX: Final = 400
 LINE_CHARACTERS_BRIEF: Final = 200
 REASON_CHARACTERS_BRIEF: Final = 120

@@ -112,7 +112,7 @@ def _check_executor(parsed: argparse.Namespace) -> None:
 
 
 def _check_lake(parsed: argparse.Namespace) -> None:
-    """Raise `UsageError` if the folder of the lake is in the store's folder, or contains it."""
+    """Raise `UsageError` if lake and store share a folder, or if one contains the other."""
     if parsed.lake is None:
         return
     parts = urlsplit(parsed.lake) if "://" in parsed.lake else None

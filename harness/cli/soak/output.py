@@ -1,7 +1,7 @@
 """The final output of a soak: text, JSON, JUnit, and GitHub's summary and annotations.
 
-Everything is read from the journal, result by result, so a soak that was killed ten times prints
-the same as an uninterrupted soak. Long lists are cut, with a note.
+Results are read from the journal, one by one, so a soak that was killed and resumed prints the same
+results as an uninterrupted soak. Long lists are cut, with a note.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _MIB: Final = 1024 * 1024
 
 
 class Replays:
-    """The command that runs one seed of this soak again, on any machine if possible."""
+    """Builds the shell commands that run single seeds of this soak again."""
 
     def __init__(self, arguments: Sequence[str], parsed: argparse.Namespace) -> None:
         self._words = ["harness", "run", "--env", parsed.env]
         self._by_file = parsed.case is not None
         self._kept = words_of_case(arguments)
         self._kept += [word for word in replay_words() if word not in self._kept]
-        if parsed.nemesis is None and not parsed.fault:  # a soak's default differs from a run's
+        if parsed.nemesis is None and not parsed.fault:  # a run's default nemesis differs
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:

@@ -61,7 +61,7 @@ class SoakProgress:
             yield job
 
     def listen(self, seed: int) -> Progress:
-        """The progress of one run in a real environment, which replaces the soak's progress."""
+        """Start the progress display of one run in a real environment, and end the soak's line."""
         self.finish()
         note(f"seed {seed}:")
         self._run = Progress(self._stream)
@@ -86,14 +86,14 @@ class SoakProgress:
     def show(self) -> None:
         """Show the progress, if an update is due.
 
-        Called after all results that arrived together are counted: the rate after only the first
-        of these results would be far off.
+        Call it once all results that arrived together are counted: a rate that counts only the
+        first of these results would be far too low.
         """
         if self._tally.seeds > self._before and self._status.due_s() is not None:
             self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def line(self, elapsed_s: float) -> str:
-        """The progress as one line of text, `elapsed_s` after the start of this session."""
+        """The progress as one line of text; `elapsed_s` is the time since this soak (re)started."""
         failures = ", ".join(
             f"{count} {name}"
             for name, count in self._tally.verdicts.items()

@@ -62,7 +62,7 @@ def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
-    if planned.drawn:  # later seeds draw other nemeses: the case must be valid without them
+    if planned.drawn:  # later seeds draw other nemeses: the rest of the case must be valid
         plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
         case=case,
@@ -136,7 +136,7 @@ def _run(
     say(*([output.json()] if parsed.json else output.text()))
     try:
         output.write_files()
-    except InfrastructureError as error:  # a failed write changes the exit code, too
+    except InfrastructureError as error:  # a failed write is a crash, unless a seed is invalid
         note(f"harness: {error}")
         return code if code == EXIT_INVALID else EXIT_CRASH
     return code

@@ -61,7 +61,7 @@ def standing_text(standing: Standing) -> list[RenderableType]:
 
 
 def _with_node(node: NodeRow) -> str:
-    """The location of the nodes' data, with `NODE` in place of the node's name."""
+    """The location of a node's data, with `NODE` in place of the node's name."""
     before, name, after = node.data.rpartition(node.name)
     return f"{before}NODE{after}" if name else node.data
 
@@ -96,7 +96,7 @@ def healed_text(healed: Healed) -> str:
 
 
 def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str]:
-    """One line about each running cluster."""
+    """One line about each cluster, running or dead, or about the lack of clusters."""
     lines = []
     for name, life, standing in rows:
         if life is Life.UNKNOWN:
@@ -109,7 +109,7 @@ def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str
 
 
 def status_text(standing: Standing, report: StatusReport) -> list[RenderableType]:
-    """Text about one cluster: the state of its nodes, its leaders, and active faults."""
+    """Text about one cluster: its nodes' states and roles, and active and healed faults."""
     groups = list(report.leaders)
     rows = []
     declared = {node.name: node.role for node in standing.nodes}

@@ -1,4 +1,4 @@
-"""The exact reader of EDN: a recursive descent that knows its position.
+"""The exact reader of EDN: a recursive-descent parser that reports positions.
 
 The grammar is that of https://github.com/edn-format/edn: nil, booleans, numbers, characters,
 strings, symbols, keywords, lists, vectors, maps, sets, tagged elements, comments and discards.
@@ -70,7 +70,7 @@ class ExactReader:
     def next_form(self, closer: str = "") -> tuple[int, Any] | None:
         """The next form and its position, or `None` at the end or at `closer`.
 
-        When this returns or raises `UnfinishedError`, `position` is the place to continue.
+        After a return or an `UnfinishedError`, `position` is the place to continue.
         """
         while True:
             self.skip()
@@ -155,7 +155,7 @@ class ExactReader:
         if following == "{":
             self.position += 2
             return {SET_MARK: self._items("}", depth, start)}
-        if following == "#":  # ##Inf, ##-Inf and ##NaN, which only Clojure has
+        if following == "#":  # ##Inf, ##-Inf and ##NaN, which Clojure adds to EDN
             token = _TOKEN.match(self.text, start)
             assert token is not None, "it begins with '#'"
             if token.end() == len(self.text) and not self.final:
@@ -263,7 +263,7 @@ def _short(text: str) -> str:
 
 
 def _key(item: Any) -> str:
-    """Convert the key of a map to a string, as keys of JSON objects must be."""
+    """Convert the key of a map to a string, because keys of JSON objects must be strings."""
     if not isinstance(item, str):
         return OTHER_KEY + msgspec.json.encode(settled(item), order="sorted").decode()
     return STRING_KEY + item if item[:1] in {SET_MARK, OTHER_KEY, STRING_KEY} else item

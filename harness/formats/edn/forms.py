@@ -76,7 +76,7 @@ def _cut(buffer: bytes, span: int) -> int:
     """The length of a prefix, up to `span` bytes, that probably ends after a form; 0 if none does.
 
     Forms look alike: if the first form begins with `{:index`, later forms probably do, too. So the
-    best place to cut is before a `{:index` that follows a closed map and the same blanks.
+    best place to cut is between the end of a map and the next `{:index`.
     The second best place is after the last map that ends a line or precedes another map.
     """
     first = _FIRST_WORD.match(buffer, 0, FIRST_BYTES_MAX)
@@ -281,7 +281,7 @@ class _Stream:
             self._fill(BLOCK_BYTES)
 
     def _grow(self, end: UnfinishedError) -> None:
-        """Double the buffer, within the size limit of one form."""
+        """Double the buffer; raises `HistoryError` at the end of the file or the size limit."""
         if self._ended:
             raise self._error(end)
         if len(self._buffer) >= FORM_BYTES_MAX:

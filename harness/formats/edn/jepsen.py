@@ -8,9 +8,9 @@ files of `jepsen.history` (`jepsen/src/jepsen/store.clj`). Values keep EDN's typ
 1.0, which are an int and a float.
 
 The writer writes map keys that are identifiers as keywords, so that Clojure code can destructure
-them. The reader reads everything that the writer writes back as equal values. Fields that Jepsen's
-ops do not have (`node`, `attempts`) become extra keys. A `key`, as in Porcupine's logs, makes the
-value a pair of key and value.
+them. From the writer's output, the reader makes values equal to the originals. Fields that Jepsen's
+ops do not have (`node`, `attempts`) become extra keys. If an op has a `:key`, as in Porcupine's
+logs, its value becomes a pair of key and value.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}()"))
 _NO_LETTERS: Final = bytes(
     set(range(256)) - {*b"abcdfghijklmnopqrstuvwxyz"} - {*b"ABCDFGHIJKLMNOPQRSTUVWXYZ"}
 )
-# Patterns begin with a rare character, and then look back whether it begins a word: it does at the
-# start of the text, or after one of these characters.
+# Patterns begin with a rare character, and then look back whether it begins a word: it does not
+# after a character that matches `_BEFORE`.
 _BEFORE: Final = rb"[^ ,(\[{]"
 _ENDS: Final = rb"(?![^ ,)\]}])"
 _LEAF_SET: Final = re.compile(rb"#(?<!" + _BEFORE + rb"#)\{([^{}\[\]()]*)\}")
@@ -123,7 +123,7 @@ class QuickReader:
         if b"\0" in data:
             raise QuickRefusedError
         if not data.isascii():
-            # Comments and tags are not in the JSON, but must be valid text, too.
+            # Comments and tags are not in the JSON, but must be valid UTF-8, too.
             try:
                 data.decode()
             except UnicodeDecodeError as error:
