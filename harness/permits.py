@@ -81,8 +81,8 @@ PERMITTED: Final = "permitted"
 
 
 Condition = Literal["", "power-cut", "leader-change", "leader-back"]
-"""The event that enables a permit: none, a power cut of any node, a second leader, or a leader that
-returns."""
+"""The event that enables a permit: none, a power cut of any node, a change of the leader, or the
+return of an earlier leader."""
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ def permits_of(history: History) -> dict[str, Permit]:
 
 
 def since(history: History, condition: Condition) -> float:
-    """The index of the op that fulfilled a condition; infinite if the condition never occurred."""
+    """Return the index of the op that fulfilled `condition`; infinity if no op did, -1 if empty."""
     if condition == "power-cut":
         return next((cut.index for cut in power_cuts(history)), math.inf)
     led: list[Any] = []

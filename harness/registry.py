@@ -222,7 +222,7 @@ def plug_in_point(group: str, name: str) -> PlugInPoint | None:
 
 
 def plugin_names(group: str) -> list[str]:
-    """The names in one of `GROUPS`, sorted; imports only modules that contain several plug-ins.
+    """The sorted names of a group's plug-ins; imports only modules that contain several plug-ins.
 
     If several plug-ins share a name, the built-in plug-in keeps it, and the others are called
     `PACKAGE:NAME`. If no built-in plug-in has the name, all of them are called `PACKAGE:NAME`.
@@ -341,7 +341,7 @@ def verb_module_name(name: str) -> str:
 
 
 def load_verb(name: str) -> Verb:
-    """Import the module of a package's verb; raises `UsageError` for an unknown or broken verb."""
+    """Import the module of the verb `name`; raises `UsageError` for an unknown or broken verb."""
     point = _find(VERBS, name)
     try:
         verb = _load(point)

@@ -12,8 +12,8 @@ contains only what the history proves, by these rules:
   of the new one;
 * a node is down from its op `node-exit`, and paused from the `inject` of a pause. Both states end
   at the first proof that the node runs again: the `heal` of a fault that stopped (or paused) this
-  node, a later RPC to it with the answer `ok`, its membership in a core that passed the liveness
-  check, or the phase `converge`, before which the run starts every node.
+  node, a later RPC to it with the answer `ok`, an op `live` that names it in the `core` (nodes that
+  the run has healed and started), or the phase `converge`, before which the run starts every node.
 
 A history may come from any source: values in shapes that the harness never writes are ignored.
 """
@@ -185,8 +185,8 @@ class Reign(msgspec.Struct, frozen=True, kw_only=True):
 
     `answered` is the time of the node's last answer to a client after `end`, in this term
     (`in_term`) or without a term. `asked`: no node announces leaders, so the harness asked for the
-    leader at certain moments, and changes in between are unknown. `contested`: another node led in
-    this term or a later one.
+    leader at certain moments, and changes in between are unknown. `contested`: another node had
+    already led in this term or in a later term.
     """
 
     node: str
@@ -312,7 +312,7 @@ def _next(times: Sequence[int], time_ns: int) -> Sequence[int]:
 
 
 class _Answers:
-    """The times of `ok` answers by node, with the terms of the answers if they have terms."""
+    """The times of each node's answers: the last in each term, and all `ok` answers without term."""
 
     def __init__(self, history: History) -> None:
         self._in_term: dict[tuple[str, int], int] = {}

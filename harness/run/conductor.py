@@ -74,8 +74,8 @@ class FaultConductor:
         """Carry out `faults` at their times, counted from now; return when all faults are over or
         `end` is called.
 
-        Raises the error of an injection that failed: a fault that does not take effect is an
-        infrastructure error.
+        Raises the error of the first injection that failed. A fault that found no target has not
+        failed.
         """
         self.ledger.expect(fault.id for fault in faults)
         begin_ns = self._recorder.now_ns()

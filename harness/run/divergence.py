@@ -2,8 +2,8 @@
 
 A target may announce `checkpoint` events {group, index, and any texts}. The texts are digests of a
 replica's log and state after entry `index` of the group. Every replica that passes an index must
-announce the same texts, even if the replica is wiped, overwritten or repaired later, which a dump
-at the end does not show. TigerBeetle's simulator also compares its replicas in this way
+announce the same texts. A dump at the end of the run would miss a difference if the replica was
+wiped, overwritten or repaired later. TigerBeetle's simulator compares its replicas in this way, too
 (`testing/cluster/state_checker.zig`).
 
 Other whole numbers in the event, with or without an index, show the progress of the group, such as

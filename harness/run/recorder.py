@@ -236,8 +236,8 @@ class EventScribe:
     def _lead(self, node: str, term: int) -> None:
         """Record `node` as the leader, once per term; without terms (term 0), record each change.
 
-        A node that is down does not lead, even if the roles say so; after its restart it is
-        recorded again.
+        Without terms, a node that is down is not recorded, even if the roles still name it; after
+        its restart it is recorded again.
         """
         if term == 0 and node in self._ended:
             return
