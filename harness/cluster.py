@@ -270,7 +270,7 @@ def known_node(nodes: Mapping[str, T], name: str) -> T:
 
 
 def check_links(links: Iterable[Link], nodes: Mapping[str, object], clients: Sequence[str]) -> None:
-    """Raise `UsageError` for a link with equal ends, or with an end that is no node and no client."""
+    """Raise `UsageError` for a link with equal ends, or an end that is neither node nor client."""
     for link in links:
         if link.source == link.destination:
             raise UsageError(f"{link} has both ends at one node; a link joins two nodes")

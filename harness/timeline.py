@@ -312,7 +312,7 @@ def _next(times: Sequence[int], time_ns: int) -> Sequence[int]:
 
 
 class _Answers:
-    """The times of each node's answers: the last in each term, and all `ok` answers without term."""
+    """The times of each node's answers: the last in each term, and all `ok` ones without a term."""
 
     def __init__(self, history: History) -> None:
         self._in_term: dict[tuple[str, int], int] = {}

@@ -188,7 +188,7 @@ class Campaign:
         return False
 
     def _is_kept(self, result: SeedResult) -> bool:
-        """Whether the store has the run of `result`, made by the same code."""
+        """Whether the store has the run of `result`, with the same digest and verdict."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or not (folder / "history.parquet").is_file():
             return False
@@ -206,7 +206,7 @@ class Campaign:
         return f"{self.spec.label or 'soak'}-{self.id.case[:8]}-seed-"
 
     def run_name(self, seed: int) -> str:
-        """The folder of the seed's run in the simulation: it is the same in every repetition."""
+        """Return the folder's name of a seed's run in simulation: the same in every repetition."""
         return f"{self._prefix}{seed}"
 
     def pending(self) -> Iterator[int]:
@@ -290,8 +290,8 @@ class Campaign:
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """Return the case file of a result. A crash leaves no run, so its case file is next to the
-        journal.
+        """Return the case file of a result. If the result has no run, as after a crash, the file is
+        next to the journal.
         """
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:

@@ -40,7 +40,7 @@ SCHEMA: Final = 1
 
 
 class SoakId(msgspec.Struct, frozen=True):
-    """The identity of a soak: the digests of its case (without the seed) and of the code."""
+    """The identity of a soak: digests of its case (with environment and label) and of the code."""
 
     case: str
     code: str

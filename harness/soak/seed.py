@@ -1,6 +1,6 @@
 """One seed in this process: it is run in the simulation, judged and kept.
 
-A run counts as valid only if it is on the disk: if it could not be kept, the result stops the soak.
+If a disk error prevents a run from being kept, the result of the seed stops the soak.
 """
 
 from __future__ import annotations
