@@ -6,7 +6,7 @@ may take effect at any later time, and the process is retired). Each completion 
 `attempts` that were really sent, since a hidden retry ruins verdicts (KUDU-1537).
 
 A history is self-contained. The harness also records its own observations as ops, so that every
-checker is a pure function of a history and a stored run can be checked again:
+checker is a pure function of a history, and stored runs can be checked again:
 
 | process   | f           | value of the op (type is always `info`)                     |
 |-----------|-------------|-------------------------------------------------------------|
@@ -398,7 +398,7 @@ class History(Sequence[Op]):
 
 
 class Verdict(enum.StrEnum):
-    """The result of a check. Merge with `worst`: valid < permitted < unknown < invalid.
+    """The result of a check; `worst` merges results: valid < permitted < unknown < invalid.
 
     Permitted: the run broke only promises that its profile does not make (`harness.permits`).
     """

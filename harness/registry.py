@@ -164,7 +164,7 @@ def _search_path() -> tuple[tuple[str, int, int], ...]:
     return tuple(places)
 
 
-@functools.lru_cache(maxsize=64)  # reading takes ms, and a run reads a group thirty times
+@functools.lru_cache(maxsize=64)  # reading takes ms, and a run reads each group often
 def _read_entry_points(
     group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
 ) -> _Points:

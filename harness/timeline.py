@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 FACTS_MAX: Final = 10_000
-"""The maximum number of phases, faults, leaders or node states that this module reads."""
+"""The maximum number of phases, and also of faults, leaders and node states, that are read."""
 NODES_MAX: Final = 1_000
 CUT: Final = "cut"
 KILL: Final = "kill"

@@ -235,7 +235,7 @@ class FaultConductor:
             over.cancel()
             for remove in traps:
                 remove()
-        if sprung.done() or left < 0:  # the fault may be in progress when the chaos phase ends
+        if sprung.done() or left < 0:  # the injection may be in progress when the phase ends
             return cast("Injection", await sprung)
         missed = Injection(
             targets=(), note=f"missed: no event {trigger.event} as it waited for came"

@@ -68,7 +68,7 @@ class Recorder:
         node: str | None = None,
         attempts: Sequence[Attempt] = (),
     ) -> Op:
-        """Record one op now; after the return, the op survives a SIGKILL of the harness.
+        """Record one op now; if there is a log, the op then survives a SIGKILL of the harness.
 
         If an op could not be written, every later call raises the same error again.
         """

@@ -1,9 +1,9 @@
 """One soak from its first seed to its last, even if it is killed and resumed many times.
 
 `Campaign` has the finished seeds (the journal), the pending seeds, and the totals. A seed is
-finished when the journal has its result and, if its run is to be kept, the store has exactly this
-run. The next soak retries crashed seeds, which have no verdict. The campaign does not depend on the
-processes that run seeds: local workers, Spark's, or one run after the other in a real environment.
+finished when the journal has its result and, if its run is to be kept, the store or the sink has
+this run. The next soak retries crashed seeds, which have no verdict. It does not matter which
+processes run the seeds: local workers, Spark's, or this process, in a real environment.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     keep: str = KEEP_ALL
     code: str | None = None  # the digest of the code that must run the job; `None` accepts any code
     lake: str | None = None  # the final place of the soak's runs; workers on this machine ignore it
-    reporters: tuple[str, ...] = ()  # artefacts that a remote executor makes of failing runs
+    reporters: tuple[str, ...] = ()  # reporters that a remote executor runs on failing runs
     artefacts: int = 0  # the number of failing runs for which an executor makes artefacts
 
     @property

@@ -10,7 +10,7 @@ value is text.
 | digest      | `History.digest()` of the file's ops                                          |
 | n_ops       | number of rows: invocations, completions, ops of nemesis and harness          |
 | cost        | estimated CPU ns of a check, to pack work evenly; only ratios matter          |
-| order       | "index"                                                                       |
+| order       | "index": rows are sorted by index                                             |
 """
 
 from __future__ import annotations

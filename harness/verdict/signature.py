@@ -101,7 +101,7 @@ def signature(result: CheckResult, history: History) -> str:
     ops = _involved(history, result.operations)
     kinds = sorted({f for op in ops for f in _kinds(op)})
     if not ops and result.verdict is not Verdict.INVALID:
-        return _joined(result.checker, rule_of(result))  # the doubt concerns the whole run
+        return _joined(result.checker, rule_of(result))  # no verdict on the whole run
     return _joined(
         result.checker,
         rule_of(result),
