@@ -343,7 +343,7 @@ class Deployed(Protocol):
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """The redirected node names, each with the node that the name now leads to."""
+        """Maps each redirected node name to the node to which the name now leads."""
         ...
 
     def state(self, node: str) -> NodeState:

@@ -92,7 +92,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
     texts. `rules` maps names of checkers to the rules (`details["rule"]`, or invariants) that the
     target may break. `after` is the condition that must occur first (`since`); until then
     the permit does not apply. `lacks` are kinds of operations that the profile does not support: a
-    run is not vacuous because none of them succeeds. If `lacks` names a whole vocabulary, runs with
+    run can be valid although none of them succeeds. If `lacks` names a whole vocabulary, runs with
     that vocabulary are refused.
     """
 

@@ -74,8 +74,8 @@ CPU: Final = "cpu"
 DISK: Final = "disk"
 OPERATION: Final = "operation"
 EXCUSED_AFTER_NS: Final = 10_000_000_000
-"""If a node exits within this time after a disk or clock fault, the fault is blamed for the exit,
-and the node is restarted."""
+"""If a node exits within this time after the end of a disk or clock fault, the fault is blamed for
+the exit."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}
@@ -163,7 +163,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def bitten(self) -> bool | None:
-        """Whether the fault had an effect; `None` if not measured, or if it was `undone`."""
+        """Whether the fault had an effect; `None` if no effect was measured, or if `undone`."""
         if self.undone:
             return None
         count = None if self.bite is None else self.bite.get("count")
@@ -333,7 +333,7 @@ class _Answers:
     def last(self, node: str, term: int, after: int, before: int | None) -> int | None:
         """Return the time of the last answer of `node` in `term`, if it is later than `after`.
 
-        An answer without a term counts only before `before`, when the node led again.
+        An answer without a term counts only if it is before `before`, when the node led again.
         """
         times = self._times.get(node, [])
         at = len(times) if before is None else bisect.bisect_left(times, before)

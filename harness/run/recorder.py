@@ -228,7 +228,7 @@ class EventScribe:
             self._recorder.fact(STARVATION, value)
 
     def summarize(self) -> None:
-        """Record the summary of all compared checkpoints; called after the last event."""
+        """Record the summary of all comparisons of replicas; called after the final reads."""
         summary = self._checkpoints.summary()
         if summary is not None:
             self._recorder.fact("checkpoints", summary)

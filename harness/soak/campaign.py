@@ -115,7 +115,7 @@ class Campaign:
             raise
 
     def _look_at_older(self, path: Path) -> None:
-        """Warn if the code changed; keep only a few journals of older code."""
+        """Add a note if the code changed; remove all but a few journals of older code."""
         older = [other for other in self._folder.glob(f"{self.id.case}-*.log") if other != path]
         older.sort(key=lambda other: other.stat().st_mtime, reverse=True)
         if older and not path.exists():
@@ -163,7 +163,7 @@ class Campaign:
         self.done_before = self.tally.seeds
 
     def _take_over(self, sink: SunkRuns) -> None:
-        """Record seeds that this soak finished elsewhere, or before it lost its journal."""
+        """Record results that the sink has and the journal lacks, such as another machine's."""
         for data in sink.results(self.id.code):
             result = msgspec.json.decode(data, type=SeedResult)
             settled = result.seed in self._journal or result.run != self.run_name(result.seed)

@@ -93,7 +93,7 @@ async def open_door(
     places = asyncio.Semaphore(_ASKERS_MAX)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):  # the caller closed the connection
+        with contextlib.suppress(OSError):  # the caller may have hung up
             async with places:
                 reply = await _reply(reader, answer)
                 writer.write(msgspec.json.encode(reply) + b"\n")

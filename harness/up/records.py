@@ -55,7 +55,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, and the outside address of each of its declared ports."""
+    """A node, and the address of each declared port for programs outside the cluster."""
 
     name: str
     role: str

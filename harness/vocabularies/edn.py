@@ -222,7 +222,7 @@ def _ordered(items: list[Any]) -> list[Any]:
 
 
 def loose(value: Any) -> Any:
-    """Convert a value, as read from a file, to plain strings and lists, for display only."""
+    """Convert a value, as read from a file, to plain JSON without EDN's forms, for display only."""
     if isinstance(value, str):
         return _bare(value)
     if isinstance(value, list):
