@@ -34,7 +34,7 @@ __all__ = [
 
 CASE_SCHEMA: Final = 1
 IMPORTED: Final = "imported"
-"""The name of target, workload and environment for a history that another tool recorded."""
+"""The value of `target`, `workload` and `environment` for a history that another tool recorded."""
 FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"

@@ -57,7 +57,7 @@ class HarnessError(Exception):
 
 
 class UsageError(HarnessError):
-    """The caller asked for something impossible: a bad flag, case, plug-in or combination."""
+    """The caller asked for something impossible: an option, case or plug-in that cannot work."""
 
     exit_code = EXIT_USAGE
 

@@ -100,7 +100,7 @@ NS_PER_S: Final = 1_000_000_000
 NEMESIS: Final = "nemesis"
 HARNESS: Final = "harness"
 ACTORS: Final = (NEMESIS, HARNESS)
-"""The processes with names. They are not clients, and checkers do not judge their operations."""
+"""The harness's own processes, which have names. Checkers do not judge their operations."""
 
 ERROR_CODE_CHARS_MAX: Final = 80
 

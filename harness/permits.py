@@ -124,7 +124,7 @@ def permits_of(history: History) -> dict[str, Permit]:
 
 
 def since(history: History, condition: Condition) -> float:
-    """Return the index of the op that fulfilled `condition`; infinity if no op did, -1 if empty."""
+    """The index of the op that fulfilled `condition`: infinity if none did, -1 for no condition."""
     if condition == "power-cut":
         return next((cut.index for cut in power_cuts(history)), math.inf)
     led: list[Any] = []

@@ -157,7 +157,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def bite(self) -> Mapping[str, Any] | None:
-        """The measured effect of the fault: its `count` (`None`: not measurable) and `unit`."""
+        """The effect measured by the heal: `count` (`None` if not measurable) and `unit`."""
         bite = None if self.heal is None else _get(self.heal.value, "bite")
         return bite if isinstance(bite, Mapping) else None
 

@@ -195,7 +195,7 @@ async def ask_each(
 
 
 def agreement(answers: Mapping[str, Any], names: Iterable[str], *fields: str) -> Convergence:
-    """Return a `Convergence`: all `names` are in `answers` (`ask_each`) and agree on `fields`."""
+    """Return a `Convergence`, which is good if `answers` has all `names` and equal `fields`."""
     pending = [f"{name} does not answer" for name in names if name not in answers]
     for field in fields:
         values = {name: answer.get(field) for name, answer in answers.items()}

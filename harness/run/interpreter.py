@@ -60,7 +60,7 @@ is an error of the generator."""
 ERROR_CHARACTERS_MAX: Final = 500
 """The maximum length of an exception's text in the history."""
 LOG: Final = "log"
-"""The `f` of the harness's op for a generator's or client's `message`."""
+"""The `f` of the op that records a message of a generator or of a client."""
 _WAIT_S_MIN: Final = 1e-6  # a rounded wait must not become zero
 
 
@@ -277,8 +277,8 @@ class _Driver:
         try:
             completion = await flight.client.invoke(request, timeout_s=self.op_timeout_s)
         except asyncio.CancelledError:
-            # The guard or the end of the run cancelled this task after recording the completion.
-            # If neither did, the client cancelled itself, which counts as a crash.
+            # Either the guard or the end of the run cancelled this task, and has recorded a
+            # completion, or the client cancelled itself, which counts as a crash.
             return _unanswered(flight, OpType.INFO, "client crashed: cancelled from inside")
         except UserInterrupt:
             raise

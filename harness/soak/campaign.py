@@ -206,7 +206,7 @@ class Campaign:
         return f"{self.spec.label or 'soak'}-{self.id.case[:8]}-seed-"
 
     def run_name(self, seed: int) -> str:
-        """Return the folder's name of a seed's run in simulation: the same in every repetition."""
+        """Return the folder name of a seed's run in simulation, equal in every repetition."""
         return f"{self._prefix}{seed}"
 
     def pending(self) -> Iterator[int]:

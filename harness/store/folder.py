@@ -1,4 +1,4 @@
-"""The folder of a run, created before the run begins and complete once it has `run.json`."""
+"""The folder of a run, which is complete once it has `run.json`."""
 
 from __future__ import annotations
 

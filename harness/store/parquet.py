@@ -51,7 +51,7 @@ _TYPES: Final = {kind.value: kind for kind in OpType}
 
 
 def schema_of() -> pa.Schema:
-    """The columns of a sealed history."""
+    """Return the Arrow schema of a sealed history."""
     import pyarrow as pa
 
     attempt = pa.struct(

@@ -47,7 +47,7 @@ class Break(_Question, frozen=True, kw_only=True, tag="break"):
 
 
 class Heal(_Question, frozen=True, kw_only=True, tag="heal"):
-    """Undo one fault, the only active fault, or all faults."""
+    """Undo the fault `id`, the only active fault if `id` is `None`, or with `everything` all."""
 
     id: str | None = None
     everything: bool = False

@@ -308,7 +308,7 @@ class _TableNames:
 
 
 def _is_of_tablets(done: Op) -> bool:
-    """Whether replicas of tablets answered, which have leaders and terms of their own."""
+    """Whether replicas of tablets answered, whose leaders and terms are not the catalog's."""
     return isinstance(done.value, Mapping) and not {"tablet", "parts"}.isdisjoint(done.value)
 
 
@@ -344,7 +344,7 @@ def _covers(state: NodeState, time_ns: int) -> bool:
 
 
 def _changes(pair: Pair, names: set[str]) -> bool:
-    """Whether an operation that may have changed something concerns one of `names`."""
+    """Whether `pair` is a change of one of the tables `names`, and may have taken effect."""
     done = pair.completion
     if pair.type is OpType.FAIL or not isinstance(pair.invoke.value, Mapping):
         return False
