@@ -45,7 +45,7 @@ def _run() -> int:
 
 
 def _promise(code: int) -> None:
-    """Make every later `exit` of this process use the exit code `code`, until the next call."""
+    """Make every later `exit` of this process use the exit code `code`; the last call counts."""
     # Without ctypes or `__cxa_atexit`, Python's own rules for exit codes apply.
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes

@@ -1,7 +1,7 @@
 """A run as explicit data: everything that decides what happens, in one JSON document.
 
-The seed generates the fault schedule and determines latencies, timeouts and the workload's choices.
-The case contains the schedule itself, so a replay is `run(case)`, and shrinking edits the case. No
+The seed determines the fault schedule, the workload's choices, the nodes' random numbers and, in
+simulation, latencies. A planned case contains the schedule itself, so shrinking edits the case. No
 part of a case depends on the environment: a case found in simulation runs in Docker.
 """
 
@@ -34,7 +34,7 @@ __all__ = [
 
 CASE_SCHEMA: Final = 1
 IMPORTED: Final = "imported"
-"""The name of target, workload and environment for a history that another tool recorded."""
+"""The value of `target`, `workload` and `environment` for a history that another tool recorded."""
 FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
@@ -84,8 +84,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     If `draw` is not 0, the seed draws between 1 and `draw` nemeses from `nemeses`, and also knobs,
     options and the pace of faults. The seed never draws values that the user set: options and knobs
     that are present, fields that differ from their defaults, and fields in `given`. A planned case
-    has the drawn values; `drawn` then holds the values of the drawn fields before the draw, which
-    are equal for all seeds of a soak.
+    has the drawn values; `drawn` then holds the values that these fields had before the draw, and
+    that are equal for all seeds of a soak.
     """
 
     schema: int = CASE_SCHEMA
@@ -176,7 +176,7 @@ def _flag(field: str) -> str:
 
 
 def imported_case(model: str, *, independent: bool | None = None) -> Case:
-    """The case of a history that another tool recorded: `model` is its only checker."""
+    """Return the case of a history that another tool recorded; its only checker is `model`."""
     return Case(
         seed=0,
         target=IMPORTED,

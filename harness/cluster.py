@@ -1,8 +1,8 @@
 """The deployed nodes, seen from outside: everything a test can query, break and heal.
 
-`Cluster` is the public interface. A fault is data (`harness.nodes.faults`) and has a *lease*: the
-run's only ledger (`harness.faults.ledger`) ends it on time. If the harness dies, the environment's
-warden, a separate process, undoes the fault. The effect of every fault is measured (`Bite`).
+`Cluster` is the public interface. A fault is data (`harness.nodes.faults`) with a *lease*, at whose
+end the ledger (`harness.faults.ledger`) heals it at the latest. If the harness dies, the warden, a
+separate process of the environment, undoes the fault. A `Bite` is the measured effect of a fault.
 
 `Controls` is the environment's side of this interface. An environment puts nodes, links, clocks,
 processors and disks into the states that the ledger requests, and reports the effects of the
@@ -164,16 +164,16 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     | `{package:P}`       | the folder that holds the importable package or module `P`       |
 
     A program that publishes its address binds `{host}:{port:...}` and publishes `{address:...}`,
-    which is the same for all nodes. In the process environment, `{peer:...}` differs from node to
+    which is the same for all nodes. Among local processes, `{peer:...}` may differ from node to
     node. Only nodes with an `entry` run in simulation.
 
     All other fields are optional; `docs/deployments.md` explains them with an example. `after`: the
     node starts once these nodes are ready, both at deployment and when the run restarts all nodes
     (without `ready`, a node is ready when it runs). `files`: text files by relative path,
     written before each start. `setup`: commands that run in order before the first start on an
-    empty data folder. `image`, or a `dockerfile` (a folder with one): the node's image, in Docker.
-    `user`, `memory_mib` (Docker: 1024), `cpus`: its user and its limits. `variants`: other ways to
-    run the node. `clock_probe`: a command that asks a foreign program for its time, in seconds
+    empty data folder. `image`, or `dockerfile` (a folder with a Dockerfile): the image in Docker.
+    `user`, `memory_mib` (Docker: 1024), `cpus`: the node's user and limits. `variants`: other ways
+    to run the node. `clock_probe`: a command that asks a foreign program for its time, in seconds
     since 1970. `faulty_disk`: the `{data}` of this foreign program lies on the harness's own disk
     (FUSE), if the environment has one, so that power cuts and disk faults affect the program.
     `debian_package`: the package to install if the program is missing, for the error message;
@@ -270,7 +270,7 @@ def known_node(nodes: Mapping[str, T], name: str) -> T:
 
 
 def check_links(links: Iterable[Link], nodes: Mapping[str, object], clients: Sequence[str]) -> None:
-    """Raise `UsageError` for links that do not join two of these nodes, or a node and a client."""
+    """Raise `UsageError` for a link with equal ends, or an end that is neither node nor client."""
     for link in links:
         if link.source == link.destination:
             raise UsageError(f"{link} has both ends at one node; a link joins two nodes")
@@ -304,7 +304,7 @@ def unsupported(
 
 
 def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
-    """Return the error for the fault `what`, one of `ENV_NODES_ONLY`, on the nodes `foreign`."""
+    """Return the error for `what` (in `ENV_NODES_ONLY`) on the foreign programs `foreign`."""
     return UsageError(
         f"{what} cannot reach {', '.join(foreign)}: a foreign program. The harness controls disk "
         "and clock only of nodes written against `Env`, and the disk of a foreign program that "
@@ -343,7 +343,7 @@ class Deployed(Protocol):
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """The redirected node names, each with the node that the name now leads to."""
+        """Maps each redirected node name to the node to which the name now leads."""
         ...
 
     def state(self, node: str) -> NodeState:
@@ -426,7 +426,7 @@ class Cluster(Deployed, Protocol):
 class Controls(Deployed, Protocol):
     """The interface that an environment implements: it sets the states that the ledger chooses.
 
-    The caller of a method must undo the effect of the method. If the caller dies before, the warden
+    The caller of a method must undo the effect of the method. If the caller dies first, the warden
     thaws nodes and restores links shortly after `lease_s`.
     """
 
@@ -460,9 +460,9 @@ class Controls(Deployed, Protocol):
     ) -> Mapping[str, Bite]:
         """Set these links to these states; all other links stay as they are.
 
-        A cut drops all packets: connections are not refused, and open connections stall. Returns,
-        by fault id, the effect of each fault that this call removed from a link. `lease_s` is the
-        lease of the faults that are new on these links. After an `InfrastructureError` the next
+        A cut drops all packets: connections are not refused, and open connections stall. Returns a
+        map from fault id to effect, of the faults that this call removed from a link. `lease_s` is
+        the lease of the faults that are new on these links. After an `InfrastructureError` the next
         call sets the remaining links.
         """
         ...

@@ -57,7 +57,7 @@ class Clock(Protocol):
     """The clocks of a node; faults change `wall_ns` by skew, steps and drift."""
 
     def monotonic_ns(self) -> int:
-        """Return ns since an arbitrary start: the `time()` of the running loop as an integer."""
+        """Return the `time()` of the running loop in whole ns, counted from an arbitrary start."""
         ...
 
     def wall_ns(self) -> int:
@@ -201,7 +201,7 @@ class Disk(Protocol):
 
 
 class PageRequest(NamedTuple):
-    """A GET request for a page of a node: the decoded path, and the last value per query field."""
+    """A GET request for a page of a node; `query` has the last value of each query field."""
 
     path: str
     query: Mapping[str, str]
@@ -283,8 +283,8 @@ class Env(Protocol):
         """Report an event of this `kind` with plain JSON `data`; it may trigger nemeses, and
         reports show it.
 
-        A node announces its role with kind `leader` or `follower`, with `group` and `term`. It
-        announces the position of a replica with kind `checkpoint`, with `group`, `index` and texts
+        A node announces its role with kind `leader` or `follower`, with `group` and `term`. With
+        kind `checkpoint` it announces `group`, `index` and digests of a replica's state
         (`harness.run.divergence`). Kind `config-overruled` says that an administrator overruled
         votes (`harness.verdict.unsafe_change`). Only the driver may report the kinds in
         `harness.run.announcements.DRIVER_KINDS` (`node-started`, `node-exited`, `infrastructure`,

@@ -57,7 +57,7 @@ class HarnessError(Exception):
 
 
 class UsageError(HarnessError):
-    """The caller asked for something impossible: a bad flag, case, plug-in or combination."""
+    """The caller asked for something impossible: an option, case or plug-in that cannot work."""
 
     exit_code = EXIT_USAGE
 
@@ -114,7 +114,7 @@ def clipped(text: str, most: int) -> str:
 
 
 def shown(value: object, characters_max: int = 80) -> str:
-    """The `repr` of `value` on one short line; the name of its class if `repr` raises."""
+    """Return the `repr` of `value`, shortened; the name of its class if `repr` raises."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - the value may be of any type
@@ -123,7 +123,7 @@ def shown(value: object, characters_max: int = 80) -> str:
 
 
 def described(error: BaseException, characters_max: int) -> str:
-    """Return the error as `ValueError: message`, even if `str(error)` raises."""
+    """Return the error as `ValueError: message`; without the message if `str(error)` raises."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a plug-in's `__str__` may raise anything

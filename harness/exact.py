@@ -1,8 +1,8 @@
 """Exact equality of values, for values that are equal in Python but different in a history.
 
 In Python `True == 1 == 1.0 == Decimal("1.0")`, so all four are the same key of a dict. In a history
-they are different values, as they are for `=` in Clojure and in JSON. `exact` makes hashable values
-that are equal only if both type and value are equal.
+they are four different values, as for Clojure's `=`. `exact` makes hashable values that are equal
+only if both type and value are equal.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def is_scalar(value: object) -> bool:
 def exact(value: object) -> Hashable:
     """Return `value`, or a hashable substitute that never equals a value of another type.
 
-    `value` is plain JSON, in which other EDN types have special forms (`harness.vocabularies.edn`);
-    lists become tuples.
+    `value` is plain JSON, in which special forms encode the other types of EDN
+    (`harness.vocabularies.edn`); lists become tuples.
     """
     kind = type(value)
     if kind in _PLAIN:

@@ -1,4 +1,4 @@
-"""Values that are `[key value]` tuples, as `jepsen.independent` makes them: one object per key.
+"""Values that are `[key value]` tuples, as in `jepsen.independent`; each key is one object.
 
 Jepsen extends a test of one object to many objects: each operation's value becomes `[key value]`. A
 read is invoked with nil as the value, `[3 nil]`, and completed with `[3 7]`. In EDN such a tuple is
@@ -24,8 +24,8 @@ from harness.exact import exact, is_scalar
 from harness.ops import History, Op, OpType, Pair
 
 VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
-"""The rules and anomalies in the result for a history without an answer to check. A key with such a
-result does not change the verdict on the other keys."""
+"""The rules and anomalies that a result names if the history has no answer to check. A key with
+such a result does not change the verdict on the other keys."""
 
 
 class Shape(enum.Enum):

@@ -6,7 +6,7 @@ may take effect at any later time, and the process is retired). Each completion 
 `attempts` that were really sent, since a hidden retry ruins verdicts (KUDU-1537).
 
 A history is self-contained. The harness also records its own observations as ops, so that every
-checker is a pure function of a history and a stored run can be checked again:
+checker is a pure function of a history, and stored runs can be checked again:
 
 | process   | f           | value of the op (type is always `info`)                     |
 |-----------|-------------|-------------------------------------------------------------|
@@ -18,7 +18,7 @@ checker is a pure function of a history and a stored run can be checked again:
 | "harness" | live        | `{"ok": bool, "took_s": x, "bound_s": y, "missing": [f]}`    |
 | "harness" | converged   | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}` |
 | "harness" | interrupted | `{"phase": name}`: the user cut the workload short           |
-| "harness" | unread      | `{"count": n, "of": n, "bound_s": x}`: reads given up       |
+| "harness" | unread      | `{"count": n, "of": n, "bound_s": x}`: failed final reads   |
 | "harness" | clock       | `{"wall_ns": n}`: the wall clock, which stamps logs of programs |
 | "harness" | log         | a message of a generator, or of a client that did not close |
 | "harness" | memory      | `{"bytes": {node: n or null}}`: memory of nodes at the end   |
@@ -100,7 +100,7 @@ NS_PER_S: Final = 1_000_000_000
 NEMESIS: Final = "nemesis"
 HARNESS: Final = "harness"
 ACTORS: Final = (NEMESIS, HARNESS)
-"""The processes with names. They are not clients, and checkers do not judge their operations."""
+"""The harness's own processes, which have names. Checkers do not judge their operations."""
 
 ERROR_CODE_CHARS_MAX: Final = 80
 
@@ -336,10 +336,10 @@ class History(Sequence[Op]):
         return (op for op in self.of_process(HARNESS) if op.f == f)
 
     def leaders(self) -> tuple[Op, ...]:
-        """The `leader` ops that changed the leader: the first op of each later term.
+        """The `leader` ops that changed the leader: the first op of each newer term.
 
-        A second leader of one term and a leader of an older term are left out. Ops without a term,
-        which a foreign history may have, are kept.
+        A second leader of a term above 0 and a leader of an older term are left out. In term 0 (no
+        terms), each change of the leader is kept; so are ops without a term in foreign histories.
         """
         changes: list[Op] = []
         newest, holder = -1, None
@@ -398,7 +398,7 @@ class History(Sequence[Op]):
 
 
 class Verdict(enum.StrEnum):
-    """The result of a check. Merge with `worst`: valid < permitted < unknown < invalid.
+    """The result of a check; `worst` merges results: valid < permitted < unknown < invalid.
 
     Permitted: the run broke only promises that its profile does not make (`harness.permits`).
     """
@@ -463,7 +463,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartialOrder(msgspec.Struct, frozen=True):
-    """One of the longest legal prefixes of a linearization: indices of invocations, in order.
+    """One of the longest legal prefixes of a linearization; `steps` are its invocations' indices.
 
     `states` describes the state after each of the last `len(states)` steps; `pending` are the
     operations that were open at the end of the prefix.

@@ -81,8 +81,8 @@ PERMITTED: Final = "permitted"
 
 
 Condition = Literal["", "power-cut", "leader-change", "leader-back"]
-"""The event that enables a permit: none, a power cut of any node, a second leader, or a leader that
-returns."""
+"""The event that enables a permit: none, a power cut of any node, a change of the leader, or the
+return of an earlier leader."""
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
     texts. `rules` maps names of checkers to the rules (`details["rule"]`, or invariants) that the
     target may break. `after` is the condition that must occur first (`since`); until then
     the permit does not apply. `lacks` are kinds of operations that the profile does not support: a
-    run is not vacuous because none of them succeeds. If `lacks` names a whole vocabulary, runs with
+    run can be valid although none of them succeeds. If `lacks` names a whole vocabulary, runs with
     that vocabulary are refused.
     """
 
@@ -124,7 +124,7 @@ def permits_of(history: History) -> dict[str, Permit]:
 
 
 def since(history: History, condition: Condition) -> float:
-    """The index of the op that fulfilled a condition; infinite if the condition never occurred."""
+    """The index of the op that fulfilled `condition`: infinity if none did, -1 for no condition."""
     if condition == "power-cut":
         return next((cut.index for cut in power_cuts(history)), math.inf)
     led: list[Any] = []

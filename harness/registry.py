@@ -1,12 +1,12 @@
-"""The registry of plug-ins. It reads entry points without importing a plug-in.
+"""The registry of plug-ins, which it finds by the entry points of installed packages.
 
 The key of an entry point is the name that users type; a plug-in with another `name` is refused.
 The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`,
 `.reporters` (artefacts of a finished run), `.soak_executors` (other places to run the seeds of a
 soak), `.soak_sinks` (other places to keep the runs of a soak), `.diagnoses` (for `harness doctor`)
 and `.verbs` (verbs of the command line; always modules). In all other groups the value of an entry
-point is `module:Class`, `module:OBJECT` or a module. Only the chosen plug-in is imported. If the
-value is a module, every public object in it with a `name` and an `api_version` is a plug-in; a
+point is `module:Class`, `module:OBJECT` or a module. Usually only the chosen plug-in is imported.
+If the value is a module, every public object in it with `name` and `api_version` is a plug-in; a
 non-empty `__all__` limits these objects. Such a module is imported when the names of its group are
 read. Built-in plug-ins register in the same way; `harness` imports none of them. If several
 packages claim a name, the built-in plug-in gets the name, and the others are called `PACKAGE:NAME`.
@@ -164,7 +164,7 @@ def _search_path() -> tuple[tuple[str, int, int], ...]:
     return tuple(places)
 
 
-@functools.lru_cache(maxsize=64)  # reading takes ms, and a run reads a group thirty times
+@functools.lru_cache(maxsize=64)  # reading takes ms, and a run reads each group often
 def _read_entry_points(
     group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
 ) -> _Points:
@@ -222,7 +222,7 @@ def plug_in_point(group: str, name: str) -> PlugInPoint | None:
 
 
 def plugin_names(group: str) -> list[str]:
-    """The names in one of `GROUPS`, sorted; imports only modules that contain several plug-ins.
+    """The sorted names of a group's plug-ins; imports only modules that contain several plug-ins.
 
     If several plug-ins share a name, the built-in plug-in keeps it, and the others are called
     `PACKAGE:NAME`. If no built-in plug-in has the name, all of them are called `PACKAGE:NAME`.
@@ -341,7 +341,7 @@ def verb_module_name(name: str) -> str:
 
 
 def load_verb(name: str) -> Verb:
-    """Import the module of a package's verb; raises `UsageError` for an unknown or broken verb."""
+    """Import the module of the verb `name`; raises `UsageError` for an unknown or broken verb."""
     point = _find(VERBS, name)
     try:
         verb = _load(point)

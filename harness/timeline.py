@@ -12,8 +12,8 @@ contains only what the history proves, by these rules:
   of the new one;
 * a node is down from its op `node-exit`, and paused from the `inject` of a pause. Both states end
   at the first proof that the node runs again: the `heal` of a fault that stopped (or paused) this
-  node, a later RPC to it with the answer `ok`, its membership in a core that passed the liveness
-  check, or the phase `converge`, before which the run starts every node.
+  node, a later RPC to it with the answer `ok`, an op `live` that names it in the `core` (nodes that
+  the run has healed and started), or the phase `converge`, before which the run starts every node.
 
 A history may come from any source: values in shapes that the harness never writes are ignored.
 """
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 FACTS_MAX: Final = 10_000
-"""The maximum number of phases, faults, leaders or node states that this module reads."""
+"""The maximum number of phases, and also of faults, leaders and node states, that are read."""
 NODES_MAX: Final = 1_000
 CUT: Final = "cut"
 KILL: Final = "kill"
@@ -74,8 +74,8 @@ CPU: Final = "cpu"
 DISK: Final = "disk"
 OPERATION: Final = "operation"
 EXCUSED_AFTER_NS: Final = 10_000_000_000
-"""If a node exits within this time after a disk or clock fault, the fault is blamed for the exit,
-and the node is restarted."""
+"""If a node exits within this time after the end of a disk or clock fault, the fault is blamed for
+the exit."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}
@@ -157,13 +157,13 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def bite(self) -> Mapping[str, Any] | None:
-        """The measured effect of the fault: its `count` (`None`: not measurable) and `unit`."""
+        """The effect measured by the heal: `count` (`None` if not measurable) and `unit`."""
         bite = None if self.heal is None else _get(self.heal.value, "bite")
         return bite if isinstance(bite, Mapping) else None
 
     @property
     def bitten(self) -> bool | None:
-        """Whether the fault had an effect; `None` if not measured, or if it was `undone`."""
+        """Whether the fault had an effect; `None` if no effect was measured, or if `undone`."""
         if self.undone:
             return None
         count = None if self.bite is None else self.bite.get("count")
@@ -185,8 +185,8 @@ class Reign(msgspec.Struct, frozen=True, kw_only=True):
 
     `answered` is the time of the node's last answer to a client after `end`, in this term
     (`in_term`) or without a term. `asked`: no node announces leaders, so the harness asked for the
-    leader at certain moments, and changes in between are unknown. `contested`: another node led in
-    this term or a later one.
+    leader at certain moments, and changes in between are unknown. `contested`: another node had
+    already led in this term or in a later term.
     """
 
     node: str
@@ -312,7 +312,7 @@ def _next(times: Sequence[int], time_ns: int) -> Sequence[int]:
 
 
 class _Answers:
-    """The times of `ok` answers by node, with the terms of the answers if they have terms."""
+    """The times of each node's answers: the last in each term, and all `ok` ones without a term."""
 
     def __init__(self, history: History) -> None:
         self._in_term: dict[tuple[str, int], int] = {}
@@ -333,7 +333,7 @@ class _Answers:
     def last(self, node: str, term: int, after: int, before: int | None) -> int | None:
         """Return the time of the last answer of `node` in `term`, if it is later than `after`.
 
-        An answer without a term counts only before `before`, when the node led again.
+        An answer without a term counts only if it is before `before`, when the node led again.
         """
         times = self._times.get(node, [])
         at = len(times) if before is None else bisect.bisect_left(times, before)

@@ -174,8 +174,8 @@ async def ask_each(
     *,
     within_s: float = 1.0,
 ) -> dict[str, Any]:
-    """Send the same request to each node and return the answers by node name. Nodes that do not
-    answer within `within_s` are left out.
+    """Send the same request to each node; return a map from node names to answers. Nodes that fail
+    or do not answer within `within_s` are left out.
     """
     answers: dict[str, Any] = {}
 
@@ -195,7 +195,7 @@ async def ask_each(
 
 
 def agreement(answers: Mapping[str, Any], names: Iterable[str], *fields: str) -> Convergence:
-    """Return whether all nodes answered (see `ask_each`) with the same values of these fields."""
+    """Return a `Convergence`, which is good if `answers` has all `names` and equal `fields`."""
     pending = [f"{name} does not answer" for name in names if name not in answers]
     for field in fields:
         values = {name: answer.get(field) for name, answer in answers.items()}

@@ -74,8 +74,8 @@ class FaultConductor:
         """Carry out `faults` at their times, counted from now; return when all faults are over or
         `end` is called.
 
-        Raises the error of an injection that failed: a fault that does not take effect is an
-        infrastructure error.
+        Raises the error of the first injection that failed. A fault that found no target has not
+        failed.
         """
         self.ledger.expect(fault.id for fault in faults)
         begin_ns = self._recorder.now_ns()
@@ -235,7 +235,7 @@ class FaultConductor:
             over.cancel()
             for remove in traps:
                 remove()
-        if sprung.done() or left < 0:  # the fault may be in progress when the chaos phase ends
+        if sprung.done() or left < 0:  # the injection may be in progress when the phase ends
             return cast("Injection", await sprung)
         missed = Injection(
             targets=(), note=f"missed: no event {trigger.event} as it waited for came"

@@ -2,8 +2,8 @@
 
 A target may announce `checkpoint` events {group, index, and any texts}. The texts are digests of a
 replica's log and state after entry `index` of the group. Every replica that passes an index must
-announce the same texts, even if the replica is wiped, overwritten or repaired later, which a dump
-at the end does not show. TigerBeetle's simulator also compares its replicas in this way
+announce the same texts. A dump at the end of the run would miss a difference if the replica was
+wiped, overwritten or repaired later. TigerBeetle's simulator compares its replicas in this way, too
 (`testing/cluster/state_checker.zig`).
 
 Other whole numbers in the event, with or without an index, show the progress of the group, such as
@@ -26,8 +26,8 @@ POINTS_MAX: Final = 200_000
 summary counts the forgotten values."""
 DIVERGENCES_MAX: Final = 20
 REACHED_MAX: Final = 50_000
-"""The maximum number of progress steps. A run with more steps reports no steps, since incomplete
-steps would prove falsehoods."""
+"""The maximum number of progress steps. A run with more steps reports no steps, since a checker
+would draw false conclusions from incomplete steps."""
 
 
 LEADER: Final = "leader"
@@ -132,7 +132,7 @@ class Checkpoints:
     def _reach(self, what: str, group: str, value: int, said_ns: int) -> None:
         steps = self._reached.setdefault(what, {}).setdefault(group, [])
         if steps and steps[-1][0] >= value:
-            if steps[-1][0] == value and said_ns < steps[-1][1]:  # the event arrived late
+            if steps[-1][0] == value and said_ns < steps[-1][1]:  # sent first, arrived last
                 steps[-1] = (value, said_ns)
             return
         self._steps += 1

@@ -60,8 +60,8 @@ is an error of the generator."""
 ERROR_CHARACTERS_MAX: Final = 500
 """The maximum length of an exception's text in the history."""
 LOG: Final = "log"
-"""The `f` of the harness's op for a generator's or client's `message`."""
-_WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait into no wait
+"""The `f` of the op that records a message of a generator or of a client."""
+_WAIT_S_MIN: Final = 1e-6  # a rounded wait must not become zero
 
 
 @dataclass(eq=False, slots=True)
@@ -121,7 +121,7 @@ class _Driver:
                 idle_since_ns = self._check_idle(idle_since_ns, now_ns)
                 await self._wait(POLL_S)
             elif due_ns(step.draft) > now_ns:
-                # A draft for a later time is dropped: events before that time may change it.
+                # A draft for a later time is dropped: an event before that time may change it.
                 idle_since_ns = None
                 await self._wait((due_ns(step.draft) - now_ns) / NS_PER_S)
             else:
@@ -277,8 +277,8 @@ class _Driver:
         try:
             completion = await flight.client.invoke(request, timeout_s=self.op_timeout_s)
         except asyncio.CancelledError:
-            # The guard or the end of the run cancelled this task after recording the completion.
-            # If neither did, the client cancelled itself, which counts as a crash.
+            # Either the guard or the end of the run cancelled this task, and has recorded a
+            # completion, or the client cancelled itself, which counts as a crash.
             return _unanswered(flight, OpType.INFO, "client crashed: cancelled from inside")
         except UserInterrupt:
             raise

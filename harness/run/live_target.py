@@ -49,7 +49,7 @@ class OpenedTarget:
     def __init__(
         self, plan: TargetPlan, session: Session, recorder: Recorder, nemeses: Mapping[str, Nemesis]
     ) -> None:
-        """`nemeses` are all nemeses that faults may name, now or later."""
+        """`nemeses` has the nemeses that faults may name; the caller may add more nemeses later."""
         self.plan = plan
         self.session = session
         self.env = session.env

@@ -309,8 +309,8 @@ class _Run(OpenedTarget):
         """Do all final reads, dump the settled state of every node, and repeat both if the state
         changed meanwhile.
 
-        The network may still deliver a delayed request, or an operation that no client waits for.
-        If such a request arrives during the reads, the target has to settle again.
+        A delayed request, for which no client waits any more, may still arrive during the reads;
+        the target then has to settle again.
         """
         for _ in range(FINALS_MAX):
             await self._final_reads()

@@ -152,8 +152,8 @@ async def probe(
     """Try the kinds of operations in order until one operation of each kind succeeds.
 
     `requests(attempt, retry)` makes the operations. A request that definitely did nothing is
-    retried; a request with an unknown outcome restarts the probe with other names. Operations that
-    begin after the deadline prove that the bound was passed; at most `late_tries_max` late
+    retried. A request with an unknown outcome restarts the probe as the next `attempt`. Operations
+    that begin after the deadline show that the bound was passed; at most `late_tries_max` late
     operations may fail, so that each node can be asked once more.
     """
     kinds = [request.f for request in requests(0, 0)]

@@ -68,7 +68,7 @@ class Recorder:
         node: str | None = None,
         attempts: Sequence[Attempt] = (),
     ) -> Op:
-        """Record one op now; after the return, the op survives a SIGKILL of the harness.
+        """Record one op now; if there is a log, the op then survives a SIGKILL of the harness.
 
         If an op could not be written, every later call raises the same error again.
         """
@@ -228,7 +228,7 @@ class EventScribe:
             self._recorder.fact(STARVATION, value)
 
     def summarize(self) -> None:
-        """Record the summary of all compared checkpoints; called after the last event."""
+        """Record the summary of all comparisons of replicas; called after the final reads."""
         summary = self._checkpoints.summary()
         if summary is not None:
             self._recorder.fact("checkpoints", summary)
@@ -236,8 +236,8 @@ class EventScribe:
     def _lead(self, node: str, term: int) -> None:
         """Record `node` as the leader, once per term; without terms (term 0), record each change.
 
-        A node that is down does not lead, even if the roles say so; after its restart it is
-        recorded again.
+        Without terms, a node that is down is not recorded, even if the roles still name it; after
+        its restart it is recorded again.
         """
         if term == 0 and node in self._ended:
             return

@@ -1,9 +1,9 @@
 """One soak from its first seed to its last, even if it is killed and resumed many times.
 
 `Campaign` has the finished seeds (the journal), the pending seeds, and the totals. A seed is
-finished when the journal has its result and, if its run is to be kept, the store has exactly this
-run. The next soak retries crashed seeds, which have no verdict. The campaign does not depend on the
-processes that run seeds: local workers, Spark's, or one run after the other in a real environment.
+finished when the journal has its result and, if its run is to be kept, the store or the sink has
+this run. The next soak retries crashed seeds, which have no verdict. It does not matter which
+processes run the seeds: local workers, Spark's, or this process, in a real environment.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Campaign:
             raise
 
     def _look_at_older(self, path: Path) -> None:
-        """Warn if the code changed; keep only a few journals of older code."""
+        """Add a note if the code changed; remove all but a few journals of older code."""
         older = [other for other in self._folder.glob(f"{self.id.case}-*.log") if other != path]
         older.sort(key=lambda other: other.stat().st_mtime, reverse=True)
         if older and not path.exists():
@@ -163,7 +163,7 @@ class Campaign:
         self.done_before = self.tally.seeds
 
     def _take_over(self, sink: SunkRuns) -> None:
-        """Record seeds that this soak finished elsewhere, or before it lost its journal."""
+        """Record results that the sink has and the journal lacks, such as another machine's."""
         for data in sink.results(self.id.code):
             result = msgspec.json.decode(data, type=SeedResult)
             settled = result.seed in self._journal or result.run != self.run_name(result.seed)
@@ -188,7 +188,7 @@ class Campaign:
         return False
 
     def _is_kept(self, result: SeedResult) -> bool:
-        """Whether the store has the run of `result`, made by the same code."""
+        """Whether the store has the run of `result`, with the same digest and verdict."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or not (folder / "history.parquet").is_file():
             return False
@@ -206,7 +206,7 @@ class Campaign:
         return f"{self.spec.label or 'soak'}-{self.id.case[:8]}-seed-"
 
     def run_name(self, seed: int) -> str:
-        """The folder of the seed's run in the simulation: it is the same in every repetition."""
+        """Return the folder name of a seed's run in simulation, equal in every repetition."""
         return f"{self._prefix}{seed}"
 
     def pending(self) -> Iterator[int]:
@@ -290,8 +290,8 @@ class Campaign:
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """Return the case file of a result. A crash leaves no run, so its case file is next to the
-        journal.
+        """Return the case file of a result. If the result has no run, as after a crash, the file is
+        next to the journal.
         """
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:

@@ -36,7 +36,7 @@ def step_summary(
     parts = [f"<h3>{_inline(_headline(tally, groups, known))}</h3>\n", f"<p>{_inline(title)}</p>\n"]
     after = [f"<p>{_inline(line)}</p>\n" for line in lines]
     size = sum(len(part.encode()) for part in [*parts, *after])
-    bytes_max -= 500  # space for the table's head and for the line about the cut
+    bytes_max -= 500  # space for the table's head and for the line about left-out signatures
     rows: list[str] = []
     for group in groups:
         row = _row(group, known, replay(group.first))

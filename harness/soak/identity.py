@@ -40,7 +40,7 @@ SCHEMA: Final = 1
 
 
 class SoakId(msgspec.Struct, frozen=True):
-    """The identity of a soak: the digests of its case (without the seed) and of the code."""
+    """The identity of a soak: digests of its case (with environment and label) and of the code."""
 
     case: str
     code: str
@@ -80,7 +80,7 @@ def code_digest(case: Case, environment: str) -> str:
 
 
 def other_code(case: Case, environment: str, code: str | None) -> str | None:
-    """Return why a soak that began with `code` must stop if its files have changed, else `None`.
+    """Return the reason to stop a soak whose code is no longer `code`; `None` if it still is.
 
     The files are read again, since nodes in real environments load the current files when they
     start.

@@ -68,7 +68,7 @@ class Journal:
     """An open journal of seeds `first .. last`. Raises `InfrastructureError` for disk errors."""
 
     def __init__(self, path: Path, header: str, first: int, last: int, *, fresh: bool) -> None:
-        """Open or create the journal; `fresh`, or another header, discards its content."""
+        """Open or create the journal; discard its content if `fresh`, or if its header differs."""
         self.path = path
         self._first = first
         self._last = last

@@ -1,7 +1,7 @@
 """A soak as JUnit XML, which every CI system shows.
 
-One test case is one seed, with a fixed name that CI systems can follow, or one signature. An
-invalid seed is a `failure` with its signature, the findings of each checker and the replay command.
+One test case is either one seed, whose name is the same in every soak, or one signature. An invalid
+seed is a `failure` with its signature, the findings of each checker and the replay command.
 An unknown or crashed seed is an `error`, and a seed that a known failure excuses is `skipped`. The
 pages of failing runs are attachments, as Jenkins and GitLab read them. The file is written as
 results are read, in constant memory; beyond `CASES_MAX`, passing seeds are left out, with a note.

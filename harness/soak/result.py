@@ -1,7 +1,7 @@
 """Jobs and results of seeds, which all parts of a soak share.
 
 A result is small, since a journal may have one for each of millions of seeds: reasons are cut, and
-only results that are not valid list checkers. `MEASURES` differ from machine to machine; seed and
+only failing results list checkers. `MEASURES` differ from machine to machine; seed and
 code determine all other fields, even if a soak was killed and resumed.
 """
 
@@ -53,7 +53,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     keep: str = KEEP_ALL
     code: str | None = None  # the digest of the code that must run the job; `None` accepts any code
     lake: str | None = None  # the final place of the soak's runs; workers on this machine ignore it
-    reporters: tuple[str, ...] = ()  # artefacts that a remote executor makes of failing runs
+    reporters: tuple[str, ...] = ()  # reporters that a remote executor runs on failing runs
     artefacts: int = 0  # the number of failing runs for which an executor makes artefacts
 
     @property
@@ -66,7 +66,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckerVerdict(msgspec.Struct, frozen=True):
-    """The verdict of one checker on a run that was not valid."""
+    """The verdict of one checker on a run that failed."""
 
     checker: str
     verdict: str
@@ -143,7 +143,7 @@ class FailureGroup(msgspec.Struct, kw_only=True):
 def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
     """Group failing seeds by verdict and signature; sort by verdict, worst first, then by size.
 
-    Beyond `GROUPS_MAX` signatures, all other seeds with a verdict form one group.
+    Beyond `GROUPS_MAX` groups, all other seeds with the same verdict form one group.
     """
     groups: dict[tuple[str, str], FailureGroup] = {}
     for result in results:

@@ -1,6 +1,6 @@
 """One seed in this process: it is run in the simulation, judged and kept.
 
-A run counts as valid only if it is on the disk: if it could not be kept, the result stops the soak.
+If a disk error prevents a run from being kept, the result of the seed stops the soak.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
     kept = run_and_keep(
         plan, environment, folder_if_wanted, run_id=job.run, label=job.label, code=job.code
     )
-    if kept.outcome.stop_asked:  # the seed alone must determine the history
+    if kept.outcome.stop_asked:  # such a history does not depend on the seed alone
         return stopped(job, f"seed {job.case.seed} was interrupted")
     result = result_of(job, kept)
     if not isinstance(kept.unkept, HistoryError):

@@ -7,7 +7,7 @@
 | case.json        | the case, with its planned faults; written before the run begins       |
 | ops.log          | every op as it happens, checksummed; removed when the run is sealed    |
 | history.parquet  | the sealed history, sorted by index                                    |
-| results.json     | verdict, one entry per checker, the anti-vacuity certificate           |
+| results.json     | verdict, one entry per checker, the certificate (what the run did)     |
 | run.json         | identity, versions, digest, verdict; written last, by atomic rename    |
 | logs/            | one log per node                                                       |
 

@@ -1,4 +1,4 @@
-"""Latencies as integer log-linear buckets, which give the same exact percentiles in every engine.
+"""Latencies as integer log-linear buckets, which give equal percentiles in every engine.
 
 A bucket keeps the leading 1 bit of a value and the next `MANTISSA_BITS` bits. So the width of a
 bucket is at most 1/32 of its lower bound, and its middle differs from a value by at most 1.6 %.

@@ -1,4 +1,4 @@
-"""The folder of a run, created before the run begins and complete once it has `run.json`."""
+"""The folder of a run, which is complete once it has `run.json`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None = None  # distinguishes runs in reports, such as a version under test
     interrupted: bool = False  # the user cut the run short; only its first part was judged
     simulated_s: float | None = None  # virtual seconds; `None` for a run in real time
-    failure: Failure | None = None  # the worst finding; `None` if valid, and in older files
+    failure: Failure | None = None  # the worst finding; `None` if it passed, and in older files
 
 
 class StoredRun(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ value is text.
 | digest      | `History.digest()` of the file's ops                                          |
 | n_ops       | number of rows: invocations, completions, ops of nemesis and harness          |
 | cost        | estimated CPU ns of a check, to pack work evenly; only ratios matter          |
-| order       | "index"                                                                       |
+| order       | "index": rows are sorted by index                                             |
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost_of(n_ops: int, open_max: int) -> int:
-    """Estimated CPU ns of checking `n_ops` rows of one key, with at most `open_max` open
-    operations.
+    """Return the estimated CPU ns for checking a history of `n_ops` rows, in which at most
+    `open_max` operations are open at the same time.
 
     The estimate is fitted to simulated runs of the catalog. For other models the cost differs by a
     factor that is the same for all their histories.

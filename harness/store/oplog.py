@@ -138,7 +138,7 @@ def _next_record(data: bytes, offset: int) -> int | None:
     A torn record is the last record of a log. If a whole record follows, the record is not torn but
     has a damaged length. The search looks for `{"`, since every payload begins with this and ends
     with `}`. It computes checksums over at most `_SEARCH_PASSES` times the size of the file. Text
-    never looks like a header, so a log that needs more checksums was forged, and its next candidate
+    never looks like a header, so a log that needs more checksums was forged, and the next candidate
     counts as a record.
     """
     view = memoryview(data)

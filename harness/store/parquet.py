@@ -51,7 +51,7 @@ _TYPES: Final = {kind.value: kind for kind in OpType}
 
 
 def schema_of() -> pa.Schema:
-    """The columns of a sealed history."""
+    """Return the Arrow schema of a sealed history."""
     import pyarrow as pa
 
     attempt = pa.struct(
@@ -138,7 +138,7 @@ def table_of(history: History) -> tuple[pa.Table, int]:
     rows: list[tuple[Any, ...]] = []
     attempts: list[Attempt] = []
     offsets = [0]
-    invoked: dict[Process, int] = {}  # an operation of unknown outcome stays open to the end
+    invoked: dict[Process, int] = {}  # operations that ended as `info` are in `unknown`
     open_max = unknown = 0
     try:
         for op in history:

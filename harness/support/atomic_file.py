@@ -1,4 +1,4 @@
-"""Output files that are complete or absent, even if writing them fails."""
+"""Output files that are written completely or not at all."""
 
 from __future__ import annotations
 

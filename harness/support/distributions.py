@@ -19,7 +19,7 @@ from harness.errors import UsageError
 
 OWN: Final = "catalog-harness"
 PACKAGES_ZIP: Final = "harness-packages.zip"
-"""The archive that sends packages to executors that lack them."""
+"""The archive in which packages are sent to executors that lack them."""
 _GROUP: Final = "harness."
 _METADATA: Final = ("METADATA", "entry_points.txt", "top_level.txt")
 _COMPILED: Final = frozenset({".pyc", ".pyo"})

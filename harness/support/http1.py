@@ -207,7 +207,7 @@ class HttpServer:
 
 
 def _headers(message: h11.Request | h11.Response) -> dict[str, str]:
-    """Headers by lower-case name; the values of equal names are joined."""
+    """Map the lower-case name of each header to its value; join the values of equal names."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in message.headers:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")

@@ -24,7 +24,7 @@ _ERROR_CHARACTERS_MAX: Final = 300
 
 
 class UserInterrupt(KeyboardInterrupt):
-    """The user pressed Ctrl-C."""
+    """Raised for Ctrl-C, and for SIGTERM in blocks that handle it."""
 
 
 @contextlib.contextmanager
@@ -50,7 +50,7 @@ def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = Non
 
 
 def telling_interrupts() -> contextlib.AbstractContextManager[None]:
-    """While the block runs, Ctrl-C raises `UserInterrupt`, unless SIGINT has another handler."""
+    """While the block runs, Ctrl-C raises `UserInterrupt`, if SIGINT has Python's own handler."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return contextlib.nullcontext()
     return _handling(raise_interrupt, signal.SIGINT)

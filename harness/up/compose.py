@@ -6,8 +6,8 @@ environment variable, since old versions of compose support no inline files. The
 mounted folder: the parent of the file's folder, or `HARNESS_CODE` (the site-packages of an
 installed harness).
 
-The file is written without a YAML library: plain maps and lists, with texts quoted as in JSON,
-which is YAML.
+The file is written without a YAML library. It has only maps, lists, and scalars as in JSON, which
+are valid YAML.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Break(_Question, frozen=True, kw_only=True, tag="break"):
 
 
 class Heal(_Question, frozen=True, kw_only=True, tag="heal"):
-    """Undo one fault, the only active fault, or all faults."""
+    """Undo the fault `id`, the only active fault if `id` is `None`, or with `everything` all."""
 
     id: str | None = None
     everything: bool = False
@@ -93,7 +93,7 @@ async def open_door(
     places = asyncio.Semaphore(_ASKERS_MAX)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):  # the caller closed the connection
+        with contextlib.suppress(OSError):  # the caller may have hung up
             async with places:
                 reply = await _reply(reader, answer)
                 writer.write(msgspec.json.encode(reply) + b"\n")

@@ -1,9 +1,9 @@
 """The holder: the process that owns a long-lived cluster.
 
-`python -m harness.up.holder FOLDER` reads the order in this folder, deploys, waits until the system
-serves, records the cluster, and answers at its socket until a command ends it. Its standard input
-comes from the command that started it. If stdin closes without a line, the user gave up during the
-start, and the holder undoes everything.
+`python -m harness.up.holder FOLDER` reads which cluster to start (`records.Order`), deploys, waits
+until the system serves, records the cluster, and answers at its socket until a command ends it. Its
+stdin comes from the command that started it. If stdin closes without a line, the user gave up
+during the start, and the holder undoes everything.
 
 The holder controls the deployment like a run: if the holder is killed, the warden undoes the
 deployment, and `harness clean` removes the rest.
@@ -167,8 +167,8 @@ def _now() -> str:
 def _watch_starter(deployed: threading.Event) -> None:
     """Shut down if the command that started this holder ends before it has confirmed the cluster.
 
-    One signal ends a finished deployment. A deployment in progress stops only at a second signal.
-    This signal has another number, so that the kernel does not merge the two
+    One signal ends a finished deployment. A deployment in progress stops only at a second signal,
+    which has a different number, so that the kernel does not merge the two signals
     (`environments.host.session`).
     """
     if os.read(0, len(STAY)) != STAY:

@@ -29,7 +29,7 @@ _SEED_BITS: Final = 63
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """Kept data, and a description of the cluster that they came from."""
+    """The content of `kept.json`: the cluster from which the kept data came, and the time."""
 
     order: Order
     version: str  # the version of the harness

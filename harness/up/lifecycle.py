@@ -140,7 +140,8 @@ def question(place: Place, asked: Question) -> Any:
 def take_down(
     place: Place, *, keep_data: bool = False, progress: Callable[[str], None]
 ) -> list[str]:
-    """End the holder of a cluster, remove its leftovers and its folder; returns notes for the user.
+    """End a cluster's holder; remove leftovers, and the folder unless its data are to be kept;
+    return notes for the user.
 
     Raises `InfrastructureError` if something cannot be removed, and `UsageError` if the holder may
     be alive in another PID namespace or on another machine.

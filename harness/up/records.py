@@ -55,7 +55,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, and the outside address of each of its declared ports."""
+    """A node, and the address of each declared port for programs outside the cluster."""
 
     name: str
     role: str
@@ -112,9 +112,9 @@ class Place:
         self.write("owner", f"{this_controller()} {os.uname().nodename}".encode())
 
     def life(self) -> Life:
-        """The state of the owner's process, if it can be determined from here.
+        """Return whether the owner's process is alive, dead or of unknown state.
 
-        The folder may be shared with containers and other machines.
+        The folder may be shared with containers and other machines, whose processes are invisible.
         """
         return self._owner()[1]
 
@@ -143,7 +143,7 @@ class Place:
 
     @property
     def saved(self) -> bool:
-        """Whether the folder has all data to keep: the cluster has ended, or is about to end."""
+        """Whether the folder has all data to keep; the cluster then has ended, or is about to."""
         return (self.folder / KEPT).exists()
 
     def remove(self) -> None:
@@ -269,8 +269,8 @@ def claim(name: str) -> Place:
 
 
 def places(*, hidden: bool = False) -> Iterator[Place]:
-    """Yield this user's clusters by name, including dead clusters. With `hidden`, also yield
-    folders that a killed command left incomplete.
+    """Yield this user's clusters, dead or alive, sorted by name. With `hidden`, also yield folders
+    that a killed command left incomplete.
     """
     root = _root()
     for folder in sorted(root.iterdir()) if root.is_dir() else ():

@@ -1,9 +1,9 @@
 """The coverage of every check: a check with too little coverage proves nothing.
 
-Checkers count cases by check: `details["looked"]` are the judged cases, `details["exempt"]` the
-cases left out because something else explains them (`{"acknowledged": 36}`). If a checker exempts
-most of its cases, a verdict `valid` would mean nothing, so the verdict is `unknown`, with the
-reason. The counts of all checkers go into the certificate of the run.
+Checkers map each check to a number of cases, as in `{"acknowledged": 36}`: `details["looked"]` has
+the judged cases, `details["exempt"]` the cases left out because something else explains them. If a
+check exempts more than half of its cases, `valid` would mean nothing, so the verdict is `unknown`,
+with the reason. The counts of all checkers go into the certificate of the run.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """Compute the facts of `history`, except leaders without a term that answered no client."""
+        """Compute the facts of `history`; ignore leaders without a term that answered no client."""
         faults = faults_of(history)
         served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
@@ -98,7 +98,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return next(seen, None)
 
     def sentence(self, result: CheckResult) -> str | None:
-        """Return the sentence for a failed result; `None` without facts about leaders or faults."""
+        """Return the sentence for a failed result; `None` if `history` has no facts for it."""
         if result.verdict.holds or not (self.reigns or self.faults):
             return None
         wanted = set(result.operations[:OPERATIONS_MAX])
@@ -121,7 +121,7 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- an operation ------------------------------------------------------------------------
 
     def _is_stale(self, pair: Pair) -> bool:
-        """Whether a node answered while another node led, from the call to the answer."""
+        """Whether another node than the answering node led, both at the call and at the answer."""
         done = pair.completion
         if done is None or done.type is OpType.INFO or done.node is None or _is_of_tablets(done):
             return False
@@ -155,7 +155,7 @@ class Timeline(msgspec.Struct, frozen=True):
             return f"{_short(node)} answered {name}{f'{within} of its tablet' if within else ''}"
         reign, last = self.leader(time_ns), self.leader(done.time)
         if last is not None and last.node == node and _leads(last, done.time):
-            reign, time_ns = last, done.time  # the other node may have been elected after the call
+            reign, time_ns = last, done.time  # `node` may have been elected after the call
         if reign is not None and reign.node == node and _leads(reign, time_ns):
             title = f", leader{_term(reign, ' of')}," if not reign.asked else ""
             return f"{_short(node)}{title} answered {name}{'' if term == reign.term else within}"
@@ -308,7 +308,7 @@ class _TableNames:
 
 
 def _is_of_tablets(done: Op) -> bool:
-    """Whether replicas of tablets answered, which have leaders and terms of their own."""
+    """Whether replicas of tablets answered, whose leaders and terms are not the catalog's."""
     return isinstance(done.value, Mapping) and not {"tablet", "parts"}.isdisjoint(done.value)
 
 
@@ -344,7 +344,7 @@ def _covers(state: NodeState, time_ns: int) -> bool:
 
 
 def _changes(pair: Pair, names: set[str]) -> bool:
-    """Whether an operation that may have changed something concerns one of `names`."""
+    """Whether `pair` is a change of one of the tables `names`, and may have taken effect."""
     done = pair.completion
     if pair.type is OpType.FAIL or not isinstance(pair.invoke.value, Mapping):
         return False

@@ -73,7 +73,7 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return entry is not None and not entry.fails
 
     def gone(self, signatures: Iterable[str]) -> list[KnownFailure]:
-        """The entries that cover none of these signatures."""
+        """The entries that `of` returns for none of these signatures."""
         seen = [self.of(signature) for signature in signatures]
         return [entry for entry in self.entries if entry not in seen]
 

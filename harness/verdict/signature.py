@@ -47,7 +47,7 @@ _CLAUSE: Final = re.compile(r"[:;(\n]|, |\. ")
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The worst finding of a run that is not valid, for lists of runs."""
+    """The worst finding of a failed run, for lists of runs."""
 
     checker: str
     reason: str
@@ -55,7 +55,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def sign(results: Iterable[CheckResult], history: History) -> tuple[CheckResult, ...]:
-    """Return the results; each result that is not valid gets its signature in its details."""
+    """Return the results; each failed result gets its signature in its details."""
     return tuple(_signed(result, history) for result in results)
 
 
@@ -97,11 +97,11 @@ def shapes_text(counts: Counter[str]) -> str:
 
 
 def signature(result: CheckResult, history: History) -> str:
-    """The signature of a result that is not valid, with its shape."""
+    """Return the signature of a failed result, with the shape."""
     ops = _involved(history, result.operations)
     kinds = sorted({f for op in ops for f in _kinds(op)})
     if not ops and result.verdict is not Verdict.INVALID:
-        return _joined(result.checker, rule_of(result))  # the doubt concerns the whole run
+        return _joined(result.checker, rule_of(result))  # no verdict on the whole run
     return _joined(
         result.checker,
         rule_of(result),

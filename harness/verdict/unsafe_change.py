@@ -7,17 +7,17 @@ group may live side by side, and neither breaks a promise. Two parties must repo
 client of the harness, by the event `config-forced` {group} before it asks for the change, and the
 target, by the event `config-overruled` {group, term, index, kept, left_out} before the change has
 any effect. The second event goes into the history as the op `unsafe-change`. Without the first
-event it is only the claim of a node, which excuses nothing.
+event, the second is only the claim of a node and excuses nothing.
 
 Missing or duplicate data after the change prove nothing, so an invalid result becomes `unknown`
 with the reason. The history before the change is judged again by itself, and may still be invalid.
-The operations named in a result do not decide this, since their meaning may be inferred from later
-operations. The liveness checker still applies: the purpose of the change was that the group serves
-and settles again.
+A result is excused even if all operations that it names came before the change, since their meaning
+may be inferred from later operations. The liveness checker still applies: the purpose of the change
+was that the group serves and settles again.
 
-The same holds if another program listened on a port of a node (`infrastructure` with `impostor`):
-since the node last ended, its answers may have been those of the other program. Checkers that
-handle such ops themselves (for exits and for time) are not affected.
+Results also become `unknown` if another program listened on a port of a node (`infrastructure` with
+`impostor`): this program may have answered for the node since the node's last exit. Checkers that
+handle such ops themselves (`crash` and `liveness`) are not affected.
 """
 
 from __future__ import annotations

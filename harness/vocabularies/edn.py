@@ -1,4 +1,4 @@
-r"""EDN's values as plain JSON: values that differ in EDN are also unequal as JSON values in Python.
+r"""EDN's values as plain JSON, in which values that differ in EDN differ in value or type.
 
 | EDN                       | in an op's value                                           |
 |---------------------------|------------------------------------------------------------|
@@ -10,10 +10,10 @@ r"""EDN's values as plain JSON: values that differ in EDN are also unequal as JS
 | `\x`, `sym`               | `"#\\x"`, `"#'sym"`                                        |
 | `#inst "t"`               | `"#inst t"`; any other tag is dropped: a record is its map |
 | `":x"`, `"#1/2"` (text)   | `'#":x'`, `'#"#1/2'`                                       |
-| `#{2 1}`                  | `{"#{}": [1, 2]}`, in an order of its own                  |
+| `#{2 1}`                  | `{"#{}": [1, 2]}`, in canonical order                      |
 | `{:x 1}`, `{"x" 1}`       | `{"x": 1}`, `{'#"x': 1}`                                   |
 | `{1 2, [3] 4}`            | `{"1": 2, "[3]": 4}`                                       |
-| `[[:append :x 1]]`        | `[["append", ":x", 1]]`: the names of micro-operations     |
+| `[[:append :x 1]]`        | `[["append", ":x", 1]]`: micro-operations lose the colon   |
 
 A list and a vector are equal, as in Clojure. `:type`, `:f` and names of processes are plain
 strings, and so are all values in ops that are not a client's (`loose`).
@@ -222,7 +222,7 @@ def _ordered(items: list[Any]) -> list[Any]:
 
 
 def loose(value: Any) -> Any:
-    """Convert a value, as read from a file, to plain strings and lists, for display only."""
+    """Convert a value, as read from a file, to plain JSON without EDN's forms, for display only."""
     if isinstance(value, str):
         return _bare(value)
     if isinstance(value, list):

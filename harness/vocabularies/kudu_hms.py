@@ -27,7 +27,7 @@ class HiveDrop(Call, frozen=True):
 
 
 class HiveRename(Call, frozen=True):
-    """Rename a table through Hive, which reads its entry and writes it with the new name."""
+    """Rename a table through Hive: read the table's entry, and write it with the new name."""
 
     f: ClassVar[str] = "hive-rename"
     mutates: ClassVar[bool] = True

@@ -48,7 +48,7 @@ Mode = Literal["latest", "snapshot", "read-your-writes"]
 Replica = Literal["leader", "any"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 """Kinds of row writes. An insert fails if the row exists, an update or delete fails if the row is
-missing, and an upsert works in both cases. Update and upsert leave other cells unchanged."""
+missing, and an upsert works in both cases. Update and upsert change only the cells they name."""
 RESULTS: Final = ("ok", "already-present", "not-found", "invalid", "failed")
 
 
