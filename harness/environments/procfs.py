@@ -27,7 +27,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CLOCK_OF_PROCESS = 2
 _SEGMENTS: Final = Path("/proc/sysvipc/shm")
 _REMOVE: Final = 0  # IPC_RMID
-_ROUNDED_S: Final = 1.0  # the kernel gives times of segments in whole seconds
+_ROUNDED_S: Final = 1.0  # the kernel gives times of shared memory in whole seconds
 
 
 class ProcessId(NamedTuple):

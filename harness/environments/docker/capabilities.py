@@ -36,7 +36,7 @@ LINK_QUALITY: Final = (
 
 
 def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capability, str]) -> None:
-    """Raise `UsageError` if `quality` needs a capability in `missing` (capability -> reason)."""
+    """Raise `UsageError` if `quality` is invalid or needs one of the `missing` capabilities."""
     if isinstance(quality, StreamQuality):
         quality.check()
         for what in STREAMS & missing.keys():

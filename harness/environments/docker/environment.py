@@ -208,7 +208,7 @@ class _Run(RealRun):
         )
 
     async def _interferences(self) -> dict[str, Interference | None]:
-        """Map each node to its current interference, except nodes whose state changed meanwhile."""
+        """Map nodes to the interference found, except nodes whose state changed meanwhile."""
         assert self._cluster is not None
         assert self._outsiders is not None
         before = self._cluster.idle()

@@ -276,7 +276,7 @@ class RealNode(ABC):
             _log.warning("%s", error)
 
     def tell(self, what: str, *, undid: str | None = None) -> None:
-        """Publish a failure of harness or host, which ended a fault of the kind `undid`, if any."""
+        """Publish a failure of harness or host; `undid` is the kind of fault that it ended."""
         data = {"what": what} | ({} if undid is None else {"undid": undid})
         self._bus.publish(self.spec.name, "infrastructure", data)
 

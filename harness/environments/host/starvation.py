@@ -98,7 +98,7 @@ class Waits:
 
 
 async def watch_processors(roots: Callable[[], Mapping[str, int]], bus: EventBus) -> None:
-    """Measure until cancelled, and publish each interval in which nodes or the harness starved.
+    """Measure CPU waits until cancelled, and publish each interval in which a process tree starved.
 
     The event is `starvation` {until_ns, took_s, waited_s: {name: s}}, with times on the driver's
     monotonic clock.

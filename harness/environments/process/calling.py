@@ -1,4 +1,4 @@
-"""Gives each node its own source address, which identifies the node as a caller of connections.
+"""Gives each node its own source address, which identifies the node as the caller of a connection.
 
 All nodes of a run are processes of one machine and would call from 127.0.0.1. The kernel can
 identify the process at the other end of a connection only while that end is open

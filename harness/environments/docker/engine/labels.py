@@ -20,7 +20,7 @@ _SLUG_CHARACTERS_MAX: Final = 60
 
 
 class Part(enum.Enum):
-    """The suffixes in the names of a node's containers and volumes, which no node name may have."""
+    """The suffixes of the names of a node's containers and volumes; no node name may end so."""
 
     NODE = ""
     KEEPER = ".net"  # the container that owns the node's network namespace

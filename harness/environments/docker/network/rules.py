@@ -96,7 +96,7 @@ def comment_of(fault: str) -> str:
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The chain and match of a link's packets; `addresses` maps names of nodes and clients."""
+    """The iptables chain and match for a link's packets; `addresses` maps node or client names."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
@@ -183,7 +183,7 @@ def shape_command(
     *,
     marked: Sequence[Link] = (),
 ) -> list[str]:
-    """Return an idempotent command that degrades `links`; one node's namespace has the rules.
+    """Return an idempotent command that degrades `links` by rules in one node's namespace.
 
     The command starts the program that serves the queue unless the program is running, and adds all
     rules in one transaction. Links in `marked` leave the same node and get only marks, for `netem`.
