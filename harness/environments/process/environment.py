@@ -1,8 +1,7 @@
 """`ProcessEnvironment`: one subprocess per node, every link through a user-space proxy, no root.
 
 A deployment creates, in this order: scratch folder, warden, link proxy, proxies, nodes.
-`_Run.teardown` removes the nodes first and the warden last. If the driver dies, the warden removes
-everything.
+`_Run.teardown` removes the nodes first. If the driver dies, the warden removes everything.
 """
 
 from __future__ import annotations
