@@ -236,7 +236,7 @@ def any_stopped(pid: int) -> bool:
 
 
 def all_stopped(pid: int) -> bool:
-    """Whether no process among `pid` and its descendants is running, ready or sleeping."""
+    """Whether no process among `pid` and its descendants is in state R or S (ready or asleep)."""
     return all(state not in _AWAKE for _, state in _states(family(pid)))
 
 

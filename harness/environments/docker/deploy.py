@@ -120,7 +120,7 @@ def check_plan(plan: DeploymentPlan) -> None:
 
 
 def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str]:
-    """Unused /24 networks in 10.0.0.0/8, in an order that depends on the run."""
+    """Yield unused /24 networks in 10.0.0.0/8, in an order that depends on the run's id."""
     for index in range(_SUBNET_TRIES_MAX):
         digest = hashlib.blake2b(f"{run_id}/{index}".encode(), digest_size=2).digest()
         subnet = ipaddress.IPv4Network(f"10.{digest[0]}.{digest[1]}.0/24")

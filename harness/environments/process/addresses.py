@@ -43,7 +43,7 @@ _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class Ports:
-    """The real ports for a run's declared ports; the driver holds them unless nodes need them."""
+    """The real ports for a run's declared ports, and the sockets by which the driver holds them."""
 
     def __init__(self, specs: Iterable[NodeSpec]) -> None:
         self._held: dict[tuple[str, int], socket.socket] = {}
@@ -270,7 +270,7 @@ class Topology:
 
     @property
     def pages(self) -> dict[str, tuple[str, int]]:
-        """Map `node:port` to the real address of the node's pages, not that of a link proxy."""
+        """Map `node:port` to the real address of the node's pages, which bypasses all proxies."""
         return {
             f"{spec.name}:{spec.pages}": (LOOPBACK, self._ports.real(spec.name, spec.pages))
             for spec in self._specs

@@ -69,7 +69,7 @@ class CallingAddress:
         self._host = socket.inet_aton(host)
 
     def started(self, start: Callable[[], T]) -> T:
-        """Run `start`, which creates a process that calls from this address; returns its result."""
+        """Run `start`, whose new process calls from this address; returns the result of `start`."""
         # A filter cannot be removed from its thread, so install it in a temporary thread.
         # The processes that this thread starts inherit the filter.
         with ThreadPoolExecutor(1) as thread:

@@ -194,7 +194,7 @@ class Child:
             return
 
     def signal(self, number: signal.Signals) -> bool:
-        """Signal the child's group or, for `_FOR_ALL`, all descendants; false if it has ended."""
+        """Signal the child's group, for `_FOR_ALL` all descendants; false if the child ended."""
         if self.exited.is_set():
             return False
         # Some programs, such as PostgreSQL, put their children into other process groups.

@@ -144,7 +144,7 @@ def _require_programs(spec: NodeSpec) -> None:
 
 
 class _Run(RealRun):
-    """One execution of a plan; the warden process can undo its steps, the last step first."""
+    """One execution of a plan; the warden can undo what the execution did, the last step first."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         super().__init__(plan)

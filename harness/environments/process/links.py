@@ -5,7 +5,7 @@ opened. So a fault on `Link(a, b)` needs a toxic for each of these two cases.
 
 | fault           | on our link proxy       | on a real Toxiproxy                              |
 |-----------------|-------------------------|--------------------------------------------------|
-| cut             | `blackhole`             | `timeout` of 0: the end of a connection leaks     |
+| cut             | `blackhole`             | `timeout` of 0: connections can still be closed  |
 | delay           | `latency`               | the same                                         |
 | throttle        | `bandwidth`             | the same                                         |
 | stall           | `latency` of a day      | the same; removal releases all held bytes        |

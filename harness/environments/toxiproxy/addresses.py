@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedAddress:
-    """A listening address that passes each caller to the caller's own proxy."""
+    """A listening address that passes each connection to its caller's own proxy."""
 
     def __init__(
         self,

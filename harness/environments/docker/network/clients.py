@@ -1,4 +1,4 @@
-"""Gives each client with its own links an address of its own on the run's network.
+"""Gives each client that faults distinguish an address of its own on the run's network.
 
 One relay container (`relay`) opens connections from all of these addresses. It publishes one port
 for each pair of a client and a node's port. If faults do not distinguish clients, there is no

@@ -173,7 +173,7 @@ def _say(**lists: list[str]) -> None:
 def watch(first: list[str] | None) -> None:
     """Print the first state unless it is given, then changes since that state, until input ends."""
     looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
-    # A kernel without nftables has no rules to watch, and cannot cut links either.
+    # Without nftables there are no rules to watch, and the harness cannot cut links.
     with contextlib.suppress(OSError):
         looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
     sys.stdin.buffer.read(1)
