@@ -1,9 +1,9 @@
 """Finds the process that opened a connection on loopback; the process need not cooperate.
 
-All nodes of a run are processes of one machine and call from 127.0.0.1. The kernel also has the
-caller's socket of an accepted connection, and a query for it (sock_diag(7)) returns its inode. The
-process that holds the socket has a descriptor `socket:[inode]` (proc(5)). Per connection, the query
-costs some 10 us, and the search for the descriptor costs 2 us per descriptor of the nodes'
+All nodes of a run are processes of one machine and call from 127.0.0.1. So this machine's kernel
+has the caller's socket of each connection, and a query (sock_diag(7)) returns the socket's inode.
+The process that holds the socket has a descriptor `socket:[inode]` (proc(5)). Per connection, the
+query costs some 10 us, and the search for the descriptor costs 2 us per descriptor of the nodes'
 processes. Reading /proc/net/tcp instead takes milliseconds on a machine with a thousand sockets.
 The lookup needs no privilege, since a process may inspect processes of the same user, and root may
 inspect all processes.

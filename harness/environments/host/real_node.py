@@ -1,7 +1,7 @@
 """A node in a process or a container, and its verbs, implemented on a few primitives.
 
 A verb holds the node's lock (`turn`) and does nothing if the node is in the wrong state. Before a
-pause, the warden is told how to end it. Verbs verify their effect before they return. Operations
+pause, it has the warden guard the node. Verbs verify their effect before they return. Operations
 that differ by environment (starting, killing, freezing) are primitives that subclasses implement.
 """
 
