@@ -1,4 +1,4 @@
-"""Stores the output of each node in a file and its tail in memory, and publishes its events."""
+"""Stores each node's output in a file, keeps the last lines, and publishes the node's events."""
 
 from __future__ import annotations
 

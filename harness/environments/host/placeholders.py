@@ -120,7 +120,7 @@ def package_folder(package: str) -> Path:
 
 
 def brought_by(path: PackagePath) -> dict[str, Path]:
-    """Map paths relative to the top-level folder to the files that a `{package:P}` adds to a node.
+    """Map paths below the top-level package's parent folder to the files that `{package:P}` adds.
 
     For a package, these are all files of its top-level package. For a module, these are the files
     that its distribution installs in the same folder. A file or folder whose name follows the

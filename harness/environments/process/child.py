@@ -198,7 +198,7 @@ class Child:
         if self.exited.is_set():
             return False
         # Some programs, such as PostgreSQL, put their children into other process groups.
-        # Such a program itself passes SIGTERM on to its children, but not SIGKILL or SIGSTOP.
+        # PostgreSQL itself passes SIGTERM on to its children, but not SIGKILL or SIGSTOP.
         others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
         # The pid cannot be recycled before the driver has waited for the child.
         try:

@@ -146,8 +146,8 @@ _QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
 _SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
 _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
 
-# Adds the rules only once the program serves the queue, since packets pass an unserved queue.
-# The program takes seconds to start on a loaded host.
+# The script waits until the program serves the queue, since packets pass an unserved queue.
+# On a loaded host, the program (`packets`) takes seconds to start.
 _SHAPE = f"""
 saved=$(iptables-save -t mangle) || exit 1
 mark=$1; program=$2; twice=$3; shift 3
