@@ -1,16 +1,16 @@
 """Finds the process that opened a connection on loopback; the process need not cooperate.
 
-All nodes of a run are processes of one machine and call from 127.0.0.1. The kernel knows which
-process has the other end of an accepted connection. A query for that socket (sock_diag(7)) returns
-the socket's inode. The process that holds the socket has a descriptor `socket:[inode]` (proc(5)).
-Per connection, the query costs some 10 us, and the search costs another 2 us for each descriptor of
-the nodes' processes. Reading /proc/net/tcp instead takes milliseconds on a machine with a thousand
-sockets. The lookup needs no privilege, since a process may inspect processes of the same user, and
-root may inspect all processes.
+All nodes of a run are processes of one machine and call from 127.0.0.1. So this machine's kernel
+has the caller's socket of each connection, and a query (sock_diag(7)) returns the socket's inode.
+The process that holds the socket has a descriptor `socket:[inode]` (proc(5)). Per connection, the
+query costs some 10 us, and the search for the descriptor costs 2 us per descriptor of the nodes'
+processes. Reading /proc/net/tcp instead takes milliseconds on a machine with a thousand sockets.
+The lookup needs no privilege, since a process may inspect processes of the same user, and root may
+inspect all processes.
 
-The driver records in a folder which process belongs to which caller, in one small file per caller,
-right after the process has started. A file is visible to readers at once, however busy the driver
-or its readers are.
+The driver records in a folder which process belongs to which caller, in a small file, right after
+the process has started. A file is visible to readers at once, however busy the driver or its
+readers are.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class CallerBook:
         self.folder = folder
 
     def note(self, caller: str, process: ProcessId, *, part: str = "", alone: bool = False) -> None:
-        """Record that `process` belongs to `caller`, and replace the caller's record for `part`.
+        """Record that `process` belongs to `caller`; replaces the caller's record of this `part`.
 
-        Unless `alone`, descendants of `process` also belong to `caller`. Raises
-        `InfrastructureError` if the record cannot be written.
+        `part` distinguishes the processes of one caller. Unless `alone`, descendants of `process`
+        also belong to `caller`. Raises `InfrastructureError` if the record cannot be written.
         """
         text = f"{process} {'alone' if alone else 'tree'}\n"
         try:

@@ -1,9 +1,9 @@
 """The process that controls a run, and whether it is still alive.
 
-A controller is named by its pid, the start time of that process, the kernel's boot id and its PID
-namespace. This distinguishes a recycled pid, a rebooted machine and a controller inside another
-container. A controller that cannot be proven dead counts as alive: leaving a container or a folder
-behind is better than destroying a live run.
+A controller is identified by its pid, its start time, its PID namespace and the kernel's boot id,
+so it differs from a later process with the same pid, from processes before a reboot, and from
+processes in other containers. A controller that cannot be proven dead counts as alive: leaving a
+container or a folder behind is better than destroying a live run.
 """
 
 from __future__ import annotations

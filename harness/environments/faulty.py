@@ -7,8 +7,8 @@ cuts instead. Bit rot is applied on reads and depends only on the position in th
 read returns the same data. The stored data stays intact, so the fault can be healed.
 
 `FaultyClock` does for real clocks what `SimClock` does in simulation: an offset moves only the wall
-clock, drift changes the rate of both clocks from the moment it is set, and the node cannot tell
-that its clock is wrong.
+clock, drift changes the rate of the wall clock and the monotonic clock from the moment it is set,
+and the node cannot tell that its clocks are wrong.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DiskTrouble:
         self._touched = 0
 
     def set(self, quality: DiskQuality) -> int:
-        """Set the disk's quality; returns how many requests the previous quality has affected."""
+        """Set the disk's quality; returns how many requests were affected since the last count."""
         self.quality = quality
         return self.touched()
 
@@ -154,7 +154,7 @@ class FaultyClock:
     """Clocks that go wrong on command (`harness.env.Clock`).
 
     When the rate changes, monotonic time continues from its current value, so it never goes back.
-    The wall clock is off by the current offset plus the drift since that offset was set.
+    The wall clock is off by the current offset plus the drift since the current error was set.
     """
 
     def __init__(self, clock: Clock, error: ClockError) -> None:

@@ -27,7 +27,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CLOCK_OF_PROCESS = 2
 _SEGMENTS: Final = Path("/proc/sysvipc/shm")
 _REMOVE: Final = 0  # IPC_RMID
-_ROUNDED_S: Final = 1.0  # the kernel gives times of segments in whole seconds
+_ROUNDED_S: Final = 1.0  # the kernel gives times of shared memory in whole seconds
 
 
 class ProcessId(NamedTuple):
@@ -236,7 +236,7 @@ def any_stopped(pid: int) -> bool:
 
 
 def all_stopped(pid: int) -> bool:
-    """Whether no process among `pid` and its descendants is running, ready or sleeping."""
+    """Whether no process among `pid` and its descendants is in state R or S (ready or asleep)."""
     return all(state not in _AWAKE for _, state in _states(family(pid)))
 
 

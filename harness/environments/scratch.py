@@ -2,8 +2,8 @@
 
 A folder's signature, `owner.json`, names its run and controller. The signature is removed last, so
 `harness clean` still recognizes a folder whose removal was interrupted. Every user can write to the
-temporary folder: folders of other users are ignored, and symbolic links and damaged signatures are
-left alone and reported.
+temporary folder, so folders of other users are ignored, and symbolic links and folders with damaged
+signatures are left alone and reported.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ UNKNOWN_ROLE: Final = "?"
 RUN_VARIABLE: Final = "HARNESS_RUN_ID"
 CONTROLLER_VARIABLE: Final = "HARNESS_CONTROLLER"
 ROLE_VARIABLE: Final = "HARNESS_PROCESS"
-"""The variable with the role of a process in its run: `node:<name>`, `link-proxy` or `warden`."""
+"""The variable with a process's role: `node:NAME`, `disk:NAME`, `link-proxy` or `warden`."""
 
 _RUN_TIMEOUT_S: Final = 60.0
 _HTTP_TIMEOUT_S: Final = 5.0

@@ -15,7 +15,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DROP, Capability.DUPLICATE), Fidelity.EXACT)
     | dict.fromkeys(
         (
-            Capability.DELAY,  # a user-space program delays packets and may itself wait for a CPU
+            Capability.DELAY,  # without netem, a program delays packets and may wait for a CPU
             Capability.REORDER,  # a packet stays in order if no other packet follows soon
             Capability.THROTTLE,
             *STREAMS,  # stream faults reset open connections, and affect only declared ports
@@ -36,7 +36,7 @@ LINK_QUALITY: Final = (
 
 
 def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capability, str]) -> None:
-    """Raise `UsageError` if `quality` needs a capability in `missing` (capability -> reason)."""
+    """Raise `UsageError` if `quality` is invalid or needs one of the `missing` capabilities."""
     if isinstance(quality, StreamQuality):
         quality.check()
         for what in STREAMS & missing.keys():

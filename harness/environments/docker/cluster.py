@@ -1,4 +1,4 @@
-"""`Controls` over containers: the engine kills and pauses, packet rules in namespaces break links.
+"""`Controls` over containers: the engine kills and pauses nodes, and packet rules break links.
 
 Every verb verifies its effect before it returns. One thread per container reads the node's output
 as it arrives. When the output ends, the harness learns within milliseconds that the container has
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class DockerCluster(RealCluster[DockerNode]):
-    """The verbs of a nemesis over the containers of one run."""
+    """Applies a nemesis's verbs, such as kill and pause, to the containers of one run."""
 
     environment = ENVIRONMENT
 
@@ -97,7 +97,7 @@ class DockerCluster(RealCluster[DockerNode]):
         }
 
     def pids(self) -> dict[str, int]:
-        """The pid of the first process of each running node, if the engine runs on this machine.
+        """Map each node that is up to the pid of its first process; empty for a remote engine.
 
         Nodes under a slow-CPU fault are left out, since their waits for a CPU are intended.
         """
@@ -125,8 +125,8 @@ class DockerCluster(RealCluster[DockerNode]):
     async def deploy(self) -> dict[str, tuple[str, int]]:
         """Create all containers, then start the nodes in order and wait until each is ready.
 
-        Returns the address at which clients reach each declared port. Raises `TargetError` if a
-        node does not become ready or its set-up fails.
+        Returns `node:port` -> the address at which clients reach this declared port. Raises
+        `TargetError` if a node does not become ready or its set-up fails.
         """
         endpoints: dict[str, tuple[str, int]] = {}
         # Wait for all `create` calls, even if one fails, so that no container escapes the teardown.

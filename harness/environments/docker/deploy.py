@@ -120,7 +120,7 @@ def check_plan(plan: DeploymentPlan) -> None:
 
 
 def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str]:
-    """Unused /24 networks in 10.0.0.0/8, in an order that depends on the run."""
+    """Yield unused /24 networks in 10.0.0.0/8, in an order that depends on the run's id."""
     for index in range(_SUBNET_TRIES_MAX):
         digest = hashlib.blake2b(f"{run_id}/{index}".encode(), digest_size=2).digest()
         subnet = ipaddress.IPv4Network(f"10.{digest[0]}.{digest[1]}.0/24")
@@ -248,7 +248,7 @@ class Blueprint:
         )
 
     def proxy(self, node: str) -> ContainerSpec:
-        """The specification of the node's Toxiproxy container: our own server or the user's."""
+        """The specification of the node's Toxiproxy container (our own server or the user's)."""
         ours = f"python3 -m harness.environments.toxiproxy --seed {self._plan.seed} --listen"
         program = f"{_PROXY_PROGRAM} -host {toxics.HOST} -port {toxics.PORT}"
         words = f"{ours} {toxics.HOST}:{toxics.PORT}" if self._plan.link_proxy is None else program
@@ -327,7 +327,7 @@ class Blueprint:
         )
 
     def files(self, node: str) -> bytes | None:
-        """A tar archive, to unpack at `/`, of the files that the node declares, if any."""
+        """A tar archive, to unpack at `/`, of the node's declared files; `None` without files."""
         spec, folder = self.specs[node], sources.FILES_FOLDER[1:]
         filled = {
             f"{folder}/{name}": sources.fill(template, spec, self._ports).encode()

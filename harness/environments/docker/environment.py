@@ -164,7 +164,7 @@ def _why_no_netem(engine: Engine) -> str | None:
 
 
 class _Run(RealRun):
-    """One execution of a plan; the warden process can undo its steps, the last step first."""
+    """One execution of a plan; the warden can undo what the execution did, the last step first."""
 
     def __init__(self, plan: DeploymentPlan, engine: Engine, scratch: Path) -> None:
         super().__init__(plan)
@@ -208,7 +208,7 @@ class _Run(RealRun):
         )
 
     async def _interferences(self) -> dict[str, Interference | None]:
-        """Map each node to its current interference, except nodes whose state changed meanwhile."""
+        """Map nodes to the interference found, except nodes whose state changed meanwhile."""
         assert self._cluster is not None
         assert self._outsiders is not None
         before = self._cluster.idle()

@@ -30,7 +30,7 @@ def _labels(run_id: str, controller: str) -> tuple[str, str]:
 
 
 def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[str], list[str]]:
-    """Remove a run's objects that the engine lists; returns lines on removals and on failures."""
+    """Remove a run's objects that the engine lists; returns a line per removal and per failure."""
     labels = _labels(run_id, controller)
     lines: list[str] = []
     failures: list[str] = []

@@ -21,7 +21,7 @@ _CAPABILITIES: Final = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 def find_binary() -> str | None:
-    """The path of the program `fusedisk`, from `make native` or PATH; `None` if it is missing."""
+    """Find the program `fusedisk` (from its variable, `make native` or PATH); `None` if missing."""
     override = os.environ.get(_OVERRIDE)
     if override is not None:
         return shutil.which(override)

@@ -53,7 +53,7 @@ def _write_back_ms(seed: int) -> int:
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of what a power cut lost: unsynced bytes, their files, name and attribute changes."""
+    """A power cut's losses: unsynced bytes, files with such bytes, name and attribute changes."""
 
     bytes: int
     files: int
@@ -80,7 +80,7 @@ class FuseDisk:
     async def mounted(
         self, *, run_id: str, seed: int, on_failure: Callable[[BaseException], None]
     ) -> None:
-        """Mount the disk without content; raises `InfrastructureError` if that fails.
+        """Mount an empty disk; raises `InfrastructureError` if that fails.
 
         A folder next to the mount point stores the disk's content. `on_failure` is called if the
         server ends before `close`, and for failures of the host.

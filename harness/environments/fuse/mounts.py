@@ -47,7 +47,7 @@ def detach(path: Path) -> bool:
 
     Raises `InfrastructureError` if the disk stays mounted.
     """
-    path = path.parent.resolve() / path.name  # a mount without its server cannot be resolved
+    path = path.parent.resolve() / path.name  # `resolve` fails at a mount without a server
     complaints: list[str] = []
     for command in (["umount", "--lazy", "--"], ["fusermount3", "-u", "-z", "--"]):
         if not (mounted_at(path) or "").startswith(SOURCE):

@@ -31,7 +31,7 @@ FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
         Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # only the wall clock drifts
     }
 )
-"""The fidelity of faults of foreign programs, if it differs from the fidelity for nodes on `Env`.
+"""The fidelity of faults on foreign programs, if it differs from the fidelity on `Env` nodes.
 
 libfaketime implements the clock faults.
 """

@@ -34,7 +34,7 @@ def label_of(fault: str) -> str:
 
 
 class RealCluster(Generic[N]):
-    """The verbs of a nemesis over the nodes of one run, for processes and for containers."""
+    """Applies a nemesis's verbs to the nodes of one run, for processes and for containers."""
 
     environment: str
 
@@ -47,7 +47,7 @@ class RealCluster(Generic[N]):
         self._specs = {name: node.spec for name, node in nodes.items()}
 
     def stopped_disks(self) -> dict[str, Interference]:
-        """Map each node whose FUSE disk another program has stopped to this interference."""
+        """The `Interference` by node, for nodes whose FUSE disk another program has stopped."""
         stopped = [n for n, each in self._nodes.items() if each.disk and each.disk.stopped]
         return {
             name: Interference(f"the disk of {name} was stopped, and not by the harness")

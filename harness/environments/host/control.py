@@ -5,7 +5,7 @@ JSON object per line. Answers are lines of the node's output (`harness.environme
 command contains all faults of the machine, so sending a command twice is harmless, and only the
 last command counts. A node answers each command with the command's number. It sends the number 0
 when it starts to listen and before it exits by itself. If a node dies before a command reaches it,
-the next incarnation finds the faults in its `NodeFile`, since a machine's faults outlive its nodes.
+the next incarnation finds the faults in its `NodeFile`, since a machine's faults survive restarts.
 
 The driver also uses the channel to choose the events at which a node stops, and to let a stopped
 node continue (`host.logs`).

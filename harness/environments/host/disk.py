@@ -104,7 +104,7 @@ class RealFile:
         return offset
 
     async def sync(self) -> None:
-        """Run fsync on the file and, if the file is new, on its new folders."""
+        """Run fsync on the file and, if the file is new, on the folders with new entries."""
         descriptor = self._open_descriptor()
         folders = list(self._unsynced_folders)
 

@@ -11,7 +11,7 @@ that an outside request or signal can cause:
 | 128 + another such signal                                 | unknown                        |
 | 256 - SIGKILL or SIGTERM: `exit(-n)` by a parent process  | unknown                        |
 | 0, of a node on `Env`: its runner does so for SIGTERM only | the host                       |
-| 0, of a foreign program: how many servers answer SIGTERM  | unknown                        |
+| 0, of a foreign program: many servers do so for SIGTERM   | unknown                        |
 | any, of a foreign program, if the OOM killer has acted    | unknown: a child may have died |
 | `EXIT_HOST`, of a node on `Env`                           | the host                       |
 | any other                                                 | the program itself             |

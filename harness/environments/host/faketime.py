@@ -7,7 +7,7 @@ that, version 0.9.10 (Debian 12) needs some help:
 
 * `FAKETIME_DONT_FAKE_MONOTONIC` keeps the monotonic clocks correct, but not waits: libfaketime
   stretches waits by the rate, and confuses the two clocks in `clock_nanosleep` with an absolute
-  time, which Python's `time.sleep` uses. So the harness loads a copy of the library without these
+  time, which Python's `time.sleep` uses. So the harness loads a copy of the library without wait
   functions, and the program uses the C library's. Waits for a wall clock time stay faked.
 * A rate counts from the start of the program, which libfaketime keeps in a shared page. The harness
   creates that page with zeros, so the rate counts from the epoch and is the same in every process.

@@ -1,4 +1,4 @@
-"""The lines that a node writes for the driver and the node's log, each one JSON object.
+"""The lines that a node writes for the driver and for its log; each line is a JSON object.
 
 | key   | value                                                                       |
 |-------|-----------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Stores the output of each node in a file and its tail in memory, and publishes its events."""
+"""Stores each node's output in a file, keeps the last lines, and publishes the node's events."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class EventBus:
             self._on_failure(error)
 
     def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
-        """Deliver an event that the driver reports about `node`, or about the run if it is ""."""
+        """Deliver an event that the driver reports about `node`; "" means the whole run."""
         self._publish(ClusterEvent(time.monotonic_ns(), node, kind, data, by_driver=True))
 
     def hear(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:
@@ -133,11 +133,11 @@ class EventBus:
 class NodeLog:
     """The log of one node over all of its incarnations, from the node's output.
 
-    The log writes all output except checkpoints and answers to the driver to the file `path`, if
-    there is one. After `LOG_BYTES_MAX` the file ends with a note that it was cut. The last
-    `TAIL_LINES_MAX` lines stay in memory for `Cluster.logs` and exit reports. The output of a
-    `foreign` program is always text. Each of its lines gets its arrival time (`@seconds `) as a
-    prefix, since the harness does not know the program's own time format.
+    The file `path`, if given, receives all output except checkpoints and answers to the driver.
+    After `LOG_BYTES_MAX` the file ends with a note that it was cut. The last `TAIL_LINES_MAX` lines
+    stay in memory for `Cluster.logs` and exit reports. The output of a `foreign` program is always
+    text. Each of its lines gets its arrival time (`@seconds `) as a prefix, since the harness does
+    not know the program's own time format.
     """
 
     def __init__(

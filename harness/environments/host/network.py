@@ -1,4 +1,4 @@
-"""Frames between named nodes over TCP.
+"""Carries frames between named nodes over TCP.
 
 A frame is a length (four bytes, big-endian) followed by that many bytes. A connection begins with a
 greeting: both sides send `harness/1 NAME` with their own names, the connecting side first. The

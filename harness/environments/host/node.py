@@ -1,9 +1,9 @@
 """The runner of one node: `python -m harness.environments.host.node`.
 
 The runner reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file
-PATH`. If nothing counts boots (`docker/compose.yaml`), it reads the object from the variable
-`HARNESS_NODE` instead. It then runs the entry on a `RealEnv`. Faults of the node's clock and disk
-arrive on standard input (`host.control`).
+PATH`. Without a file, as in `docker/compose.yaml`, it reads the object from the variable
+`HARNESS_NODE`. It then runs the entry on a `RealEnv`. Faults of the node's clock and disk arrive on
+standard input (`host.control`).
 
 SIGTERM cancels the entry, and the node exits with code 0, even if tasks fail during the
 cancellation. The node never exits with code 0 for another reason, which `host.exits` relies on.

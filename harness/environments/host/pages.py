@@ -38,7 +38,7 @@ _HEADERS: Final = MappingProxyType(
 
 
 def page_server(door: PageDoor, spawn: Spawn) -> HttpServer:
-    """An HTTP server for a node's pages, which `spawn`s a task of the node per connection."""
+    """An HTTP server for a node's pages; `spawn` runs each connection in a task of the node."""
 
     async def answer(request: Request) -> Response:
         if request.method not in {"GET", "HEAD"}:

@@ -74,7 +74,7 @@ class PackagePath(NamedTuple):
 
 
 def packages_named(words: Iterable[str]) -> list[PackagePath]:
-    """The distinct packages that a `{package:P}` in these words names, sorted."""
+    """The distinct packages that the `{package:P}` placeholders in `words` name, sorted."""
     names = {
         PackagePath(match[1], match[2] or "")
         for word in words
@@ -120,11 +120,11 @@ def package_folder(package: str) -> Path:
 
 
 def brought_by(path: PackagePath) -> dict[str, Path]:
-    """Map paths relative to the top-level folder to the files that a `{package:P}` adds to a node.
+    """Map paths below the top-level package's parent folder to the files that `{package:P}` adds.
 
     For a package, these are all files of its top-level package. For a module, these are the files
-    that its distribution installs in the same folder. A file or folder named after the placeholder
-    is included. Raises `UsageError` for a missing file, and for too many files.
+    that its distribution installs in the same folder. A file or folder whose name follows the
+    placeholder is included. Raises `UsageError` for a missing file, and for too many files.
     """
     folder = package_folder(path.package)
     top, *inner = path.package.split(".")
@@ -144,7 +144,7 @@ def brought_by(path: PackagePath) -> dict[str, Path]:
 
 
 def is_shared(folder: Path) -> bool:
-    """Whether several distributions, or Python itself, are installed in a folder."""
+    """Whether Python installs modules or distributions (`*.dist-info`) directly in a folder."""
     paths = sysconfig.get_paths()
     ours = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return str(folder) in ours or any(folder.glob("*.dist-info"))
@@ -153,7 +153,7 @@ def is_shared(folder: Path) -> bool:
 def _beside(module: Path) -> list[Path]:
     """The paths of a module and of the files that its distribution installs in the same folder.
 
-    If no other distribution is installed in the folder, the result is the whole folder.
+    If distributions do not share the folder (`is_shared`), the result is the whole folder.
     """
     folder = module.parent
     if not is_shared(folder):

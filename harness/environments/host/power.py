@@ -1,4 +1,4 @@
-"""Power cuts of real disks, after which a restarted node lacks the data that it never synced.
+"""Simulates power cuts of real disks: a restarted node lacks the data that it never synced.
 
 A killed process leaves all its writes in the kernel's page cache, while a power cut leaves only
 synced data. So next to each file that a node appends to, its disk keeps a small *length file* with

@@ -1,9 +1,8 @@
 """A node in a process or a container, and its verbs, implemented on a few primitives.
 
-A verb holds the node's lock (`turn`) and does nothing if the node is in the wrong state. Before it
-injects a fault, it has the warden guard the node. It verifies its effect before it returns.
-Operations that differ by environment (starting, killing, freezing) are primitives that subclasses
-implement.
+A verb holds the node's lock (`turn`) and does nothing if the node is in the wrong state. Before a
+pause, it has the warden guard the node. Verbs verify their effect before they return. Operations
+that differ by environment (starting, killing, freezing) are primitives that subclasses implement.
 """
 
 from __future__ import annotations
@@ -276,7 +275,7 @@ class RealNode(ABC):
             _log.warning("%s", error)
 
     def tell(self, what: str, *, undid: str | None = None) -> None:
-        """Publish a failure of harness or host, which ended a fault of the kind `undid`, if any."""
+        """Publish a failure of harness or host; `undid` is the kind of fault that it ended."""
         data = {"what": what} | ({} if undid is None else {"undid": undid})
         self._bus.publish(self.spec.name, "infrastructure", data)
 

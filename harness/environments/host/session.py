@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class _DeployedCluster(Controls, Protocol):
-    """The `Controls` of a deployment that also report stopped disks (`RealCluster`)."""
+    """`Controls` that also report stopped FUSE disks, as `RealCluster` does."""
 
     def stopped_disks(self) -> Mapping[str, Interference]: ...
 

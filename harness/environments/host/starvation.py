@@ -81,7 +81,7 @@ class Waits:
             for thread, now in threads.items():
                 before = before_all.get(thread)
                 if before == now and now.state == "R" and now.ran_ns:
-                    # The kernel counts only ended waits: the thread has waited since the last call.
+                    # Only ended waits count, so a ready thread with unchanged counts still waits.
                     # If `ran_ns` is 0, the kernel counts nothing.
                     since_s = self._ready_since_s[thread] = ready.get(thread, at_s)
                     waits_s = at_s - since_s
@@ -98,7 +98,7 @@ class Waits:
 
 
 async def watch_processors(roots: Callable[[], Mapping[str, int]], bus: EventBus) -> None:
-    """Measure until cancelled, and publish each interval in which nodes or the harness starved.
+    """Measure CPU waits until cancelled, and publish each interval in which a process tree starved.
 
     The event is `starvation` {until_ns, took_s, waited_s: {name: s}}, with times on the driver's
     monotonic clock.

@@ -1,4 +1,4 @@
-"""Watches for other programs that stop the processes of a run or end pauses of the harness.
+"""Watches for other programs that stop processes of a run or end pauses that the harness began.
 
 A stopped process looks like a hanging process, and a pause that ended early proves nothing. The
 target is not to blame if someone else (a user, a debugger, a supervisor, a clean-up program)

@@ -8,8 +8,8 @@ anyway (socket(7)). Foreign programs may not set that option, so the driver rele
 foreign program before its start and holds them again after its end.
 
 Each ordered pair of ends has its own proxy for each port, so that a fault can hit exactly one
-direction between two nodes. A node reaches itself without a proxy. All clients are one end, unless
-a nemesis of the run distinguishes clients.
+direction between two nodes. A node reaches itself without a proxy, except at a shared address. All
+clients are one end, unless a nemesis of the run distinguishes clients.
 
 If nodes need a *shared address*, which is the same for all callers, a port also gets one: the
 declared port on a loopback address that belongs to the node in this run (all of 127.0.0.0/8 is this
@@ -43,7 +43,7 @@ _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class Ports:
-    """The real port for every declared port of a run, which the driver holds during the run."""
+    """The real ports for a run's declared ports, and the sockets by which the driver holds them."""
 
     def __init__(self, specs: Iterable[NodeSpec]) -> None:
         self._held: dict[tuple[str, int], socket.socket] = {}
@@ -270,7 +270,7 @@ class Topology:
 
     @property
     def pages(self) -> dict[str, tuple[str, int]]:
-        """Map `node:port` to the address of the node's pages; it bypasses the link proxy."""
+        """Map `node:port` to the real address of the node's pages, which bypasses all proxies."""
         return {
             f"{spec.name}:{spec.pages}": (LOOPBACK, self._ports.real(spec.name, spec.pages))
             for spec in self._specs

@@ -1,4 +1,4 @@
-"""Gives each node its own source address, which identifies the node as a caller of connections.
+"""Gives each node its own source address, which identifies the node as the caller of a connection.
 
 All nodes of a run are processes of one machine and would call from 127.0.0.1. The kernel can
 identify the process at the other end of a connection only while that end is open
@@ -69,7 +69,7 @@ class CallingAddress:
         self._host = socket.inet_aton(host)
 
     def started(self, start: Callable[[], T]) -> T:
-        """Run `start`, which creates a process that calls from this address; returns its result."""
+        """Run `start`, whose new process calls from this address; returns the result of `start`."""
         # A filter cannot be removed from its thread, so install it in a temporary thread.
         # The processes that this thread starts inherit the filter.
         with ThreadPoolExecutor(1) as thread:

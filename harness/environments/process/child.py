@@ -47,7 +47,7 @@ class Account(NamedTuple):
 
 
 def account_of(user: str | None) -> Account | None:
-    """The account of `user`; `None` if a program runs as the harness's own user.
+    """The account of `user`; `None` if `user` is `None` or the harness is not root.
 
     Raises `UsageError` if this machine has no such user.
     """
@@ -174,7 +174,7 @@ class Child:
         """Write a line to the child's standard input, atomically and without waiting.
 
         Raises `InfrastructureError` if the pipe is full, or if the line is too long for an atomic
-        write (pipe(7)). If the child has ended, the line is dropped, since `on_exit` reports that.
+        write (pipe(7)). If the child has ended, drops the line, since `on_exit` reports the end.
         """
         if len(line) > select.PIPE_BUF:
             raise InfrastructureError(
@@ -194,11 +194,11 @@ class Child:
             return
 
     def signal(self, number: signal.Signals) -> bool:
-        """Signal the child, its group and its descendants; returns false if the child has ended."""
+        """Signal the child's group, for `_FOR_ALL` all descendants; false if the child ended."""
         if self.exited.is_set():
             return False
         # Some programs, such as PostgreSQL, put their children into other process groups.
-        # Such a program itself passes SIGTERM on to its children, but not SIGKILL or SIGSTOP.
+        # PostgreSQL itself passes SIGTERM on to its children, but not SIGKILL or SIGSTOP.
         others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
         # The pid cannot be recycled before the driver has waited for the child.
         try:
@@ -263,8 +263,8 @@ async def run_once(
 ) -> tuple[int | None, str]:
     """Run a set-up command or probe next to a node until the command ends.
 
-    Returns the exit code (`None` if the command took too long and was killed) and the output. `key`
-    is the warden's key for the command, which never outlives the driver. Raises
+    Returns the exit code (`None` if the command took too long and was killed) and the output. Under
+    `key`, the warden guards the command and kills it if the driver dies. Raises
     `InfrastructureError` if the command cannot be started or killed.
     """
     codes: list[int] = []

@@ -1,7 +1,7 @@
 """`harness clean` for processes: removes the remains of runs whose driver is dead.
 
-Usually nothing remains, since the warden cleans up. This module is for runs of which both driver
-and warden were killed.
+Usually nothing remains, since the warden cleans up. This module is for runs whose driver and warden
+were both killed.
 """
 
 from __future__ import annotations

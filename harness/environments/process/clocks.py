@@ -1,9 +1,9 @@
 """Sets the clocks of foreign programs in processes, by libfaketime.
 
-The machine's shared memory has libfaketime's files. libfaketime needs its semaphore and its page
-there. Unlike on many other file systems, the kernel also records read times there, which the
-setting file needs. The file names contain a digest of the run's scratch folder, by which `harness
-clean` finds the files. The warden removes them together with the scratch folder.
+The files of libfaketime are in the machine's shared memory, where libfaketime looks for its
+semaphore and its page. The setting file needs a file system on which the kernel records read times,
+as it does in shared memory. The file names contain a digest of the run's scratch folder, by which
+`harness clean` finds the files. The warden removes them together with the scratch folder.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class ProcessClock:
         new = path.with_suffix(".new")
         new.write_text(f"{line}\n", encoding="ascii")
         new.chmod(0o644)
-        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # makes the kernel record reads
+        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # makes the kernel record the next read
         new.replace(path)
 
     async def write(self, line: str) -> None:

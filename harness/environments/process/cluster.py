@@ -40,7 +40,7 @@ _HAVE_PACKETS: Final = ("sim", "docker")
 
 
 class ProcessCluster(RealCluster[ProcessNode]):
-    """The verbs of a nemesis over the nodes of one run and the links between them."""
+    """Applies a nemesis's verbs to the nodes of one run and the links between them."""
 
     environment = ENVIRONMENT
 

@@ -1,7 +1,7 @@
 """`ProcessEnvironment`: one subprocess per node, every link through a user-space proxy, no root.
 
 A deployment creates, in this order: scratch folder, warden, link proxy, proxies, nodes.
-`_Run.teardown` removes them in reverse order. If the driver dies, the warden removes them.
+`_Run.teardown` removes the nodes first. If the driver dies, the warden removes everything.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _require_programs(spec: NodeSpec) -> None:
 
 
 class _Run(RealRun):
-    """One execution of a plan; the warden process can undo its steps, the last step first."""
+    """One execution of a plan; the warden can undo what the execution did, the last step first."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         super().__init__(plan)

@@ -1,11 +1,11 @@
 """Link faults as toxics on the link proxy, with a measured effect.
 
 Bytes from a to b flow upstream in connections that a opened, and downstream in connections that b
-opened. A fault on `Link(a, b)` puts a toxic on both directions.
+opened. So a fault on `Link(a, b)` needs a toxic for each of these two cases.
 
 | fault           | on our link proxy       | on a real Toxiproxy                              |
 |-----------------|-------------------------|--------------------------------------------------|
-| cut             | `blackhole`             | `timeout` of 0: the end of a connection leaks     |
+| cut             | `blackhole`             | `timeout` of 0: connections can still be closed  |
 | delay           | `latency`               | the same                                         |
 | throttle        | `bandwidth`             | the same                                         |
 | stall           | `latency` of a day      | the same; removal releases all held bytes        |
@@ -183,7 +183,7 @@ class LinkFaults:
     async def _lay(
         self, fault_id: str, links: Sequence[Link], kinds: _Kinds, lease_s: float
     ) -> None:
-        """Put a fault on links, and record it, even after a failure, so that it gets removed."""
+        """Record a fault, then put it on links, so that even a failed attempt gets removed."""
         ends_s = asyncio.get_running_loop().time() + lease_s + AFTER_LEASE_S
         swallows = kinds[0][0] in _SWALLOWING
         places = {link: self._places(link) for link in links}
@@ -204,7 +204,7 @@ class LinkFaults:
                             place.proxy, toxic.name, kind, place.stream, attributes
                         )
                     except BaseException:
-                        fault.undone = True  # the fault is incomplete, not changed by a program
+                        fault.undone = True  # incomplete, but no other program changed it
                         raise
 
     def _guard_key(self, toxic: _Toxic) -> str:

@@ -1,4 +1,4 @@
-"""A node as a process: implements the primitives of `host.real_node`, and its data folder."""
+"""A node as a process: the primitives of `host.real_node`, and the node's data folder."""
 
 from __future__ import annotations
 
@@ -424,7 +424,7 @@ class ProcessNode(RealNode):
 
 
 def _lack_of(folder: Path) -> str | None:
-    """A clause on a full or broken disk that may have made a node fail; `None` if it is fine."""
+    """A clause on a full or broken disk that may have made a node fail; `None` for a good disk."""
     try:
         status = os.statvfs(folder)
     except OSError as error:

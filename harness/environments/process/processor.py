@@ -24,7 +24,7 @@ _LOOK_S_MIN: Final = 0.002
 
 
 class SlowProcessor:
-    """Slows down one node by stopping it; each incarnation calls `begin` and `end`."""
+    """Slows down one node by stopping it; call `begin` and `end` for each incarnation."""
 
     def __init__(
         self,

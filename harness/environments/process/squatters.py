@@ -2,7 +2,7 @@
 
 A foreign program may be unable to share its ports, so the driver releases these ports just before
 the program starts, and another program may take a port first. The node then fails because its port
-is taken, or the other program answers in the node's place. The node is not to blame in both cases.
+is taken, or the other program answers in the node's place. In neither case is the node to blame.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.environments.process.addresses import LOOPBACK
 from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.errors import InfrastructureError
 
-_ANYBODY: Final = ("0.0.0.0", 0)  # noqa: S104 - whom a listening socket is connected to
+_ANYBODY: Final = ("0.0.0.0", 0)  # noqa: S104 - the peer of a listening socket
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 

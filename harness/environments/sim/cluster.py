@@ -1,4 +1,4 @@
-"""The verbs of a nemesis in the simulated world, which act at once in virtual time.
+"""Applies a nemesis's verbs, such as kill and pause, in the simulated world.
 
 No simulated fault outlives the harness, so `lease_s` has no effect here; the ledger ends leases.
 """
@@ -49,7 +49,7 @@ _SLOW_FACTOR_MAX: Final = 1e6
 
 
 class SimCluster:
-    """The verbs of a nemesis over the nodes of a world (`harness.cluster.Controls`)."""
+    """Applies a nemesis's verbs to the nodes of a world (`harness.cluster.Controls`)."""
 
     def __init__(
         self, world: World, fabric: Fabric, machines: Mapping[str, Machine], *, stop_s: float

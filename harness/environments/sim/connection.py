@@ -45,7 +45,7 @@ class EndState(enum.Enum):
     """The state of one end of a connection."""
 
     OPEN = "open"
-    CLOSED = "closed"  # the node of this end has closed it in order
+    CLOSED = "closed"  # the node of this end has called `close`
     RESET = "reset"  # the connection was reset, or the node of this end is dead
 
 
@@ -302,7 +302,7 @@ class SimConn:
         return frame
 
     def close(self) -> None:
-        """Close the connection in order; a second call has no effect."""
+        """Close the connection after the frames sent so far; a second call has no effect."""
         if self.state is EndState.OPEN and self._loop.alive:
             self.out.transmit(_Mark.END)
             self._become(EndState.CLOSED)

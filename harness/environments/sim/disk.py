@@ -4,7 +4,7 @@ The model follows turmoil and FoundationDB (`AsyncFileNonDurable.h`): a file has
 a list of operations since its last sync. A SIGKILL keeps all visible content, since the page cache
 outlives the process. A power cut (`lose_unsynced`) keeps a random prefix of the unsynced operations
 of each file; `torn` cuts the last surviving append in the middle. `replace` and `remove` are
-durable once they return; if a crash interrupts them, their effect is random.
+durable once they return; if a crash interrupts them, they take effect or not at random.
 
 The device serves one request at a time. An append does not wait: the page cache takes the data at
 once, and the cost is added to the next device request, which is nearly always the following sync.

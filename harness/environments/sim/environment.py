@@ -1,6 +1,6 @@
 """The simulated environment: a whole cluster and its clients in one thread, in virtual time.
 
-The seed is the only input of a world. Random streams are derived from the seed by label (`net`,
+A plan and its seed determine a run. Random streams are derived from the seed by label (`net`,
 `disk/<node>`, `node/<name>/<boot>`, `client`, `clock`), and time is integer nanoseconds.
 The design follows FoundationDB's simulator (Zhou et al., SIGMOD 2021, section 4) and madsim. Only
 processes and containers can test what a simulation replaces: asyncio, TCP and the file system.

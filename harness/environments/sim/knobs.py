@@ -1,7 +1,7 @@
 """The parameters ("knobs") of the simulated world, checked once when they are read.
 
-A swarm of seeds varies these knobs (Groce et al., "Swarm Testing", ISSTA 2012): the latency law of
-links, the speed of CPUs and disks, and whether connections survive a cut.
+A swarm of seeds (Groce et al., "Swarm Testing", ISSTA 2012) varies some knobs: the latency law of
+links, and the speed of CPUs and disks (`draw_knobs`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     latency_ms_max: float = 1.0
     tail_share: float = 0.1
     cpu_us: float = 20.0  # virtual time that one callback of a node takes
-    disk_ms_min: float = 0.2  # shortest and longest time of a sync, replace, truncate and remove
+    disk_ms_min: float = 0.2  # shortest and longest time of a sync, replace or remove
     disk_ms_max: float = 2.0
-    append_us_max: float = 50.0  # longest time of appends and reads in the page cache
+    append_us_max: float = 50.0  # longest time of requests to the page cache, such as appends
     clock_error_ms: float = 1.0  # bound on clock differences, reported as `max_error_ns`
     retransmit: float = 0.5  # probability that a connection survives a cut and delivers late
     rto_ms_max: float = 1000.0  # longest wait, after a heal, until late delivery or reset

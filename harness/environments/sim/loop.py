@@ -5,7 +5,7 @@ The abstract base class already refuses sockets, signals, subprocesses, threads 
 detects nodes that bypass `Env`.
 
 One loop per node makes faults simple. A kill discards the loop, a pause stops running the loop's
-callbacks, drift converts its timers, and a slow CPU multiplies the virtual cost of a callback.
+callbacks, drift moves its timers, and a slow CPU multiplies the virtual time of a callback.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A machine has the parts that survive a node: disk, clocks, CPU, log. Each start creates a new
 `Incarnation` with its own loop and `Env`. A kill discards the loop, and every object that still
 refers to the incarnation becomes inert. A node that ends by itself, or whose spawned task fails,
-exits like a process: with the event `node-exited`, `expected` false and the traceback.
+exits like a process: with the event `node-exited`, `expected` false and the traceback, if any.
 """
 
 from __future__ import annotations
@@ -234,8 +234,8 @@ class Incarnation:
 class SimEnv:
     """The `Env` of one incarnation (`harness.env.Env`).
 
-    Every method checks whether the incarnation is alive. Calls of tasks that outlive their
-    incarnation have no effect or raise `CancelledError`.
+    Every method with an effect checks whether the incarnation is alive. Calls of tasks that outlive
+    their incarnation have no effect or raise `CancelledError`.
     """
 
     def __init__(self, owner: Incarnation, fabric: Fabric, random: Random) -> None:

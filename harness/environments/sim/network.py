@@ -191,7 +191,7 @@ class Fabric:
             attempt.future.set_result(end)
 
     def end_changed(self, end: SimConn) -> None:
-        """Record that `end` has closed; forget the connection once both ends have closed."""
+        """Record that `end` is no longer open; forget the connection once neither end is open."""
         number, opened_it = divmod(end.incoming.number, 2)
         end.owner.ends.pop(number if opened_it else -number, None)
         ends = self._ends.get(number)
@@ -315,7 +315,7 @@ class SimNetwork:
         self._ports = frozenset(ports)
 
     def resolve(self, address: Address) -> Address:
-        """The address; if its node name is currently an alias, with the node's real name."""
+        """Return `address`, with the node's own name in place of an alias."""
         return Address(self._fabric.aliases.get(address.node, address.node), address.port)
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:

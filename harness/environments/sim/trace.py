@@ -2,9 +2,9 @@
 
 Every run computes a digest, which costs nearly nothing: a CRC over every message (with its arrival
 time and connection), every event, every disk write and every fault. A digest detects accidental
-differences, not forgery. When two digests differ, both runs are recorded to files, and
-`first_divergence` names the first line that differs (time, node, message), as the simulators of
-TigerBeetle and FoundationDB do.
+differences, not forgery. For runs that are recorded to files (the knob `trace`), `first_divergence`
+names the first line that differs (time, node, message), as the simulators of TigerBeetle and
+FoundationDB do.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Tripwires:
             _WIRES_LAID.take_up()
 
     def violated(self, name: str, instead: str) -> None:
-        """Raise `DeterminismError` if a node called `name`."""
+        """Raise `DeterminismError` if a node, and not the harness, has called `name`."""
         if self.armed:
             message = f"node code called {name}, which no seed replays; use {instead}"
             self._on_violation(message)

@@ -6,9 +6,8 @@ arrival of a frame or the end of a disk request. The sequence orders entries wit
 in, first out.
 
 A node runs one callback at a time, and each callback takes virtual time. The node continues without
-going through the heap as long as nothing else in the world is due earlier (the fast path). Only
-events outside of the node can kill or pause the node, so the world tests for a kill or pause
-whenever it is the node's turn again.
+going through the heap as long as nothing else in the world is due earlier (the fast path). A kill
+discards the node's callbacks, and the world tests for a pause whenever it is the node's turn again.
 
 Each run has limits on events and virtual time. Many events at one instant are a livelock. An empty
 heap while the driver still waits is a deadlock, which is reported with the waiting tasks. The

@@ -1,8 +1,8 @@
 """A link proxy with Toxiproxy's HTTP API, and a typed client for it and the real one.
 
 Start it with `python -m harness.environments.toxiproxy --listen HOST:PORT`. It follows
-https://github.com/Shopify/toxiproxy (v2.12.0; one suite checks the answers and the data path of
-both) and adds the features that a chaos harness needs and upstream lacks:
+https://github.com/Shopify/toxiproxy (v2.12.0; one test suite checks the answers and the data path
+of both servers) and adds features that a chaos harness needs and upstream lacks:
 
 * repeatable randomness: `--seed` gives every connection and toxic its own stream of random numbers
   (upstream's flag builds a generator that nothing uses);

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedAddress:
-    """A listening address that passes each caller to the caller's own proxy."""
+    """A listening address that passes each connection to its caller's own proxy."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class SharedAddress:
     ) -> None:
         """`proxies` maps callers to proxies, and `hosts` maps source addresses to callers.
 
-        If the kernel identifies a caller that is in neither map, the caller counts as `otherwise`.
-        If the kernel cannot identify a caller, the caller gets the proxy of `neutral`, which must
-        have no faults. Raises `ApiError` if `otherwise` or `neutral` has no proxy.
+        A caller that is unknown or has no proxy counts as `otherwise`. A connection that its caller
+        has already closed gets the proxy of `neutral`, which must have no faults. Raises `ApiError`
+        if `otherwise` or `neutral` has no proxy.
         """
         for caller in (otherwise, neutral):
             if caller not in proxies:

@@ -116,7 +116,7 @@ def read_list(body: bytes, kind: type[S]) -> list[S]:
 
 
 def attributes_of(kind: type[Toxic], given: Mapping[str, Any], *, before: Toxic | None) -> Toxic:
-    """A toxic with the attributes `given`; others are as in `before` or, without it, zero.
+    """A toxic with the attributes `given`; other attributes are as in `before`, else zero.
 
     Raises `ApiError` for an invalid attribute.
     """

@@ -66,7 +66,7 @@ class ToxiproxyClient:
     """A client of one Toxiproxy server; all methods may raise `ToxiproxyError`."""
 
     def __init__(self, url: str, *, token: str = "", timeout_s: float = TIMEOUT_S) -> None:
-        """`token` is required by the harness's server; a real Toxiproxy needs no token."""
+        """`token` is the token of a server that the harness started; a real Toxiproxy has none."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise ToxiproxyError("", url, 0, "the address must have the form http://HOST:PORT")

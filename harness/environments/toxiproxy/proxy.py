@@ -1,10 +1,10 @@
 """A proxy: a listening port, its upstream, its toxics, and the connections through it.
 
-As in upstream, stopping a proxy closes all of its connections, and a toxic that ends one direction
-closes its connection. Unlike in upstream, connections otherwise end as they would without a proxy.
-The end of one direction leaves the other direction open, a reset is passed on as a reset after all
-earlier data, and an unreachable destination causes a reset. A slow destination does not delay the
-next connection.
+As in Shopify's server, stopping a proxy closes all of its connections, and a toxic that ends one
+direction closes its connection. All other connections end as they would without a proxy, unlike in
+Shopify's server. The end of one direction leaves the other direction open, a reset is passed on as
+a reset after all earlier data, and an unreachable destination causes a reset. A slow destination
+does not delay the next connection.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class ApiError(HarnessError):
-    """A failed API request, with an HTTP status and an error message worded as in upstream."""
+    """A failed API request: an HTTP status, and a message worded as in Shopify's server."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -133,7 +133,7 @@ class _Connection:
                 each.close()
 
     async def _reset_after(self, writer: asyncio.StreamWriter) -> None:
-        """Reset both sockets once the peer of `writer` has received all earlier data."""
+        """Reset both sockets once `writer`'s peer has all earlier data, after a second at most."""
         for _ in range(_FLUSH_POLLS_MAX):
             if sockets.unsent_bytes(writer) == 0:
                 break

@@ -1,4 +1,4 @@
-"""Streams for the two sockets of a proxied connection, which keep data received before a reset.
+"""Streams for proxied connections, which still deliver data received before a reset.
 
 asyncio's own streams discard received but unread data when a connection breaks, whether a read or a
 write detects the reset. The kernel still delivers data that arrived before the reset. The streams

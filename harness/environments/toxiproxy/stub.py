@@ -3,7 +3,7 @@
 A toxic is a frozen set of attributes and a coroutine that moves bytes through a stub. Toxics are
 added and removed while bytes flow, so the coroutine may be cancelled at any await, and no bytes may
 be lost or duplicated in this case. Therefore a toxic never owns bytes. The stub holds the received
-chunk until the toxic sends or swallows it, and the next toxic first passes on the rest of a held
+chunk until the toxic sends or swallows it, and a restarted stub first passes on the rest of a held
 chunk.
 
 Two rules make a cancellation harmless. First, a stage hands a chunk over in one step without an
@@ -37,7 +37,7 @@ class End(enum.Enum):
 
     FINISHED = "finished"  # the sender has ended this direction, and may still receive
     RESET = "reset"  # the sender has reset the connection
-    CLOSED = "closed"  # a toxic has closed both directions, as every end does in upstream
+    CLOSED = "closed"  # a toxic has closed both directions, as in Shopify's server
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Toxic(msgspec.Struct, frozen=True):
 
 
 class Noop(Toxic, frozen=True):
-    """A toxic without an effect, also for connections that a toxicity below 1 does not select."""
+    """A toxic without effect; replaces a toxic on connections that its toxicity excludes."""
 
 
 class ToxicEntry(msgspec.Struct):

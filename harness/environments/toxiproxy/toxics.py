@@ -116,7 +116,7 @@ class LimitData(Toxic, frozen=True):
 class ResetPeer(Toxic, frozen=True):
     """Resets a connection `timeout` ms after the first bytes, or the end, arrive.
 
-    The toxic holds the first chunk until the reset, so the connection loses no bytes before that.
+    The toxic holds the first chunk until the reset, so no bytes are lost before the reset.
     """
 
     timeout: int = 0

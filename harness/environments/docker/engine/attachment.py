@@ -55,9 +55,9 @@ class Attachment:
         self._tail = tail
 
     def lines(self) -> Iterator[bytes]:
-        """Yield whole lines, without line ends, until the container stops.
+        """Yield lines, without line ends, until the container stops; split only overlong lines.
 
-        Lines of standard output and of standard error are interleaved; every line stays intact.
+        Lines of standard output and of standard error are interleaved, but never mixed in a line.
         """
         pending = [b"", b""]
         with self._translated():
@@ -73,7 +73,7 @@ class Attachment:
         yield from (rest for rest in pending if rest)
 
     def close(self) -> None:
-        """Return the connection to the SDK's pool; a second call has no effect."""
+        """Close the connection and release its place in the SDK's pool; may be called twice."""
         with contextlib.suppress(OSError):  # the engine has closed the connection already
             self._stream.close()
         # The SDK does not close the file object over the socket, which keeps the socket open.

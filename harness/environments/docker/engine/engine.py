@@ -3,10 +3,10 @@
 The SDK is an optional dependency, so it is imported lazily. Every call has a timeout. Every
 exception of the SDK becomes an `InfrastructureError` with the action, the container and its last
 lines of output. If the engine is unreachable for a moment, calls marked `_repeated` are retried.
-Such calls are idempotent, so the engine may already have carried out the first attempt. All calls
-block, so callers run them in threads. The engine stores no container output (log driver `none`).
-The harness attaches to the output before it starts the container, so no line is lost or stored
-twice.
+Such calls are idempotent, so a retry is harmless even if the first attempt was carried out. All
+calls block, so callers run them in threads. The engine stores no container output (log driver
+`none`). The harness attaches to the output before it starts the container, so no line is lost or
+stored twice.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ExecResult(NamedTuple):
 
 
 class _Unless(contextlib.AbstractContextManager[None, bool]):
-    """Suppresses API errors with these statuses, which mean that the call had nothing to do."""
+    """Suppresses API errors with the given statuses, which say that the call has nothing to do."""
 
     def __init__(self, *statuses: int) -> None:
         self._statuses = statuses

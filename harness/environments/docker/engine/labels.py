@@ -20,7 +20,7 @@ _SLUG_CHARACTERS_MAX: Final = 60
 
 
 class Part(enum.Enum):
-    """The suffixes in the names of a node's containers and volumes, which no node name may have."""
+    """The name suffixes of a node's containers and volumes; no node name may end with one."""
 
     NODE = ""
     KEEPER = ".net"  # the container that owns the node's network namespace

@@ -29,8 +29,8 @@ def follow(
     """Pass output lines to `take` until the container has exited, and return its final state.
 
     The call blocks, so make it in a thread. If the stream breaks and the harness attaches again,
-    `broke_off` receives the reason. Raises `InfrastructureError` if the engine does not answer or
-    the container is gone.
+    `broke_off` receives the reason. Raises `InfrastructureError` if the engine does not answer, the
+    container is gone, or the stream breaks too often.
     """
     for _ in range(_ATTACHMENTS_MAX):
         broken: InfrastructureError | None = None

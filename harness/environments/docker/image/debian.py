@@ -89,7 +89,7 @@ def _likeness(source: AptSource, suite: str) -> int:
 def choose_mirror(
     sources: Iterable[AptSource], suite: str, origin: Callable[[str, str], str | None]
 ) -> Mirror:
-    """The mirror of the first entry that serves Debian's `suite`.
+    """The mirror of the most Debian-like entry in `sources` that serves Debian's `suite`.
 
     `origin(uri, suite)` returns the `Origin` in the suite's release file, or `None` without a file.
     An entry for another Debian suite also counts, since mirrors carry all suites. Some vendors use

@@ -154,8 +154,8 @@ def install_wheels(
 ) -> None:
     """Download wheels for the container's Python and unpack them in the folder `site`.
 
-    With `others`, the dependencies are included. `sources` are the members of `wanted` that are
-    published without wheels, so this machine builds their wheels. Raises `InfrastructureError`.
+    With `others`, include dependencies. This machine builds the wheels of `sources`, the members of
+    `wanted` without published wheels. Raises `InfrastructureError` if wheels cannot be fetched.
     """
     progress(f"fetching wheels: {', '.join(wanted)}")
     machine = platform.machine()

@@ -2,7 +2,7 @@
 
 The harness copies the archive into each container that it creates. So images never go stale, no
 host folder is mounted, and remote engines work. The archive contains the harness and the top-level
-packages of the nodes' entries. Imports from other distributions must be in the node's image or be
+packages of the nodes' entries. Modules of other distributions must be in the node's image or be
 declared with `{package:P}`; `host.placeholders` selects the files of such a package.
 
 If the driver runs the same Python as the image, the archive includes compiled files. Without
@@ -100,7 +100,7 @@ def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
         return  # an interpreter is replacing this bytecode file right now
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(data), 0o755 if status.st_mode & 0o100 else 0o644
-    info.mtime = int(status.st_mtime)  # Python ignores bytecode if its source has another time
+    info.mtime = int(status.st_mtime)  # Python ignores bytecode for a source with another mtime
     tar.addfile(info, io.BytesIO(data))
 
 

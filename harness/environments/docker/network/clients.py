@@ -1,4 +1,4 @@
-"""Gives each client with its own links an address of its own on the run's network.
+"""Gives each client that faults distinguish an address of its own on the run's network.
 
 One relay container (`relay`) opens connections from all of these addresses. It publishes one port
 for each pair of a client and a node's port. If faults do not distinguish clients, there is no
@@ -22,7 +22,7 @@ from harness.errors import InfrastructureError
 _FIRST_PORT: Final = 10_000
 _MEMORY_BYTES_MAX: Final = 256 << 20
 _PROGRAM: Final = Path(relay.__file__).read_text(encoding="utf-8")
-# Waits only for the relay's last port, since the relay binds its ports in order.
+# The script waits only for the relay's last port, since the relay binds its ports in order.
 _PREPARE: Final = """
 last=$1; shift
 for address in "$@"; do ip address replace "$address/32" dev eth0 || exit; done

@@ -62,10 +62,10 @@ class _Fault:
         self.bit = bit  # the mark bit on packets of a shaped link
         self.links: set[Link] = set()
         self.by_kernel: frozenset[Link] = frozenset()  # links that netem shapes at the source
-        self.counting: dict[str, frozenset[Link]] = {}  # node -> links that it counts
+        self.counting: dict[str, frozenset[Link]] = {}  # node -> links that its rules count
 
     def at(self, links: Collection[Link]) -> dict[str, list[Link]]:
-        """For each node, those `links` for which the node's namespace has this fault's rules."""
+        """Map each node to the `links` for which the node's namespace has this fault's rules."""
         at: dict[str, list[Link]] = {}
         for link in sorted(links):
             kernel = link in self.by_kernel
@@ -99,7 +99,7 @@ class LinkFaults:
     ) -> None:
         """Create the record of a run's link faults, which is empty at first.
 
-        If a fault ends early, `tell` gets a node at its links, the reason, and the kind of fault.
+        If a fault ends early, `tell` gets an affected node, the reason, and the kind of fault.
         `provide_proxy` starts a Toxiproxy in a node's namespace unless one is running.
         """
         self._tell = tell
@@ -122,7 +122,7 @@ class LinkFaults:
         self._emulated: dict[tuple[str, int], LinkQuality] = {}  # (node, bits) -> netem's quality
 
     async def missing(self) -> dict[Capability, str]:
-        """The capabilities that the engine's kernel lacks, each with the reason."""
+        """Probe the engine's kernel, and prepare netem; returns missing capability -> reason."""
         keeper = next(iter(self._places.values())).keeper
         for able, command in (
             ([Capability.DUPLICATE], rules.probe_twice_command()),
@@ -191,7 +191,7 @@ class LinkFaults:
         links: set[Link],
         lease_s: float,
     ) -> None:
-        """Put a fault on links, and record it, even after a failure, so that it gets removed."""
+        """Record a fault, then put it on links, so that even a failed attempt gets removed."""
         bit = 0
         if isinstance(quality, LinkQuality):
             if not self._bits:
@@ -312,7 +312,7 @@ class LinkFaults:
         count = 0
         for node, result in listed.items():
             before = rules.connections(result.output)
-            left = before & rules.connections(reset[node].output)  # no newly opened connections
+            left = before & rules.connections(reset[node].output)  # without new connections
             if before and before == left:
                 raise InfrastructureError(
                     f"docker: none of {counted(len(before), 'connection')} of node {node!r} could "

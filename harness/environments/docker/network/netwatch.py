@@ -80,7 +80,7 @@ def rules_of(text: str) -> Iterator[str]:
             chain, policy = line[1:].split()[:2]
             yield f"policy {table} {chain} {policy}"
         elif line.startswith("# Table") or "legacy tables" in line:
-            yield f"note {line.lstrip('# ')}"  # names tables that iptables-save omits
+            yield f"note {line.lstrip('# ')}"  # the line names tables that iptables-save omits
 
 
 def tables_of(messages: bytes) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _say(**lists: list[str]) -> None:
 def watch(first: list[str] | None) -> None:
     """Print the first state unless it is given, then changes since that state, until input ends."""
     looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
-    # A kernel without nftables has no rules to watch, and cannot cut links either.
+    # Without nftables there are no rules to watch, and the harness cannot cut links.
     with contextlib.suppress(OSError):
         looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
     sys.stdin.buffer.read(1)
@@ -186,7 +186,7 @@ def watch(first: list[str] | None) -> None:
             try:
                 seen[source] = looks[source]()
             except (OSError, subprocess.SubprocessError) as error:
-                failures += 1  # only consecutive failures count, since a busy kernel may refuse
+                failures += 1  # consecutive failures, since a busy kernel may refuse a query
                 if failures > _FAILURES_MAX:
                     sys.stderr.write(f"{error}\n")
                     return

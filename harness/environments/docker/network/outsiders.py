@@ -1,9 +1,9 @@
 """Detects when other programs interfere with a run's containers and network namespaces.
 
-A node depends on its container, its keeper, the run's network, the rules and routes in its network
-namespace, and its Toxiproxy. Clients with their own links also depend on the relay. The target
-cannot stop, remove, pause or change any of them. So a change that the harness did not make is
-recorded in the history (`harness.environments.host.watch`).
+A node depends on its container, its keeper (the container that owns its network namespace), the
+run's network, the rules and routes in the namespace, and its Toxiproxy. Clients with their own
+links also depend on the relay. The target cannot stop, remove, pause or change any of them. So a
+change that the harness did not make is recorded in the history (`host.watch`).
 
 Each `look` makes one request that lists the containers with their states, addresses and ports.
 In each namespace a program waits for the kernel to report changes (`netwatch`). If the engine runs
@@ -128,7 +128,7 @@ class Watched(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The interference that one `look` found; the node "" means the parts that all nodes share."""
+    """The interference that one `look` found, by node; the node "" means the relay."""
 
     nodes: Mapping[str, Interference | None]
     helpers: Mapping[str, Interference]
@@ -143,7 +143,7 @@ class _Helper(NamedTuple):
 
 
 class Outsiders:
-    """Watches a run for interference by other programs, except node exits; its methods block."""
+    """Watches a run for interference, except that it ignores ended nodes; its methods block."""
 
     def __init__(
         self, engine: Engine, blueprint: Blueprint, run_id: str, relay: str | None

@@ -96,7 +96,7 @@ def comment_of(fault: str) -> str:
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The chain and match of a link's packets; `addresses` maps names of nodes and clients."""
+    """The iptables chain and match for a link's packets; `addresses` maps node or client names."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
@@ -146,8 +146,8 @@ _QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
 _SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
 _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
 
-# Adds the rules only once the program serves the queue, since packets pass an unserved queue.
-# The program takes seconds to start on a loaded host.
+# The script waits until the program serves the queue, since packets pass an unserved queue.
+# On a loaded host, the program (`packets`) takes seconds to start.
 _SHAPE = f"""
 saved=$(iptables-save -t mangle) || exit 1
 mark=$1; program=$2; twice=$3; shift 3
@@ -183,7 +183,7 @@ def shape_command(
     *,
     marked: Sequence[Link] = (),
 ) -> list[str]:
-    """Return an idempotent command that degrades `links`; one node's namespace has the rules.
+    """Return an idempotent command that degrades `links` by rules in one node's namespace.
 
     The command starts the program that serves the queue unless the program is running, and adds all
     rules in one transaction. Links in `marked` leave the same node and get only marks, for `netem`.

@@ -68,14 +68,14 @@ def lay(wanted: list[dict[str, Any]]) -> list[str]:
             made = {key: proxy[key] for key in ("name", "listen", "upstream")}
             proxies[name] = ask("POST", "proxies", body=made)
         for toxic in proxy["toxics"]:
-            ask("POST", "proxies", name, "toxics", body=toxic, accept=409)  # 409: it exists
+            ask("POST", "proxies", name, "toxics", body=toxic, accept=409)  # 409: the toxic exists
         port = proxies[name]["listen"].rpartition(":")[2]
         rules += [rule.replace("PROXY", port) for rule in proxy["rules"]]
     return rules
 
 
 def heal(patterns: list[str]) -> None:
-    """Remove the toxics whose names contain a pattern; a quote ends each name, as in rules."""
+    """Remove the toxics whose names, with a quote appended as in rules, contain a pattern."""
     for proxy, state in ask("GET", "proxies").items():
         for toxic in state["toxics"]:
             if any(pattern in f'{toxic["name"]}"' for pattern in patterns):

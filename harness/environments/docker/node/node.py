@@ -1,8 +1,8 @@
 """A node in a container: implements the primitives of `host.real_node` by calls to the engine.
 
-A thread reads the output of an incarnation as it arrives. When the output ends, the harness learns
-within milliseconds that the incarnation has exited (`outputs`). Calls to the engine block, so the
-node makes them in threads.
+A thread reads the output of each incarnation (run of the node's program) as it arrives. When the
+output ends, the harness learns within milliseconds that the incarnation has exited (`outputs`).
+Calls to the engine block, so the node makes them in threads.
 """
 
 from __future__ import annotations
