@@ -88,7 +88,7 @@ class LakeTables:
         return dataset
 
     def rows(self, table: str, choice: Choice) -> int:
-        """Count the rows of the chosen runs; only results and a choice of keys need the files."""
+        """Count the rows of the chosen runs, from the lake's log if possible, else from files."""
         if choice.runs is not None or table.startswith(REPORT):
             count: int = self.dataset(table, choice).count_rows()
             return count

@@ -40,7 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int  # runs with the same history as another run, so not independent trials
     verdicts: dict[str, int]
     crashed: int  # folders of runs that left only their case
-    not_judged: int = 0  # runs without any result, not in `runs`; see the problems
+    not_judged: int = 0  # runs without any result, not counted in `runs`; see `problems`
     ops: int
     ok: int
     fail: int

@@ -189,7 +189,7 @@ def _moved(where: str) -> Response:
 
 
 def _file(number: int, name: str, *, is_page: bool) -> Response:
-    """A response with a plain file. A browser renders only pages that the harness makes."""
+    """Make a response with an open file; only files with `is_page` are sent as HTML."""
     size = os.fstat(number).st_size
     headers: tuple[tuple[str, str], ...] = ()
     if is_page:

@@ -60,7 +60,7 @@ def check_reachable(url: str) -> None:
 
 
 def _reasons_against(addresses: Sequence[tuple[str, int]]) -> list[str]:
-    """Return why addresses are unreachable, up to the first reachable address."""
+    """Return a reason per unreachable address; stop at the first reachable address."""
     reasons: list[str] = []
     for host, port in addresses:
         try:

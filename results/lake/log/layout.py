@@ -51,7 +51,7 @@ _VALUES: Final = ("asked_", "answer_", "value_")
 _TEXTS: Final = frozenset(
     {"error", "outcome", "odd", "note", "case", "versions", "digest", "reason", "counterexample"}
 )
-"""Columns without statistics, since no query filters by them (prefixes of others: `_VALUES`)."""
+"""Columns without statistics: no query filters by these, or by columns with a `_VALUES` prefix."""
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:

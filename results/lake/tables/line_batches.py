@@ -225,7 +225,7 @@ class Batch:
         return table.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
-        """Map, for each run, nodes to the numbers of all attempts and of attempts that were ok."""
+        """Return, per run, a map from nodes to the numbers of all attempts and of ok attempts."""
         counts: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
         if not len(self._attempt_runs):
             return counts

@@ -153,7 +153,7 @@ def _name(op: Op) -> str:
 
 
 def _last(facts: Any, field: str) -> dict[str, int | None]:
-    """Return each node's value in the last of `facts`, whose `field` maps nodes to values."""
+    """Return the last mapping of nodes to values that one of `facts` has in `field`."""
     values: Any = None
     for op in facts:
         noted = field_of(op, field)

@@ -60,7 +60,7 @@ class Sink(Protocol):
 
 
 class Ingested(msgspec.Struct, kw_only=True):
-    """Progress of an ingest: it has read `looked` of `total` folders. Counts of runs by outcome."""
+    """Progress of an ingest: folders in all and read (`looked`), runs by outcome, appends."""
 
     total: int
     looked: int = 0
@@ -268,7 +268,7 @@ class _Work:
             return
         for tables in self._tables(sources):
             first = min(tables["runs"]["run"].to_pylist())
-            if first < (group.gathered.last or ""):  # an id with @ comes too late
+            if first < (group.gathered.last or ""):  # only if an id contains `@`
                 self._write(group)
             group.gathered.add(tables)
         group.gathered_bytes = group.gathered.held_bytes

@@ -250,7 +250,7 @@ class _Update:
         return Entry(key, stamp if stamp_of(folder) == stamp else "", content)
 
     def _remove(self, runs: set[str] | frozenset[str] = frozenset()) -> None:
-        """Remove these runs, and complete an interrupted removal."""
+        """Remove these runs; without runs, complete an interrupted removal."""
         if runs:
             self._memo.removing = pairs_of(self._lake, runs)
             write_memo(self._folder, self._memo)

@@ -30,14 +30,14 @@ class Vacuumed(NamedTuple):
 
 
 def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
-    """Fence, remove and delete files older than `grace_hours`; with `dry_run` only count them."""
+    """Fence dead batches, delete unneeded files after `grace_hours`; `dry_run` only lists them."""
     if grace_hours < 0:
         raise UsageError(f"the grace period is {grace_hours} hours; it must be 0 or more")
     return _Vacuum(lake, grace_hours, dry_run).run()
 
 
 class _Stale(NamedTuple):
-    """Names of a table's files to remove, once their batch or their merge is fenced."""
+    """Names of a table's files that may be deleted once dead batches and merges are fenced."""
 
     removable: tuple[str, ...]  # in the log, of an invisible batch
     obsolete: frozenset[str]  # removed from the log long enough ago
