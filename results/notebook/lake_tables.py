@@ -49,7 +49,7 @@ class LakeTables:
         store: Path | None = None,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """Open the lake at `uri` (perhaps of `store`); raises the errors of `results.open`.
+        """Open the lake at `uri`, perhaps the lake of `store`; raises like `results.open`.
 
         `problems` maps runs of the store that are missing in the lake to the reasons.
         """

@@ -87,7 +87,7 @@ class SparkLake:
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
-        self.makeable = 0  # the wanted results whose checkers can be loaded here
+        self.makeable = 0  # number of wanted results whose checkers can be loaded
         self._read_kinds()
 
     @contextlib.contextmanager

@@ -168,7 +168,7 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def check_java() -> str:
-    """Return the version of Java that Spark will use; raise `InfrastructureError` without Java."""
+    """Return version and path of Spark's Java; raise `InfrastructureError` if it is unusable."""
     return check_java_for("Spark")
 
 

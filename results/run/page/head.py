@@ -121,7 +121,7 @@ class Head:
         return text if len(text) <= HEADLINE_CHARS_MAX else f"{cut} ..."
 
     def _finding(self, worst: CheckResult) -> str:
-        """Shorten a finding's first sentence that is neither about the situation nor about counts."""
+        """Return a finding's first sentence after the situation and the counts, shortened."""
         lines = [*worst.explanation, worst.reason]
         first = lines[0]
         if not _OTHER_LED.search(first) and first == self._timeline.sentence(worst):
