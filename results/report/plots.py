@@ -263,7 +263,7 @@ def _plot(
 
 
 def _lines(label: str, *, from_end: bool = False) -> tuple[str, ...]:
-    """Return a label as one or two lines; cut a long label at the end (`from_end`: at the start)."""
+    """Return a label as one or two lines; cut a long label at its end, or start if `from_end`."""
     if len(label) <= LABEL_CHARS_MAX:
         return (label,)
     if from_end and len(label) > 2 * LINE_CHARS_MAX:

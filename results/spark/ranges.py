@@ -63,7 +63,7 @@ class Asking(NamedTuple):
     since: str  # ignore unsettled results from before this time; empty: use all
     extent: Extent
     settled: bool = False  # whether to answer only if no result is pending
-    above: int = 0  # pending are only results that need a higher budget level
+    above: int = 0  # only results that need a higher budget level are pending
     slots: int = 1  # number of concurrent tasks
     ranges: Sequence[Range] = (("", None),)  # a task takes the range of its number
 
