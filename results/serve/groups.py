@@ -34,7 +34,7 @@ TREND_DIMENSIONS: Final = (
     *("label", "day", "code", "name", "environment", "nemeses", "workload", "bugs"),
 )
 ORDERED: Final = ("label", "day", "code")
-"""Dimensions whose values follow each other in time: only their plots have lines."""
+"""Dimensions whose values have an order in time; only plots over these dimensions have lines."""
 SIDE_MAX: Final = 60
 POINTS_MAX: Final = 60
 _COUNTS: Final = ", ".join(

@@ -179,8 +179,8 @@ class SparkLake:
                 stale = above == len(self._budgets) or not any(done.limited for done in ended)
                 if stale:
                     break
-            # After a finished job, only results that a budget limited are pending. The job could
-            # not make the other missing results, so the next job does not try to make them.
+            # After a finished job, only results that a budget limited are pending.
+            # A finished job has failed to make all other missing results: no job tries again.
             answers = self._tell(self._asking()._replace(settled=True, above=above))
         self._told = None if stale or answers.account.left else answers
         if tasks:

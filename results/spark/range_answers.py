@@ -155,7 +155,7 @@ def tell_whole(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator
 
 
 def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """Yield, as cells, the account and the answers of each range of a task (`Asking.settled`)."""
+    """Yield, as cells, an account per range of a task, and the range's answers if wanted."""
     with readable(asking.lake.uri):
         yield from _told(batches, asking)
 

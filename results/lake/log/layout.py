@@ -23,7 +23,7 @@ LEVEL_QUICK: Final = 1
 A higher level would not shrink times and ids, and would shrink waits and answers by 3 to 7 %.
 """
 LEVEL_NOTES: Final = 9
-"""zstd level for the column `value_rest`: its snapshots of all nodes compress quickly."""
+"""zstd level for the column `value_rest`, whose snapshots of all nodes still compress quickly."""
 _RISING: Final = frozenset({"index"})
 _FEW: Final = frozenset(
     {

@@ -94,7 +94,7 @@ def ingest(
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> tuple[Ingested, Problems]:
-    """Append the runs that `lake` lacks; `write` adds the folders of runs that are not valid.
+    """Append the runs that `lake` lacks; `write` stores the folders of runs without a good verdict.
 
     Without `write`, the lake keeps no folders. With `unfinished`, runs that are not finished are
     appended as well, except runs that a live process is still writing. Raises `UsageError` if there
