@@ -180,7 +180,7 @@ class SparkLake:
                 if stale:
                     break
             # After a finished job, only results that a budget limited are pending.
-            # A finished job has failed to make all other missing results: no job tries again.
+            # A finished job has failed to make all other missing results; this report skips them.
             answers = self._tell(self._asking()._replace(settled=True, above=above))
         self._told = None if stale or answers.account.left else answers
         if tasks:
