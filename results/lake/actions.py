@@ -28,7 +28,7 @@ _RESULTS: Final = "results of reports ({}):"
 
 
 def act(parsed: argparse.Namespace) -> int:
-    """Do the parsed action on a lake, and also on the result lake that reports keep in it."""
+    """Do the parsed action on a lake and, except for an export, on the result lake inside it."""
     lake = Lake.open(parsed.uri)
     if parsed.action == "export":
         return _export(lake, parsed)

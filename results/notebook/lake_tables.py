@@ -49,7 +49,7 @@ class LakeTables:
         store: Path | None = None,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """Open the lake at `uri` (perhaps of `store`); raises the errors of `results.open`.
+        """Open the lake at `uri`, perhaps the lake of `store`; raises like `results.open`.
 
         `problems` maps runs of the store that are missing in the lake to the reasons.
         """
@@ -88,7 +88,7 @@ class LakeTables:
         return dataset
 
     def rows(self, table: str, choice: Choice) -> int:
-        """Count the rows of the chosen runs; only results and a choice of keys need the files."""
+        """Count the rows of the chosen runs, from the lake's log if possible, else from files."""
         if choice.runs is not None or table.startswith(REPORT):
             count: int = self.dataset(table, choice).count_rows()
             return count

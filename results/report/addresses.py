@@ -93,7 +93,7 @@ class Addresses:
         return self._kept.get(run)
 
     def _look(self) -> dict[str, bool]:
-        """Map each run that has a folder in the lake to whether the folder has a page."""
+        """Map each run with a folder in the lake to whether the folder has, or may have, a page."""
         kept = self._snapshot.dataset("runs").to_table(
             ["run"], filter=~pc.field("folder").is_null()
         )

@@ -96,13 +96,13 @@ def _failures(report: Report) -> Section:
 
 
 def _expected(row: Mapping[str, Any]) -> str:
-    """Return a failure's verdict, but "expected" for "invalid" runs with a bug switch."""
+    """Return a failure's verdict, or "expected" for invalid runs with a bug switched on."""
     verdict: str = row["verdict"]
     return "expected" if row["bugs"] and verdict == "invalid" else verdict
 
 
 def _listed(report: Report, populations: str) -> str:
-    """Describe the populations whose numbers `populations` joins by `+`."""
+    """Describe the populations in `populations`, which has their numbers joined by `+`."""
     return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
 
 

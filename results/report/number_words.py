@@ -17,7 +17,7 @@ def count(value: float | None) -> str:
 
 
 def duration(ns: float | None) -> str:
-    """A duration with three digits and a unit; minutes from 100 s, hours from 100 min."""
+    """A duration with a unit: three digits below 100 s, then minutes, and hours from 100 min."""
     if ns is None:
         return NOTHING
     if ns == 0:

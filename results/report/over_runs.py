@@ -31,7 +31,7 @@ AGAINST: Final = {
     "other": "another node hit",
     "chaos": "the same in chaos",
 }
-"""Words for what the rate under faults that hit one role is compared with."""
+"""Words for each baseline to which a report compares the rate under faults that hit one role."""
 
 
 def seen(row: Mapping[str, Any]) -> str:
@@ -76,7 +76,7 @@ def flakes(report: Report) -> Section:
 
 
 def trends(report: Report) -> Section:
-    """The section about trends over days and versions, and settings run under several labels."""
+    """The section about trends over days and versions, and about settings with several labels."""
     over = _over_time(report)
     settings: dict[str, Rows] = {}
     for row in report.rows("populations"):
@@ -199,7 +199,7 @@ def _seeds(low: int | None, high: int | None) -> str:
 
 
 def _hits(report: Report, row: Mapping[str, Any]) -> str:
-    """Return the address of a list of a population's runs: with one failure, or with any."""
+    """Return the address of a list of a population's invalid runs, of one or any signature."""
     fields = {**report.of.filters(row["population"]), "verdict": "invalid"}
     if row["signature"] != ANY:
         fields["signature"] = row["signature"]
@@ -231,7 +231,7 @@ def _charts(report: Report) -> list[Chart]:
 
 
 def _of_all(points: Sequence[dict[str, Any]]) -> Rows:
-    """Keep, for each population, the curve of any failure, or the curve of its only failure."""
+    """Keep one curve per population: of all failures together, or of its only failure."""
     several = {row["population"] for row in points if row["signature"] == ANY}
     return [row for row in points if (row["signature"] == ANY) == (row["population"] in several)]
 
@@ -243,7 +243,7 @@ def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
 
 
 def costs(report: Report) -> Section:
-    """The section about costs; each sum has a link to its runs."""
+    """The section about costs; each sum except the total has a link to the runs in the sum."""
     rows = []
     for row in report.answers.rows("costs"):
         named = None if row["value"] == NO.get(row["by"]) else row["value"]

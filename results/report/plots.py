@@ -239,14 +239,14 @@ def _plot(
         words = ["", *_SEPARATORS.split(row.label)]
         parts.append(dict(zip(words[1::2], words[::2], strict=True)))
     shared = set.intersection(*({*part} for part in parts)) if len(rows) > 1 else set()
-    if any(part.keys() <= shared for part in parts):  # some labels have no other parts
+    if any(part.keys() <= shared for part in parts):  # a label would be empty
         shared = set()
     rest = []
     for part in parts:
         others = [words for words in part if words not in shared]
         rest.append(others[0] + "".join(part[words] + words for words in others[1:]))
     lines = [_lines(words) for words in rest]
-    if len({*lines}) < len({*rest}):  # labels differ only at their ends
+    if len({*lines}) < len({*rest}):  # different labels look equal
         lines = [_lines(words, from_end=True) for words in rest]
     named = [words for words in parts[0] if words in shared] if parts else []
     return Plot(
@@ -263,7 +263,7 @@ def _plot(
 
 
 def _lines(label: str, *, from_end: bool = False) -> tuple[str, ...]:
-    """Return a label as one line, or as two lines of smaller letters, of which the end is cut."""
+    """Return a label as one or two lines; cut a long label at its end, or start if `from_end`."""
     if len(label) <= LABEL_CHARS_MAX:
         return (label,)
     if from_end and len(label) > 2 * LINE_CHARS_MAX:

@@ -1,4 +1,4 @@
-"""Populations of runs, in words: the runs behind a number.
+"""Descriptions, in words, of the populations of runs to which a report's numbers belong.
 
 A population is the runs of one label whose cases differ only in the seed. The words of a population
 are the properties in which it differs from most populations. Properties that all populations share,

@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def reading(report: Report, section: str) -> str:
-    """Explain a section by its first or most striking row as an example; empty without a row."""
+    """Explain a section by one row as an example; return an empty text if no row is suitable."""
     name, choose, write = _READINGS[section]
     rows = choose(report.answers.rows(name))
     if not rows:
@@ -49,7 +49,7 @@ def _most(*names: str) -> Callable[[Rows], Rows]:
 
 
 def _striking(rows: Rows) -> Rows:
-    """Return rows whose whole interval is above 1, in descending order of its low end."""
+    """Return rows of `OUTCOMES` with an interval above 1, in descending order of its low end."""
     certain = [row for row in rows if row["outcome"] in OUTCOMES and (row["low"] or 0) > 1]
     return sorted(certain, key=lambda row: -row["low"])
 

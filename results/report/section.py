@@ -21,7 +21,7 @@ VERDICTS: Final = (
     *((verdict.value, verdict.value) for verdict in Verdict),
     ("expected", "invalid with a bug"),
 )
-"""The parts of a bar of runs: CSS class and words."""
+"""The parts of a bar that shows runs by verdict: CSS class and words of each part."""
 PLOTS_MAX: Final = 6
 """Maximum number of drawings of one kind; the tables below the drawings have all populations."""
 _RUN_COLUMNS: Final = ("run", "first_run", "last_run")
@@ -40,7 +40,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report:
-    """The answers of a report, to which it adds words for populations and links for runs."""
+    """The answers of a report, with words for populations and links for runs added to rows."""
 
     def __init__(self, answers: Answers, places: Addresses) -> None:
         self.answers = answers

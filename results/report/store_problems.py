@@ -1,4 +1,4 @@
-"""Adds to a report the problems of a store's runs, which the store's lake does not have."""
+"""The problems of a store's run folders, for a report: the store's lake does not have them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HISTORY_FILES: Final = ("history.parquet", "history", "ops.log")
 
 
 def with_problems(checked: Checked, found: Problems, store: Path | None) -> Checked:
-    """Add a store's problems, and name runs as the store does; without a store, change nothing."""
+    """Add a store's problems, and name runs by `NAME/ID`; without a store, change nothing."""
     if store is None:
         return checked
     every = Problems()

@@ -40,7 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int  # runs with the same history as another run, so not independent trials
     verdicts: dict[str, int]
     crashed: int  # folders of runs that left only their case
-    not_judged: int = 0  # runs without any result, not in `runs`; see the problems
+    not_judged: int = 0  # runs without any result, not counted in `runs`; see `problems`
     ops: int
     ok: int
     fail: int
@@ -56,7 +56,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     check_wall_s: float
     problems: tuple[tuple[str, str, str], ...]  # run, kind, text
     problems_total: int
-    excused: int = 0  # runs with a known failure, which does not change the exit code
+    excused: int = 0  # runs with a known failure; they do not change the exit code
     expected: int = 0  # invalid runs with a bug switched on; they do change the exit code
     expectations: str = ""  # failed runs with and without a bug, in words; empty without bugs
     gone: tuple[str, ...] = ()  # known failures that no run has

@@ -117,7 +117,7 @@ _NUMBERS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def _cell(way: str, value: Any) -> Cell:
-    """Format a value as a cell; a number may be in a pair with the address of a list of runs."""
+    """Format a value as a cell; `value` may also be a pair of a number and a link to runs."""
     if way not in _NUMBERS:
         return _WRITERS[way](value)
     number, link = value if isinstance(value, tuple) else (value, "")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def templates(*places: tuple[str, str]) -> jinja2.Environment:
-    """Load the templates in folders of packages; raise `UsageError` if Jinja2 is missing."""
+    """Load templates from (package, folder) pairs; raise `UsageError` if Jinja2 is missing."""
     try:
         import jinja2
     except ImportError as error:

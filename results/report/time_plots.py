@@ -122,7 +122,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One quantity over labels, days or versions; its axis begins at zero."""
+    """One quantity by label, day or another dimension; its axis begins at zero."""
 
     title: str
     labels: tuple[str, ...]

@@ -59,7 +59,7 @@ judged); 254 usage"""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Report on a store, a lake or a run; the exit code is that of the worst verdict."""
+    """Report on a store, a lake or a run; return the exit code of the worst outcome."""
     parsed = _parse(arguments)
     if is_seen(Path(parsed.path) / "case.json"):
         return _report_run(parsed)

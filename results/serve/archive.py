@@ -18,7 +18,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class _Pipe(io.RawIOBase):
-    """The output file of `zipfile`; a pipe cannot seek, so the archive has sizes after the data."""
+    """Output file of `zipfile`, which cannot seek, so the archive has sizes after the data."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -42,7 +42,7 @@ class _Pipe(io.RawIOBase):
 def archive(
     run: str, files: Sequence[FileEntry], open_file: Callable[[Sequence[str]], int]
 ) -> Iterator[bytes]:
-    """Yield the pieces of a run's zip file; its last file lists files that vanished meanwhile.
+    """Yield the pieces of a run's zip file, in which `MISSING.txt` lists files that vanished.
 
     `open_file` returns the descriptor of a file from the parts of its path, or raises `NotThere`.
 
@@ -79,6 +79,6 @@ def _moment(modified_s: float) -> tuple[int, int, int, int, int, int]:
         time = dt.datetime.fromtimestamp(modified_s, tz=dt.UTC)
     except (OverflowError, ValueError, OSError):
         return _EPOCH
-    if not 1980 <= time.year <= 2107:  # the range of the format
+    if not 1980 <= time.year <= 2107:  # the years that a zip file can hold
         return _EPOCH
     return time.year, time.month, time.day, time.hour, time.minute, time.second

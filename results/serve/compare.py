@@ -31,7 +31,7 @@ class StoredChecks(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One field with both values; `None` if a run does not have the field."""
+    """A field of two runs, with the value in each run; `None` if a run does not have the field."""
 
     field: str
     first: str | None
@@ -39,7 +39,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
-    """Read the results in a run's `results.json`; also return a reason if there are none."""
+    """Return the results in a run's `results.json`; also a reason if the file cannot be read."""
     try:
         content = read_bounded(folder / "results.json", 32 << 20)
         return tuple(msgspec.json.decode(content, type=StoredChecks).checkers), None
@@ -54,10 +54,10 @@ def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
 def differences(
     first: tuple[Case | None, RunRow], second: tuple[Case | None, RunRow]
 ) -> Differences:
-    """Return every differing field of two runs' cases and records, and count the equal fields.
+    """List differing fields of two runs' cases and records; count differing and equal fields.
 
     Fields of planned faults come last. Nearly all of these many fields differ between two seeds,
-    so they would hide the other differences, or push them over the limit.
+    and would hide the differences of other fields, or push these differences over the limit.
     """
     left, right = (_fields(*run) for run in (first, second))
     names = sorted(dict.fromkeys([*left, *right]), key=_is_of_faults)
@@ -140,6 +140,6 @@ def _cut(item: Difference) -> Difference:
 def kinds_of_both(
     first: tuple[KindNumbers, ...], second: tuple[KindNumbers, ...]
 ) -> list[tuple[str, KindNumbers | None, KindNumbers | None]]:
-    """Every kind of operation of either run, by name, with its numbers in both runs."""
+    """Return a row per kind of operation: its name, and its numbers in the first and second run."""
     left, right = ({kind.f: kind for kind in kinds} for kinds in (first, second))
     return [(f, left.get(f), right.get(f)) for f in sorted({*left, *right})]

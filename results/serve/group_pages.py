@@ -85,7 +85,7 @@ def _dimension(given: list[str], default: str, name: str, known: Sequence[str]) 
 
 
 def trends(library: Library, query_text: str) -> Page:
-    """Make the page of failing shares and operation rates over labels, days or code versions."""
+    """Make the page of failing shares and operation rates by one dimension, such as the day."""
     query, also = parse_query(query_text, also=("by",))
     where = query.where()
     with library.reading() as reading:
@@ -167,7 +167,7 @@ def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Plot failing share and operation rate; lines join the points of each population.
+    """Plot failing share and operation rate; with `joined`, lines join each population's points.
 
     Only populations with several points are drawn.
     """
@@ -186,7 +186,7 @@ def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def _ignored(library: Library, reading: Reading, where: Where, parts: Sequence[str]) -> Ignored:
-    """Return the ignored parts, and map each setting to the setting without these parts.
+    """Return the ignored parts, and a map from each setting to the setting without these parts.
 
     The setting without these parts comes from the case of one of its runs.
     Raises `BadQuery` for too many settings, because one case is read for each setting.

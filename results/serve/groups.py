@@ -34,7 +34,7 @@ TREND_DIMENSIONS: Final = (
     *("label", "day", "code", "name", "environment", "nemeses", "workload", "bugs"),
 )
 ORDERED: Final = ("label", "day", "code")
-"""Dimensions whose values follow each other in time: only their plots have lines."""
+"""Dimensions whose values have an order in time; only plots over these dimensions have lines."""
 SIDE_MAX: Final = 60
 POINTS_MAX: Final = 60
 _COUNTS: Final = ", ".join(
@@ -128,7 +128,7 @@ def _value(dimension: str) -> str:
 
 
 def _alike(where: Where, *dimensions: str) -> str:
-    """Return SQL that counts runs with equal columns together, before lists are unnested."""
+    """Return SQL that counts runs by outcome and these dimensions, with lists still joined."""
     columns = ", ".join(sorted({"outcome", *map(column_of, dimensions)}))
     return f"(SELECT {columns}, count(*) AS n FROM runs WHERE {where.sql} GROUP BY ALL)"  # noqa: S608
 
@@ -257,7 +257,7 @@ class ComparedLabels(msgspec.Struct, frozen=True):
     """The comparison that a report with a baseline makes of two labels, without latencies."""
 
     comparison: Comparison
-    settings: dict[str, str]  # words -> hash of a setting; empty if lines cover several
+    settings: dict[str, str]  # words of a setting -> its hash; empty if parts are ignored
     changes: list[Row]
 
 

@@ -46,7 +46,7 @@ from results.serve.run_rows import RunRow
 from results.serve.runs import Reading, Runs
 
 NUMBERS_KEPT: Final = 32
-"""Maximum number of runs with cached numbers; numbers of a run of one day take some MB."""
+"""Maximum number of runs with cached numbers; the numbers of a day-long run take some MB."""
 RECORDED_KEPT: Final = 1_000
 CHECKS_MAX: Final = 1_000
 CASE_BYTES_MAX: Final = 8 << 20
@@ -101,7 +101,7 @@ class Library:
         self._recorded: OrderedDict[str, tuple[CheckResult, ...]] = OrderedDict()
 
     def reading(self) -> AbstractContextManager[Reading]:
-        """Open the table of runs, which is at most a few seconds old."""
+        """Open the table of runs, which is updated in the background (`Runs.reading`)."""
         return self._runs.reading()
 
     def row(self, key: str) -> RunRow | None:
@@ -145,7 +145,7 @@ class Library:
         return checks
 
     def _judged(self, row: RunRow) -> tuple[CheckResult, ...]:
-        """Return the verdicts that reports stored for a run: per checker, the one that counts."""
+        """Return the verdicts that reports stored for a run; `counting` chooses one per checker."""
         place = self._runs.lake.place
         with self._runs.using:
             results = ResultLake.beside(place.uri, place.options)
@@ -186,7 +186,7 @@ class Library:
             return [], False
 
     def numbers(self, row: RunRow) -> RunNumbers:
-        """Compute, or take from the cache, the numbers of a run; raise `HistoryError`."""
+        """Return the numbers of a run, cached or computed; raise `HistoryError` if unreadable."""
         try:
             folder = self.folders.folder(row)
         except NotThere as error:
@@ -205,7 +205,7 @@ class Library:
     # --- artefacts ---------------------------------------------------------------------------
 
     def make(self, row: RunRow, file: str) -> None:
-        """Make an artefact, unless it exists and is newer than the run.
+        """Make an artefact of a run, unless it exists and is no older than the run's files.
 
         Raises `ArtefactFailed`. Artefacts are made one at a time, because a page of a long run
         takes seconds and much memory.
@@ -215,7 +215,7 @@ class Library:
             return
         link = first_link(folder)
         if link is not None:
-            # A reporter puts files of the run into its page: a link could point to any file.
+            # The page could include the file behind the link: perhaps any file of this machine.
             raise ArtefactFailed(f"the run holds the link {link!r}, and links are not followed")
         if reporter not in plugin_names("reporters"):
             raise ArtefactFailed(f"the reporter {reporter!r} is not installed")
@@ -256,7 +256,7 @@ class Library:
 
 
 def _checks(rows: Sequence[dict[str, Any]]) -> tuple[CheckResult, ...]:
-    """Convert rows to verdicts on whole histories; a checker's last row counts."""
+    """Convert rows to one verdict per checker: from the checker's last row on a whole history."""
     results: dict[str, CheckResult] = {}
     for row in rows:
         if row["key"] is None:

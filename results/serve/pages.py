@@ -132,7 +132,7 @@ def _choices(reading: Reading, query: Query) -> dict[str, list[str] | None]:
     (row,) = reading.rows(f"SELECT {values} FROM runs")  # noqa: S608
     choices: dict[str, list[str] | None] = {}
     for name in _CHOICE_FIELDS:
-        # Keep the value of a link in the menu, even if no run has this value any more.
+        # The menu also gets the value of the current filter, even if no run has this value.
         distinct = {NONE if value is None else value for value in row[name] or ()}
         distinct |= {query.filters[name]} if name in query.filters else set()
         distinct |= {NONE} if name == "bug" else set()

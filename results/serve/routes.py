@@ -45,8 +45,8 @@ _TYPES: Final = {
     ".gz": "application/octet-stream",
     ".zip": "application/octet-stream",
 }
-# A page in a run's folder may come from an untrusted author. In the sandbox, its scripts run,
-# but the page has an origin of its own, and cannot reach this server or anything else.
+# A page in a run's folder may come from an untrusted author.
+# The sandbox runs the page's scripts in an origin of their own, without access to any server.
 SANDBOX: Final = (
     "sandbox allow-scripts allow-popups allow-downloads; default-src 'none'; "
     "script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -189,7 +189,7 @@ def _moved(where: str) -> Response:
 
 
 def _file(number: int, name: str, *, is_page: bool) -> Response:
-    """A response with a plain file. A browser renders only pages that the harness makes."""
+    """Make a response with an open file; only files with `is_page` are sent as HTML."""
     size = os.fstat(number).st_size
     headers: tuple[tuple[str, str], ...] = ()
     if is_page:

@@ -50,7 +50,7 @@ PIECE_BYTES: Final = 1 << 20
 
 
 class Command(msgspec.Struct, frozen=True):
-    """The command that repeats a run, and its label."""
+    """A command that repeats or exports a run: `word` is its label, `text` the command line."""
 
     word: str
     text: str

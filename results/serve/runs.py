@@ -100,7 +100,7 @@ class Reading:
         return answer
 
     def once(self, where: Where) -> Where:
-        """Return an equal condition that DuckDB evaluates once per page, not once per query."""
+        """Return a condition equal to `where`, evaluated once per page, not once per query."""
         name = f"found_{hashlib.sha256(repr(where).encode()).hexdigest()}"
         self._searches[name] = where
         return Where(f"rowid IN (SELECT id FROM {name})", ())  # noqa: S608
@@ -134,7 +134,7 @@ class Runs:
         """Lock of `lake`, which only one thread at a time may use."""
         self.version = -1
         self._engine = DuckEngine(scratch)
-        # DuckDB sorts a list by its sort columns only, then reads the other columns of a page.
+        # Up to this many rows, DuckDB sorts only the sort columns, then reads the other columns.
         self._engine.run(f"SET GLOBAL late_materialization_max_rows = {LATE_ROWS_MAX}")
         self._files: frozenset[str] = frozenset()
         self._broken: list[tuple[str, str, str]] = []
@@ -148,7 +148,7 @@ class Runs:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Reading]:
-        """Open the table of runs as of a few seconds ago, or as of the lake's last answer."""
+        """Open the table of runs; if an update is due, start it and wait up to `WAIT_S` for it."""
         if time.monotonic() >= self._next_s and self._looking.acquire(blocking=False):
             self._looked.clear()
             threading.Thread(target=self._look, daemon=True).start()

@@ -241,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_head(self, response: Response, length: int | None, *, chunked: bool) -> None:
         if self.request_version == "HTTP/0.9":
-            # No HTTP version: the base class would send no headers, and so no security policy.
+            # For HTTP/0.9, the base class would send no headers, so no security policy either.
             self.request_version, self.close_connection = "HTTP/1.0", True
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
@@ -275,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the file shrank while it was read
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Send the base class's errors about malformed requests as text with all headers."""
+        """Send an error of the base class (a malformed request) as text, with our own headers."""
         del explain
         self.close_connection = True
         standard = code in http.HTTPStatus.__members__.values()

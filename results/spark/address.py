@@ -22,7 +22,7 @@ PROXY_SCHEMES: Final = ("grpc", "https", "http")
 
 
 def addresses_of(url: str) -> list[tuple[str, int]]:
-    """Return hosts and ports of `spark://host:port,...` or `sc://host:port/;...`, else nothing.
+    """Return host and port of each address in a `spark://` or `sc://` URL; else an empty list.
 
     Raises `UsageError` if a host or port is missing.
     """
@@ -60,7 +60,7 @@ def check_reachable(url: str) -> None:
 
 
 def _reasons_against(addresses: Sequence[tuple[str, int]]) -> list[str]:
-    """Return why addresses are unreachable, up to the first reachable address."""
+    """Return a reason per unreachable address; stop at the first reachable address."""
     reasons: list[str] = []
     for host, port in addresses:
         try:

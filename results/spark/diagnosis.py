@@ -12,7 +12,7 @@ ELSE: Final = "`harness report --engine duckdb` does without"
 
 
 class SparkAndJava(Diagnosis):
-    """Looks for PySpark and a usable Java, without starting either."""
+    """Looks for PySpark and a usable Java, without starting Spark."""
 
     api_version = 1
     name = "spark"

@@ -76,7 +76,7 @@ class SparkLake:
         self._slots: int | None = None
         self._label = label
         self._extent = extent
-        self._told: Told | None = None  # answers of `check`, if still up to date
+        self._told: Told | None = None  # answers that `check` got, if up to date
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
@@ -87,7 +87,7 @@ class SparkLake:
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
-        self.makeable = 0  # the wanted results whose checkers can be loaded here
+        self.makeable = 0  # number of wanted results whose checkers can be loaded
         self._read_kinds()
 
     @contextlib.contextmanager
@@ -179,8 +179,8 @@ class SparkLake:
                 stale = above == len(self._budgets) or not any(done.limited for done in ended)
                 if stale:
                     break
-            # A finished job could not make the results that are still missing.
-            # Only results that a budget limited are tried once more.
+            # After a finished job, only results that a budget limited are pending.
+            # A finished job has failed to make all other missing results; this report skips them.
             answers = self._tell(self._asking()._replace(settled=True, above=above))
         self._told = None if stale or answers.account.left else answers
         if tasks:

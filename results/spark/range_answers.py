@@ -150,12 +150,12 @@ def told_in(told: pa.Table) -> Told:
 
 
 def tell_whole(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """Answer all questions in a single task with all runs, which also adds up the answers."""
+    """In a single task, answer all questions for each range of runs, and add up the answers."""
     yield from add_up(tell_parts(batches, asking=asking), asking=asking)
 
 
 def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """Answer all questions for each range of a task; yield the partial answers as cells."""
+    """Yield, as cells, an account per range of a task, and the range's answers if wanted."""
     with readable(asking.lake.uri):
         yield from _told(batches, asking)
 

@@ -63,7 +63,7 @@ class Asking(NamedTuple):
     since: str  # ignore unsettled results from before this time; empty: use all
     extent: Extent
     settled: bool = False  # whether to answer only if no result is pending
-    above: int = 0  # results above this level of budget are pending
+    above: int = 0  # only results that need a higher budget level are pending
     slots: int = 1  # number of concurrent tasks
     ranges: Sequence[Range] = (("", None),)  # a task takes the range of its number
 
@@ -93,7 +93,7 @@ def _rows(files: Sequence[FileRef]) -> int:
 
 
 def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str, int]]:
-    """Yield keys of a file at which a range may begin, with the rows from each to the next key."""
+    """Yield keys at which a range may begin, each with the number of rows before the next key."""
     if file.rows <= rows // 2:
         yield file.first_run, file.rows
         return

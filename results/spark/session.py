@@ -168,7 +168,7 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def check_java() -> str:
-    """Return the version of Java that Spark will use; raise `InfrastructureError` without Java."""
+    """Return version and path of Spark's Java; raise `InfrastructureError` if it is unusable."""
     return check_java_for("Spark")
 
 
@@ -338,10 +338,10 @@ def raise_if_interrupted(error: BaseException) -> None:
     """Raise `KeyboardInterrupt` if Ctrl-C caused an error of Spark's.
 
     On Ctrl-C, PySpark cancels all jobs, and its errors during that cleanup hide the interrupt.
-    Taken for a failed job, the interrupt would lead to a retry or a report.
+    If the interrupt were taken for a failed job, the job would be retried, or the error reported.
     """
     errors: list[BaseException] = [error]
-    for each in errors:  # grows; includes contexts, which `raise ... from None` only hides
+    for each in errors:  # the list grows here; `from None` hides contexts but keeps them
         before = (each.__cause__, each.__context__)
         errors += [cause for cause in before if cause is not None and cause not in errors]
         if isinstance(each, KeyboardInterrupt):

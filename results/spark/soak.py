@@ -99,7 +99,7 @@ class SparkSoak(SoakExecutor):
 
 
 def split(seeds: Sequence[int], tasks: int) -> list[tuple[int, int, int]]:
-    """Split sorted `seeds` evenly into ranges (task, first seed, last seed) without other seeds."""
+    """Split sorted `seeds` evenly among tasks, as ranges (task, first, last) of adjacent seeds."""
     tasks = min(tasks, len(seeds))
     ranges: list[tuple[int, int, int]] = []
     for task in range(tasks):

@@ -91,7 +91,7 @@ class AppendBuffer:
         self._closed: dict[str, Encoded] | None = None
 
     def add(self, rows: Mapping[str, pa.Table]) -> None:
-        """Add whole runs; raise the errors of `row_files.accept`."""
+        """Add whole runs; raise `UsageError` or `InternalError` for runs that no lake accepts."""
         tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
             raise InternalError("an append buffer got a run twice, or got runs after its append")
@@ -117,7 +117,7 @@ class AppendBuffer:
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
-        """Complete and return the file of each table that has rows; then `add` is an error."""
+        """Complete and return the file of each table that has rows; a later `add` is an error."""
         if self._closed is None:
             files = {name: file.close() for name, file in self._files.items()}
             self._closed = {name: file for name, file in files.items() if file is not None}

@@ -71,7 +71,7 @@ class Log:
     def create(self, schema: pa.Schema, settings: Mapping[str, str]) -> None:
         """Create an empty table, unless it exists.
 
-        No retries: they could commit our settings to a table that another writer created first.
+        Delta must not retry: a retry could commit our settings to a table of another writer.
         """
         deltalake = require("deltalake")
         with troubles(self.uri):

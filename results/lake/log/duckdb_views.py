@@ -41,7 +41,7 @@ otherwise the version of the harness.
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
-    """Return SQL that selects columns of a table, for one statement of the connection `sql`.
+    """Return a subquery or name for FROM, with columns of a table, for one statement of `sql`.
 
     Rows are read on demand, since a table may be larger than the memory. DuckDB reads only the
     needed parts of local files, and keeps their dictionaries. A column that a file lacks is null.

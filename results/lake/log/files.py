@@ -28,7 +28,7 @@ MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"
 KEY_RANGE: Final = "key_range"
-"""Column with the range of a key; it orders the rows of a run over independent keys."""
+"""Column with the number of a row's range of keys; null in runs without independent keys."""
 RESULTS: Final = "results"
 """The subfolder of a lake that holds its result lake (`results.judging.result_lake`)."""
 LOG_FOLDER: Final = "_delta_log"
@@ -73,7 +73,7 @@ class FileRef:
 
 
 def batch_of(name: str) -> str | None:
-    """Return the batch in a file's name, also of a partly written file; `None` for a merged one."""
+    """Return the batch that a file's name contains; `None` for others, such as merged files."""
     match = _BATCH_FILE.match(name)
     return None if match is None else match[1]
 

@@ -223,7 +223,7 @@ class Lake:
     # Appending -----------------------------------------------------------------------------------
 
     def append(self, rows: Mapping[str, pa.Table] | AppendBuffer) -> list[str]:
-        """Append whole runs. When the call returns, all of them are durably visible.
+        """Append whole runs. When the call returns, every reader sees all of these runs.
 
         `rows` has one row per run in `runs`, and the rows of the same runs in other tables. Runs
         that the lake already has are left out and returned. The runs of a partition are one batch,
@@ -303,7 +303,7 @@ class Lake:
         return True
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Map each given run that the newest state of `runs` has to its batch."""
+        """Return the batch of each given run that is in the newest state of `runs`."""
         state = self.main.refresh()
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
@@ -370,7 +370,7 @@ class Lake:
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether Delta stores two Arrow types alike; it has only one text, list and time type."""
+    """Whether Delta stores two Arrow types alike; time units and names of list items get lost."""
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

@@ -23,7 +23,7 @@ LEVEL_QUICK: Final = 1
 A higher level would not shrink times and ids, and would shrink waits and answers by 3 to 7 %.
 """
 LEVEL_NOTES: Final = 9
-"""zstd level for the column `value_rest`: its snapshots of all nodes compress quickly."""
+"""zstd level for the column `value_rest`, whose snapshots of all nodes still compress quickly."""
 _RISING: Final = frozenset({"index"})
 _FEW: Final = frozenset(
     {
@@ -51,7 +51,7 @@ _VALUES: Final = ("asked_", "answer_", "value_")
 _TEXTS: Final = frozenset(
     {"error", "outcome", "odd", "note", "case", "versions", "digest", "reason", "counterexample"}
 )
-"""Columns without statistics, since no query filters by them (prefixes of others: `_VALUES`)."""
+"""Columns without statistics: no query filters by these, or by columns with a `_VALUES` prefix."""
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Encoder:
             if failed is None:
                 self._writer.close()
         finally:
-            self._writer.is_open = False  # else the garbage collector closes it again
+            self._writer.is_open = False  # else its `__del__` could write the footer
 
     def written(self) -> tuple[int, str]:
         """Return the complete file's number of rows, and its statistics for the table's log."""

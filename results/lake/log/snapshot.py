@@ -93,7 +93,7 @@ class Snapshot:
         return dataclasses.replace(self, tables=tables)
 
     def within(self, column: str) -> str:
-        """Return an SQL condition that is true for runs in the range; `column` names the run."""
+        """Return an SQL condition for runs in the range; `column` is the column with the run."""
         if self.between is None:
             return "true"
         first, end = (None if run is None else run.replace("'", "''") for run in self.between)

@@ -106,7 +106,7 @@ def said_of(error: Exception, uri: str) -> Exception:
         )
     if isinstance(error, (TypeError, AttributeError, LookupError, AssertionError)):
         return error  # a bug of ours, which no retry cures
-    if isinstance(error, ValueError):  # Arrow's message for a file that is not Parquet
+    if isinstance(error, ValueError):  # Arrow's error for a file that is not Parquet
         return InfrastructureError(
             f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"
         )
@@ -137,7 +137,7 @@ def without_secrets(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Bounds for the retries of a call; waits are random, so that concurrent writers diverge."""
+    """Bounds for the retries of a call; random waits keep writers from retrying in step."""
 
     attempts_max: int = 200
     total_s: float = 300.0

@@ -125,7 +125,7 @@ class Batch:
     def _keyed(
         self, asked: pa.Array, answers: pa.Array
     ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
-        """Split keys from values; return keys, requested values, answers, and unlike operations.
+        """Split keys from values: keys, requests, answers, and rows whose answer lacks the key.
 
         An operation that asks `[key, value]` has a key. A transaction may also be a list of two, so
         it has a key only in a run over independent keys. An unlike operation has an answer without
@@ -225,7 +225,7 @@ class Batch:
         return table.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
-        """Map, for each run, nodes to the numbers of all attempts and of attempts that were ok."""
+        """Return, per run, a map from nodes to the numbers of all attempts and of ok attempts."""
         counts: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
         if not len(self._attempt_runs):
             return counts

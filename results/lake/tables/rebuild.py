@@ -53,7 +53,7 @@ def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> Hi
 
 
 def histories_by_key(rows: Mapping[str, pa.Table]) -> Iterator[tuple[str, list[Op]]]:
-    """Yield each key (JSON) of a run over independent keys, with its ops; values lack the key.
+    """Yield each key (JSON) of a run over independent keys, with ops whose values lack the key.
 
     `rows` are `operations` sorted by key, as a lake stores them, and their `attempts`. Raises
     `HistoryError` for rows that do not form ops.

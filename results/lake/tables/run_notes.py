@@ -29,7 +29,7 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class RunNotes:
-    """The decoded notes of one run; `places` are the positions of `ops` among all its notes."""
+    """Decoded notes of one run (`ops`), and their positions among all of its notes (`places`)."""
 
     def __init__(self, ops: Sequence[Op], places: Sequence[int], lines: int, end_ns: int) -> None:
         self.lines = lines
@@ -109,7 +109,7 @@ def _is_bare(op: Op) -> bool:
 
 
 def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[RunNotes]:
-    """Decode each run's notes; `at` has the lines of all notes, and `run` the run of each line."""
+    """Decode the needed notes of each run; `at` has the line of each note, `run` its run."""
     kinds = lines.select(["process", "f"]).take(pa.array(at))
     wanted = pc.or_(
         pc.equal(kinds.column("process"), _NEMESIS),
@@ -139,7 +139,7 @@ def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
 
 
 def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
-    """Return phase and active nemeses at each of `times`; `run` (sorted) has the run of each."""
+    """Return phase and active nemeses at each time; `run` (sorted) has the run of each time."""
     names: dict[str, int] = {}
     phases = np.zeros(len(run), np.int32)
     active = np.zeros(len(run), np.int32)

@@ -57,7 +57,7 @@ def run_row(source: Source, counts: Counted) -> Row:
     """Make the row of a run in the table `runs`."""
     about, case, record = source.about, source.about.case, source.about.record
     environment = None if record is None else record.environment
-    kept = record if about.state == FINISHED else None  # a FOREIGN record is of another history
+    kept = record if about.state == FINISHED else None  # a FOREIGN run's record does not count
     failure = None if kept is None else kept.failure
     return (
         about.name,
@@ -153,7 +153,7 @@ def _name(op: Op) -> str:
 
 
 def _last(facts: Any, field: str) -> dict[str, int | None]:
-    """Return each node's value in the last of `facts`, whose `field` maps nodes to values."""
+    """Return the last mapping of nodes to values that one of `facts` has in `field`."""
     values: Any = None
     for op in facts:
         noted = field_of(op, field)

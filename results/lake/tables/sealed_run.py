@@ -40,7 +40,7 @@ TROUBLES: Final = {
         "its history is not the one that run.json describes; the history is judged as it is",
     ),
 }
-"""Kind and text of the problem that a report shows for a run, by state."""
+"""Map each bad state of a run to the kind and the text of the problem that a report shows."""
 
 
 class _Results(msgspec.Struct):
@@ -55,7 +55,7 @@ _UNREADABLE: Final = (
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Name, case, record and state of a stored run; `trouble` explains a state but `FINISHED`."""
+    """Name, case, record and state of a stored run; `trouble` explains the state if it is bad."""
 
     name: str
     id: str
@@ -116,7 +116,7 @@ def started_of(text: str) -> dt.datetime:
 
 
 def day_of(text: str) -> dt.date:
-    """The UTC day of a `RunRecord.started`. Raises `HistoryError`."""
+    """Return the UTC day of a `RunRecord.started`; raise `HistoryError` if it is not a time."""
     return started_of(text).date()
 
 

@@ -51,7 +51,7 @@ class Shredder:
         self.fields = {name: kind for name, (kind, _) in fields.items()}
         self.names = [f"{prefix}_{name}" for name in (*fields, REST)]
         self._untyped = sorted(untyped)
-        # An explicit null is refused: null is not a `str`, and None is omitted when encoded.
+        # The types reject an explicit null. None is an absent field, which the encoder omits.
         typed = [(name, _TYPES[kind], None) for name, kind in self.fields.items()]
         typed += [(name, msgspec.Raw, None) for name in self._untyped]
         struct: Any = msgspec.defstruct(
@@ -76,7 +76,7 @@ class Shredder:
         for number in at:
             rests[number] = None
         columns_of = zip(*map(msgspec.structs.astuple, structs), strict=True)
-        columns = {  # without fields that only other kinds of operations have
+        columns = {  # only fields that some value has
             name: column
             for name, column in zip(
                 (*self.fields, *self._untyped), columns_of, strict=bool(structs)
@@ -110,7 +110,7 @@ class Shredder:
         return {place: b"{" + b",".join(parts) + b"}" for place, parts in rests.items()}
 
     def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
-        """Return a struct per object, and the rests (by position) of objects that have a rest."""
+        """Return a struct per object, and the rests (by position) of objects that `_one` split."""
         if not texts:
             return [], {}
         joined = b"[" + b",".join(texts) + b"]"
@@ -159,7 +159,7 @@ class Shredder:
 
 
 def _fits(value: Any, kind: str) -> bool:
-    """Whether a column of this type returns exactly this value."""
+    """Whether a column of this type can store the value and give exactly this value back."""
     if kind == "string":
         return type(value) is str
     if kind == "bool":

@@ -25,7 +25,7 @@ RUNS_AT_ONCE: Final = 100
 def chosen_runs(
     lake: Lake | Snapshot, *, runs: Sequence[str] = (), labels: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the rows of `runs` with these keys or labels, or all rows.
+    """Return the rows of the lake's table `runs` with these keys or labels (default: all rows).
 
     Raises `UsageError` if the lake lacks a key or a label.
     """

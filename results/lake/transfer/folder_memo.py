@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Memo(msgspec.Struct, kw_only=True):
-    """The entries of run folders by `NAME/ID`, and the runs under removal."""
+    """The entries of run folders by `NAME/ID`, and the runs of an unfinished removal."""
 
     form: int = FORM
     runs: dict[str, Entry] = {}
@@ -65,7 +65,7 @@ def write_memo(lake: Path, memo: Memo) -> None:
 
 
 def stamp_of(folder: Path) -> str:
-    """Return a stamp of a run's folder that changes if the time or size of a file changes."""
+    """Hash the times and sizes of the files with a run's case, record, results and history."""
     place = str(folder)
     stamps = [_stamp(f"{place}/{name}") for name in FILES]
     if stamps[-1] is None:
@@ -82,7 +82,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 
 def content_of(folder: Path) -> str:
-    """Hash the contents of the files in a run's folder; raise `OSError`."""
+    """Hash the contents of a run's case, record, results and history; raises `OSError`."""
     parts = []
     for path in (folder / name for name in (*FILES, LOG)):
         if path.is_file():

@@ -80,7 +80,7 @@ def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
             above = name.rpartition("/")[0]
             if place.local and above != made:
                 place.files.create_dir(above, recursive=True)
-            made = ""  # if a write fails, the folder may be gone
+            made = ""  # after a failed write, create the folder again
             with place.files.open_output_stream(name) as sink:
                 sink.write(content)
             made = above

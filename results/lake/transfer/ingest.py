@@ -60,7 +60,7 @@ class Sink(Protocol):
 
 
 class Ingested(msgspec.Struct, kw_only=True):
-    """Progress of an ingest: it has read `looked` of `total` folders. Counts of runs by outcome."""
+    """Progress of an ingest: folders in all and read (`looked`), runs by outcome, appends."""
 
     total: int
     looked: int = 0
@@ -94,7 +94,7 @@ def ingest(
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> tuple[Ingested, Problems]:
-    """Append the runs that `lake` lacks; `write` adds the folders of runs that are not valid.
+    """Append the runs that `lake` lacks; `write` stores the folders of runs without a good verdict.
 
     Without `write`, the lake keeps no folders. With `unfinished`, runs that are not finished are
     appended as well, except runs that a live process is still writing. Raises `UsageError` if there
@@ -268,7 +268,7 @@ class _Work:
             return
         for tables in self._tables(sources):
             first = min(tables["runs"]["run"].to_pylist())
-            if first < (group.gathered.last or ""):  # an id with @ comes too late
+            if first < (group.gathered.last or ""):  # only if an id contains `@`
                 self._write(group)
             group.gathered.add(tables)
         group.gathered_bytes = group.gathered.held_bytes

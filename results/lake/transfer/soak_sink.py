@@ -96,7 +96,7 @@ class SoakedRuns:
         for key, run, digest, verdict in zip(
             *(rows[name].to_pylist() for name in COLUMNS), strict=True
         ):
-            if verdict is not None:  # null: ingested before it was finished
+            if verdict is not None:  # null: the run was ingested unfinished
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
@@ -161,7 +161,7 @@ class SoakedRuns:
             self.flush()
 
     def flush(self) -> None:
-        """Append all waiting runs; after a failure, do nothing."""
+        """Append all waiting runs; do nothing if an earlier append failed."""
         if self._failed or not self._waiting:
             return
         try:

@@ -246,11 +246,11 @@ class _Update:
             content = content_of(folder)
         except OSError:
             content = ""
-        # A folder that changed while it was read is read again next time.
+        # If the folder changed while it was read, an empty stamp makes the next update read it.
         return Entry(key, stamp if stamp_of(folder) == stamp else "", content)
 
     def _remove(self, runs: set[str] | frozenset[str] = frozenset()) -> None:
-        """Remove these runs, and complete an interrupted removal."""
+        """Remove these runs; without runs, complete an interrupted removal."""
         if runs:
             self._memo.removing = pairs_of(self._lake, runs)
             write_memo(self._folder, self._memo)

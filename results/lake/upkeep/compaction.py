@@ -195,7 +195,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
     ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
     opened: list[_Rows] = []
     while ahead or opened:
-        # All rows that the open files have of runs below the bound are in memory.
+        # For each open file, all rows of runs below the bound are in memory.
         bound = min((rows.last for rows in opened if rows.last is not None), default=None)
         if ahead and (not opened or bound is None or ahead[0].first_run < bound):
             opened.append(_Rows(lake, ahead.popleft()))
@@ -224,7 +224,7 @@ class _Rows:
         return self.last is None and not self._parts
 
     def take(self, bound: str | None) -> list[pa.Table]:
-        """Take the rows in memory of the runs below `bound`, or all rows without a bound.
+        """Take from memory the rows of runs below `bound`, or all rows if `bound` is `None`.
 
         If `bound` is the last run in memory, read the next rows of the file.
         """

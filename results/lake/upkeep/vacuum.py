@@ -18,7 +18,7 @@ from results.lake.log.lake import Lake
 from results.lake.upkeep import GRACE_HOURS
 
 MS_AN_HOUR: Final = 3_600_000
-FENCES_MAX: Final = 10_000  # per commit; the next vacuum finds the rest
+FENCES_MAX: Final = 10_000  # per commit; the next vacuum fences the rest
 
 
 class Vacuumed(NamedTuple):
@@ -30,16 +30,16 @@ class Vacuumed(NamedTuple):
 
 
 def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
-    """Fence, remove and delete files older than `grace_hours`; with `dry_run` only count them."""
+    """Fence dead batches, delete unneeded files after `grace_hours`; `dry_run` only lists them."""
     if grace_hours < 0:
         raise UsageError(f"the grace period is {grace_hours} hours; it must be 0 or more")
     return _Vacuum(lake, grace_hours, dry_run).run()
 
 
 class _Stale(NamedTuple):
-    """Names of a table's files to remove, once their batch or their merge is fenced."""
+    """Names of a table's files that may be deleted once dead batches and merges are fenced."""
 
-    removable: tuple[str, ...]  # in the log, of an invisible batch
+    removable: tuple[str, ...]  # in the log, with rows of an invisible batch
     obsolete: frozenset[str]  # removed from the log long enough ago
     untracked: tuple[str, ...]  # not in the log, and old enough
 
@@ -98,13 +98,13 @@ class _Vacuum:
         return _Stale(tuple(removable), obsolete, tuple(untracked))
 
     def _fence_batches(self, batches: set[str]) -> None:
-        """Ensure that invisible batches never become visible."""
+        """Fence the invisible batches among these, so that they never become visible."""
         main = self.lake.main.refresh()
         invisible = sorted(batches - self.lake.visible_batches(main, batches))
         new = [batch for batch in invisible if not self.lake.main.fenced(batch)]
         dead = set(invisible) - set(new[FENCES_MAX:])
         new = new[:FENCES_MAX]
-        self.fenced |= set(new)  # counts even if the answer to this commit is lost
+        self.fenced |= set(new)  # noted before the commit, whose answer may be lost
         if new and not self.dry_run:
             self.lake.main.commit(self.lake.schemas[MAIN], fence=new, exact=True)
         self.dead = dead

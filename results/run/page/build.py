@@ -152,7 +152,7 @@ def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
 
 
 def _replay(stored: StoredRun) -> str:
-    """Return a replay command for a run whose results lack one, such as a seed of a soak."""
+    """Return a replay command for a run whose results lack one; a check command if incomplete."""
     if stored.record is None or stored.foreign:
         return f"harness check {stored.folder}"
     return replay_command(stored.folder / "case.json", stored.record.environment)

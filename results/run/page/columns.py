@@ -20,7 +20,7 @@ from harness.ops import History, Op, OpType, Pair
 
 OPS_MAX: Final = 300_000
 TEXT_CHARS_MAX: Final = 48_000_000
-"""Maximum characters of all values together; `VALUE_CHARS_MIN` and `_MAX` bound a value's share."""
+"""Target for the characters of all values, from which `share_chars` takes the limit per value."""
 VALUE_CHARS_MIN: Final = 120
 VALUE_CHARS_MAX: Final = 4_000
 ERROR_CHARS_MAX: Final = 1_000

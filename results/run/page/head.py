@@ -121,7 +121,7 @@ class Head:
         return text if len(text) <= HEADLINE_CHARS_MAX else f"{cut} ..."
 
     def _finding(self, worst: CheckResult) -> str:
-        """Return a finding's first sentence that says more than circumstances, shortened."""
+        """Return a finding's first sentence after the situation and the counts, shortened."""
         lines = [*worst.explanation, worst.reason]
         first = lines[0]
         if not _OTHER_LED.search(first) and first == self._timeline.sentence(worst):
@@ -161,7 +161,7 @@ class Head:
         return clipped(" · ".join(part for part in parts if part), HEADLINE_CHARS_MAX)
 
     def numbers(self) -> str:
-        """Write the amount of evidence in one line: operations, faults, failovers, checks."""
+        """Write counts of operations, faults, failovers and checks, and outages, in one line."""
         timeline, faults = self._timeline, self._timeline.faults
         parts = [_many(len(timeline.history.pairs), "operation")]
         bit = sum(fault.bitten is True for fault in faults)
@@ -186,7 +186,7 @@ class Head:
     # --- next ------------------------------------------------------------------------------------
 
     def _clean(self, replay: str) -> dict[str, str] | None:
-        """Return the command that runs the case without its bugs; `None` if it has no bugs."""
+        """Return a command that runs the case without its bugs; `None` if there is no command."""
         bugs = self._stored.case.bugs
         if not bugs or not replay.startswith("harness run "):
             return None

@@ -58,7 +58,7 @@ class Log(msgspec.Struct, kw_only=True):
 
 
 def find_logs(folder: Path) -> list[Path]:
-    """List the log files of a run by name: plain files `*.log` in its folder and in `logs/`."""
+    """List a run's log files: plain files `*.log`, except `ops.log`, in its folder and `logs/`."""
     paths = [
         path
         for place in (folder, folder / "logs")

@@ -59,7 +59,7 @@ def tables_of(
 ) -> tuple[list[TableLane], int]:
     """Return up to `most` lanes, ordered by first event, and the number of lanes left out.
 
-    Lanes with an operation whose index is in `important` always stay, then the newest lanes.
+    Lanes with an operation whose index is in `important` are kept first, then the newest lanes.
     """
     lanes: dict[str, TableLane] = {}
     wanted: set[str] = set()
@@ -116,7 +116,7 @@ def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
 
 
 def _name(lane: TableLane, name: Any) -> None:
-    """Record a name of the table, in the order of answers; the last name is the current one."""
+    """Append a name to the names of the table, unless the last name is the same."""
     if isinstance(name, str) and name and lane.names[-1:] != [name[:NAME_CHARS_MAX]]:
         lane.names.append(name[:NAME_CHARS_MAX])
 
