@@ -32,12 +32,11 @@ class Row:
     """The row of one defect in a ledger."""
 
     title: str
-    upstream: str  # behaviour of the original system
+    upstream: str  # the behaviour of the real system, Kudu or Hive
     fixed: str  # date or version of the fix, or "open"
     where: tuple[str, ...]  # the modules that contain the switch
     find: Find | None  # None if no run finds the defect; `upstream` then says why
     profiles: tuple[str, ...] = ()
-    topic: str = ""  # a difference between profiles, see `targets.kudu.bugs`
 
     @property
     def until(self) -> str:

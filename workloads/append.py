@@ -105,7 +105,7 @@ class _AppendOps:
 
 
 def table_name(number: int) -> str:
-    """The name of the table with this number, in the order of creation."""
+    """The name of table `number`; tables are numbered from 0 in the order of their creation."""
     return f"{PREFIX}{number}"
 
 

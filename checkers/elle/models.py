@@ -204,7 +204,7 @@ _FORBIDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def existence_type(model: str) -> str:
-    """Return the anomaly "some cycle refutes `model`", for a model in `EXISTENCE_MODELS`."""
+    """Return the name of the anomaly that refutes a model of `EXISTENCE_MODELS` without a cycle."""
     return f"{model}-cycle-exists"
 
 

@@ -314,7 +314,7 @@ class SunkRuns(Protocol):
         ...
 
     def place_of(self, run: str) -> str | None:
-        """The location of a run's files; `None` if the sink keeps only the run's rows."""
+        """The address of the folder that the sink keeps of a run; `None` if the sink keeps none."""
         ...
 
     def fetch_words(self, run: str, store: str) -> list[str]:

@@ -121,7 +121,7 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- an operation ------------------------------------------------------------------------
 
     def _is_stale(self, pair: Pair) -> bool:
-        """Whether another node than the answering node led, both at the call and at the answer."""
+        """Whether the leader was known and did not answer, both at the call and at the answer."""
         done = pair.completion
         if done is None or done.type is OpType.INFO or done.node is None or _is_of_tablets(done):
             return False

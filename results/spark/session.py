@@ -110,9 +110,9 @@ def _cores(local: re.Match[str]) -> int:
 
 
 def cores_here() -> int:
-    """Return the number of concurrent tasks of a session on this machine; 0 for other sessions.
+    """Return how many tasks this process's session runs at once if it is `local[N]`; else 0.
 
-    The workers of such a session run the driver's interpreter, so they have the same packages.
+    Its workers must also run the driver's interpreter, and so have the same packages.
     """
     local = _LOCAL.fullmatch(_started_at.get("url", ""))
     return _cores(local) if local and _own_python() else 0

@@ -6,9 +6,8 @@ the modules that contain the switch (a test checks) and says how the harness fin
 `harness list`, the page `docs/bugs.md` and the exam (`python -m bench.targets.mutants --bugs`) are
 generated from the rows.
 
-A defect has the identifier of its issue in Kudu's tracker, if the tracker has an issue. A topic,
-`P1` to `P23`, is a point in which Kudu of 2016 (profile `legacy`) or Kudu of today (`modern`) may
-differ from the profile `strict`. A topic has no switch if the profiles agree or only flags differ.
+A defect has the identifier of its issue in Kudu's tracker, if the tracker has an issue. The profile
+`legacy` is Kudu of 2016, and `modern` is Kudu of today.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ class Bug(Switch):
         "1.16)",
         fixed="open by design",
         profiles=STILL,
-        topic="P10",
         where=(f"{_MASTER}.leader_term", f"{_MASTER}.node", "targets.kudu.tserver.scanners"),
         find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
     )
@@ -51,7 +49,6 @@ class Bug(Switch):
         "still being replicated one by one. If that failed, the table was removed again",
         fixed="2016-04-01",
         profiles=LEGACY,
-        topic="P7",
         where=(f"{_MASTER}.catalog.catalog_manager",),
         find=Find("--nemesis kill-leader", "linearizable-catalog", 1),
     )
@@ -152,7 +149,6 @@ class Bug(Switch):
         upstream="the answer of a tablet's leader counted as its report; a difference of no harm",
         fixed="2016",
         profiles=LEGACY,
-        topic="P22",
         where=(f"{_MASTER}.tablets.async_rpc_tasks",),
         find=None,
     )
@@ -162,7 +158,6 @@ class Bug(Switch):
         "here bounds how long a table may take while leaders change, so nothing finds it",
         fixed="open",
         profiles=STILL,
-        topic="P15",
         where=(f"{_MASTER}.tablets.background",),
         find=None,
     )
@@ -171,7 +166,6 @@ class Bug(Switch):
         upstream="LOG(FATAL) after master_failover_catchup_timeout_ms (30 s), by design",
         fixed="open by design",
         profiles=STILL,
-        topic="P14",
         where=(f"{_MASTER}.leadership",),
         find=Find(
             "--bug NO-LEASE --kudu-flag master_failover_catchup_timeout_ms=3000 "
@@ -186,7 +180,6 @@ class Bug(Switch):
         upstream="a rogue, blank or lagging master wiped data; needs a wiped one, and rows",
         fixed="2016-07-13",
         profiles=LEGACY,
-        topic="P8",
         where=(f"{_MASTER}.tablets.heartbeats",),
         find=None,
     )
@@ -196,7 +189,6 @@ class Bug(Switch):
         "storage, and a tablet server that the master already knew sent empty reports",
         fixed="2016-04-27",
         profiles=LEGACY,
-        topic="P4",
         where=(
             f"{_MASTER}.tablets.heartbeats",
             f"{_MASTER}.leadership",
@@ -210,7 +202,6 @@ class Bug(Switch):
         "while",
         fixed="2016-06-01",
         profiles=LEGACY,
-        topic="P2",
         where=(f"{_MASTER}.tablets.background", f"{_MASTER}.catalog.catalog_manager"),
         find=Find("--nemesis kill-leader", "catalog-invariants", 1),
     )
@@ -220,7 +211,6 @@ class Bug(Switch):
         "required; that call was never made",
         fixed="2016-07-12",
         profiles=LEGACY,
-        topic="P3",
         where=(f"{_MASTER}.tablets.heartbeats", "targets.kudu.tserver.heartbeater"),
         find=Find(
             "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
@@ -236,7 +226,6 @@ class Bug(Switch):
         "same name",
         fixed="open",
         profiles=STILL,
-        topic="P12",
         where=(f"{_MASTER}.catalog.catalog_manager", "targets.kudu.system"),
         find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
     )
@@ -245,7 +234,6 @@ class Bug(Switch):
         upstream="a CHECK treated failed replication like a failing disk",
         fixed="2016-03-31",
         profiles=LEGACY,
-        topic="P5",
         where=(f"{_MASTER}.leader_term",),
         find=Find("--nemesis partition-leader", "crash", 1),
     )
@@ -255,7 +243,6 @@ class Bug(Switch):
         "tablets without a table, or running tablets of a removed table",
         fixed="2016-03-31",
         profiles=LEGACY,
-        topic="P6",
         where=(f"{_MASTER}.catalog.catalog_manager",),
         find=Find("--nemesis kill-leader", "catalog-invariants", 16),
     )
@@ -266,7 +253,6 @@ class Bug(Switch):
         "a run moves a name, tests/kudu/test_replacement.py does",
         fixed="2022 (1.16)",
         profiles=LEGACY,
-        topic="P20",
         where=(f"{_MASTER}.node", "targets.kudu.system", "targets.kudu.tserver.node"),
         find=None,
     )
@@ -277,7 +263,6 @@ class Bug(Switch):
         "(seen on 1.16)",
         fixed="open",
         profiles=("modern",),
-        topic="P3",
         where=(f"{_MASTER}.tablets.heartbeats", "targets.kudu.tserver.heartbeater"),
         find=Find(
             "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
@@ -291,7 +276,6 @@ class Bug(Switch):
         upstream="followers took no note of heartbeats",
         fixed="2016-06",
         profiles=LEGACY,
-        topic="P1",
         where=(f"{_MASTER}.tablets.heartbeats", "targets.kudu.tserver.heartbeater"),
         find=None,
     )
@@ -301,7 +285,6 @@ class Bug(Switch):
         "that is no harm but load on the leader, so nothing finds it",
         fixed="open",
         profiles=STILL,
-        topic="P11",
         where=(f"{_MASTER}.follower_reads",),
         find=None,
     )
@@ -311,7 +294,6 @@ class Bug(Switch):
         "knows every address (seen on 1.16)",
         fixed="open",
         profiles=STILL,
-        topic="P23",
         where=("targets.kudu.system",),
         find=None,
     )
@@ -320,7 +302,6 @@ class Bug(Switch):
         upstream="the list may omit a table that existed all the time",
         fixed="open",
         profiles=STILL,
-        topic="P13",
         where=(f"{_MASTER}.master_service",),
         find=Find(
             "--nemesis none --names 40 --mix create=20,delete=12,list=10,get=5 --rate 80 "
@@ -336,7 +317,6 @@ class Bug(Switch):
         "what was acknowledged cannot blame",
         fixed="2021 (1.15)",
         profiles=LEGACY,
-        topic="P19",
         where=(f"{_MASTER}.membership",),
         find=None,
     )
@@ -346,7 +326,6 @@ class Bug(Switch):
         "data",
         fixed="2016-03-31",
         profiles=LEGACY,
-        topic="P7",
         where=(f"{_MASTER}.catalog.catalog_manager",),
         find=Find("--fault 'cut leader from members' --names 12 --time-limit 20", "liveness", 12),
     )
@@ -355,7 +334,6 @@ class Bug(Switch):
         upstream="a failed write was undone in two steps; replies named a tablet that is in no log",
         fixed="2016-04-25",
         profiles=LEGACY,
-        topic="P7",
         where=(f"{_MASTER}.tablets.background",),
         find=Find(
             "--profile modern --tservers 4 --time-limit 40 --concurrency 40 --names 24 "
@@ -372,7 +350,6 @@ class Bug(Switch):
         upstream="the rest of KUDU-1358: cold on a master that started less than a heartbeat ago",
         fixed="open",
         profiles=STILL,
-        topic="P2",
         where=(f"{_MASTER}.catalog.catalog_manager",),
         find=None,
     )
@@ -381,7 +358,6 @@ class Bug(Switch):
         upstream="it wrote what was decided on the old maps, and its calls were orphaned",
         fixed="2016",
         profiles=LEGACY,
-        topic="P21",
         where=(f"{_MASTER}.leader_term",),
         find=None,
     )
@@ -390,7 +366,6 @@ class Bug(Switch):
         upstream="the map of names is switched before the record is committed",
         fixed="open",
         profiles=STILL,
-        topic="P7",
         where=(f"{_MASTER}.catalog.catalog_manager",),
         find=Find("--nemesis none --moves 50", "linearizable-catalog", 1),
     )
@@ -403,7 +378,6 @@ class Bug(Switch):
         "its list, and an exit means a wrong --changed-masters",
         fixed="open by design",
         profiles=STILL,
-        topic="P19",
         where=(f"{_MASTER}.membership", "targets.kudu.target"),
         find=Find(
             "--changed-masters m1 --fault 'do rolling-restart on node:m2 variant=changed'",
@@ -417,18 +391,18 @@ BUGS: Final[Mapping[str, str]] = titles_of(Bug)
 PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", "modern", "legacy"))
 
 _USUAL: Final[Mapping[str, bool]] = {
-    "log_force_fsync_all": False,  # P18: logs are not synced, as in Kudu; votes are always synced
+    "log_force_fsync_all": False,  # logs are not synced, as in Kudu; votes are always synced
     # Tablet servers and clients know only the masters that they were started with
     "heartbeat_names_masters": False,
 }
 FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
     "strict": {},
     "modern": _USUAL,
-    "legacy": {  # P16: Kudu has had pre-elections since 1.1, and voting tombstones since 1.5
+    "legacy": {  # Kudu has had pre-elections since 1.1, and voting tombstones since 1.5
         **_USUAL,
         "raft_enable_pre_election": False,
         "raft_enable_tombstoned_voting": False,
-        # P17: before 1.7, Kudu evicted a replica before it added another (KUDU-1097)
+        # before 1.7, Kudu evicted a replica before it added another (KUDU-1097)
         "raft_prepare_replacement_before_eviction": False,
     },
 }

@@ -56,7 +56,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # Masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
     heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000
-    # Not in Kudu: tablet servers and clients learn the masters from answers, not only by a restart
+    # Not in Kudu: tablet servers and clients also use masters that an answer of a master names.
     heartbeat_names_masters: bool = True
     heartbeat_max_failures_before_backoff: Annotated[int, Within(1, 100)] = 3
     tserver_unresponsive_timeout_ms: Annotated[int, Within(10_000, 3_600_000)] = 60_000

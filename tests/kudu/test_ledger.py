@@ -33,7 +33,6 @@ def test_rows_are_complete():
         assert row.upstream, bug.id
         assert re.fullmatch(r"open.*|20\d\d(-\d\d){0,2}.*", row.fixed), bug.id
         assert set(row.profiles) <= {"legacy", "modern"}, bug.id
-        assert not row.topic or re.fullmatch(r"P([1-9]|1\d|2[0-3])", row.topic), bug.id
 
 
 def test_what_today_has_kudu_of_2016_had_as_well():

@@ -189,7 +189,7 @@ class _Groups:
         return np.where(before >= self.first, before, -1)
 
     def internal(self) -> IntArray:
-        """Return each transaction's first read (row) that contradicts its earlier accesses."""
+        """Return the first read per transaction that contradicts its accesses to the key before."""
         columns, index = self.index.columns, self.index
         before = self._previous_read()
         wrong = np.zeros(len(self.mops), np.bool_)

@@ -72,8 +72,8 @@ def main(arguments: Sequence[str]) -> int:
     judges.add_argument(
         "--workload",
         metavar="NAME",
-        help="the file is an export of a run with this workload, and the workload's checkers judge "
-        "it (default for exports: register)",
+        help="for a file of `harness export`: the workload of its run, whose checkers judge "
+        "the history (default: register)",
     )
     parser.add_argument(
         "--independent",

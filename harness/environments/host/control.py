@@ -87,7 +87,7 @@ class NodeControl:
         send: Callable[[bytes], Awaitable[None]],
         springs_have_run: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Each verb that changes the node's `state` holds `turn`.
+        """`turn` is the lock of `RealNode` for starts, stops, kills, pauses and resumes.
 
         `send` may raise `InfrastructureError`. `springs_have_run` waits for the callbacks of traps
         (springs) that a node's last event triggered.

@@ -92,7 +92,7 @@ def select(
 
 
 def mentioned(value: Any) -> list[str]:
-    """Return the names and ids of tables in an operation's value (vocabulary `ddl`)."""
+    """Return table names and ids in an operation's value, with fields as in `vocabularies.ddl`."""
     if not isinstance(value, dict):
         return []
     names = [value.get("name"), value.get("new_name"), value.get("table_id")]

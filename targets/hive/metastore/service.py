@@ -244,7 +244,7 @@ class Service:
             raise MetastoreError(outcome.error, outcome.message)
 
     async def _tell(self, changed: Changed | None) -> None:
-        """Write the event of a change that was committed without one (EVENT-AFTER-COMMIT)."""
+        """Write the event that a change lacks because of `Bug.EVENT_AFTER_COMMIT`."""
         if changed is None:
             return
 

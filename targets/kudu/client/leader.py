@@ -2,7 +2,7 @@
 
 Kudu's client takes the first answer that claims LEADER and compares no terms
 (`client/master_rpc.cc`), so a partitioned former leader can win even if the client knows every
-address. In this client (P23 of profile `strict`) a leader is accepted only when a majority of the
+address. In this client (profile `strict`) a leader is accepted only when a majority of the
 masters has answered and no answer shows a higher term. A master that is not initialised yet counts
 as a follower.
 """

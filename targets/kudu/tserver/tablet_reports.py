@@ -11,7 +11,7 @@ changes. The rules:
 * A full report is due if the master asks for one, or if an answer shows that the master leads in a
   later term than the term in which it last acknowledged a full report. Kudu instead checks whether
   the answer's *flag* `leader_master` turns from false to true, and so misses a leader that lost and
-  regained its leadership between two heartbeats (topic P3 in `targets.kudu.bugs`).
+  regained its leadership between two heartbeats.
 * Incremental reports go only to a master that leads, because followers drop reports. A master that
   becomes leader says so in its next answer and then gets a full report.
 """

@@ -202,10 +202,10 @@ def test_rows_that_make_no_history_are_said_and_the_rest_is_shown(tmp_path, open
     assert 0 < len(spoiled) < len(found)
     assert "some rows are missing, or were changed" in " ".join(spoiled[0]["notes"])
     key = spoiled[0]["run"]["key"]
-    assert "some are missing" in served.page(f"/run/{quote(key)}/")
+    assert "some rows are missing" in served.page(f"/run/{quote(key)}/")
     for address in (f"/run/{quote(key)}/report.html", f"/zip/{quote(key)}.zip"):
         code, _, body = served.ask(address)
-        assert (code, b"some are missing" in body) == (422, True)
+        assert (code, b"some rows are missing" in body) == (422, True)
 
 
 def test_names_that_no_harness_gives_and_runs_beyond_measure(

@@ -190,7 +190,7 @@ class Containers:
         return None
 
     def port(self, node: str, port: int, path: str) -> str | None:
-        """The reason why a port is not ready (`probe.missing`); `None` if the port is ready.
+        """Run `probe.missing`; return why the port is not ready, or `None` if the port is ready.
 
         The probe runs in the node's network namespace, since the engine's proxy accepts connections
         to the published port even while the node is down.
