@@ -40,7 +40,7 @@ class Ignored(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The end of a sentence that names the ignored parts; empty without ignored parts."""
-        return f" (ignored: {', '.join(self.parts)})" if self.parts else ""
+        return f"; ignored here: {', '.join(self.parts)}" if self.parts else ""
 
 
 NONE_IGNORED: Final = Ignored()

@@ -216,7 +216,7 @@ class Head:
             rows.append((name, meaning, self._place(worst.checker)))
         bugs = getattr(_plugin("targets", self._stored.case.target), "bugs", {})
         rows += [
-            (bug, f"bug switch: {bugs[bug]}", f"docs/bugs.md#{bug.lower()}")
+            (bug, f"switched on in this run: {bugs[bug]}", f"docs/bugs.md#{bug.lower()}")
             for bug in self._stored.case.bugs
             if bug in bugs
         ]

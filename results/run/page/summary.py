@@ -147,7 +147,7 @@ def about(stored: StoredRun) -> str:
     case, record = stored.case, stored.record
     parts = [f"{case.target}/{case.profile}"]
     if case.bugs:
-        parts.append(f"with the bug {', '.join(case.bugs)} switched on")
+        parts.append(f"with the bug {', '.join(case.bugs)} switched on, so failures are expected")
     parts += [f"workload {case.workload}", f"nemesis {', '.join(case.nemeses)}"]
     if record is not None:
         parts.append(f"in {record.environment}")

@@ -128,7 +128,7 @@ def test_ignored_parts_of_settings_do_not_count():
     assert (whole.settings, whole.lines, whole.ignorable) == (0, (), ("bugs",))
     assert whole.differs == "bugs (B against none)"
     assert (found.settings, found.label_runs_left_out, found.ignorable) == (1, 0, ())
-    assert found.differs == "bugs (B against none) (ignored: bugs)"
+    assert found.differs == "bugs (B against none); ignored here: bugs"
     assert (found.lines[0].metric, found.lines[0].verdict) == ("invalid", BETTER)
     assert found.lines[0].setting == "ddl under kill (sim, strict, s)"
 

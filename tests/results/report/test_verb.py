@@ -197,7 +197,7 @@ def test_labels_are_compared_without_their_bugs(judged, capsys):
     (invalid,) = (line for line in lines if line["metric"] == "invalid")
     assert (invalid["baseline_runs"], invalid["label_runs"]) == (2, 3)
     assert (invalid["baseline_value"], invalid["label_value"]) == (1.0, 0.0)
-    assert "(ignored: bugs)" in (judged / ".report" / "report.html").read_text()
+    assert "; ignored here: bugs" in (judged / ".report" / "report.html").read_text()
 
 
 def test_output_elsewhere_leaves_the_store_alone(judged, tmp_path, capsys):

@@ -15,7 +15,7 @@ function axisPanel(canvas, page) {
         if (x - half >= LEFT - 4 && x <= view.width - 24) pen.fillText(text, x, 11); // leave room for the label "time"
       }
       pen.textAlign = "left";
-      label(pen, "time", 11);
+      label(pen, "time in view", 11);
       for (const position of page.focus) {
         const x = view.x(page.ops.start[position]);
         if (x < LEFT || x > view.width) continue;
