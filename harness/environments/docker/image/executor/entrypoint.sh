@@ -1,10 +1,10 @@
 #!/bin/bash
-# The first word says what this container is:
+# The first argument chooses the role of this container:
 #
-#   driver ..., executor   what Spark on Kubernetes starts, with its settings in SPARK_* variables
+#   driver ..., executor   processes that Spark on Kubernetes starts, set by SPARK_* variables
 #   master, worker URL     the parts of a standalone cluster, in the foreground
 #   connect ...            a Spark Connect server, with the options of spark-submit
-#   anything else          that command: `harness report ...`
+#   anything else          a command to run, such as `harness report ...`
 set -eu
 role=${1:-}
 
@@ -49,5 +49,5 @@ connect)
     ;;
 esac
 
-# Whoever is process 1 has to end what its children leave behind; where docker's --init is, tini is told so.
+# Process 1 must reap the orphans of its children. With -s, tini also does so under `docker run --init`.
 exec tini -s -- "$@"
