@@ -187,7 +187,7 @@ def test_which_ports_are_shared():
 
 def test_what_cannot_be_noted_is_the_hosts_failure(tmp_path):
     book = CallerBook(tmp_path / "gone")
-    with pytest.raises(InfrastructureError, match="cannot be noted"):
+    with pytest.raises(InfrastructureError, match="cannot record"):
         book.note("n1", procfs.identify(os.getpid()))
 
 

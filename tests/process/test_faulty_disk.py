@@ -95,7 +95,7 @@ def test_without_what_it_takes_it_is_the_machines_own_disk(run, monkeypatch):
     [
         ("0000000000200000", None, "", None),
         ("0000000000000000", None, "", "apt-get install fuse3"),
-        ("0000000000000000", "/bin/fusermount3", "#user_allow_other\n", "write user_allow_other"),
+        ("0000000000000000", "/bin/fusermount3", "#user_allow_other\n", "add user_allow_other"),
         ("0000000000000000", "/bin/fusermount3", "user_allow_other\n", None),
     ],
 )

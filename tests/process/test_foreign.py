@@ -72,7 +72,7 @@ def test_a_foreign_program_is_deployed_and_broken(run):
         await web("y", body=b"42")
         assert await web("x", f"/peer/{LIMIT_S}") == "y=42"
 
-        with pytest.raises(UsageError, match="a clock fault cannot reach x: a foreign program"):
+        with pytest.raises(UsageError, match="a clock fault cannot reach x: this foreign program"):
             await cluster.skew("x", offset_ns=1)
         with pytest.raises(UsageError, match="a disk fault cannot reach y: a foreign program"):
             await cluster.worsen_disk("y", DiskQuality(full=True))

@@ -615,7 +615,7 @@ def test_it(run_case, history, monkeypatch):
             "process 0 does 'read' while its last operation is still open",
         ),
         ("async with nemesis('kill leader when event leader'): pass", "", "leave out 'when event"),
-        ("async with nemesis('cut client:1 from leader'): pass", "", "tells clients apart"),
+        ("async with nemesis('cut client:1 from leader'): pass", "", "hits single clients"),
     ],
 )
 def test_what_cannot_be_done_by_hand_fails_the_test(by_hand, does, afterwards, words):

@@ -50,7 +50,7 @@ def lines(capsys):
         ("s3://key:se/secret@bucket/lake", "AWS_ACCESS_KEY_ID"),
         ("file://key:secret@host/lake", "names a machine"),
         ("s3://key:secret@bucket/lake", "AWS_ACCESS_KEY_ID"),
-        ("s3://[bucket/lake", "no URI"),
+        ("s3://[bucket/lake", "is not a URI"),
         ("file://host/lake", "names a machine"),
         ("a%20b/lake", "'%20' in it"),
         ("file:///a%2541", "'%41' in it"),

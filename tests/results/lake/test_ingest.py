@@ -166,7 +166,7 @@ def changed_in(path, **fields):
         (lambda run: record_with(run, started="0001-01-01T00:00:00+12:00"), "started is '0001"),
         (lambda run: record_with(run, label=""), "the label is ''"),
         (lambda run: record_with(run, digest="0" * 64), "is not the one that run.json describes"),
-        (lambda run: changed_in(run / "case.json", schema=99), "case schema 99"),
+        (lambda run: changed_in(run / "case.json", schema=99), "schema 99"),
     ],
 )
 def test_what_cannot_be_read_is_named_and_the_others_go_in(store, tmp_path, capsys, spoil, said):
@@ -191,7 +191,7 @@ def test_numbers_that_no_column_holds_and_names_of_any_bytes_are_named(store, tm
     assert ingest_verb([str(store), "--lake", str(tmp_path / "lake")]) == EXIT_UNKNOWN
 
     told = capsys.readouterr()
-    assert "ddl-kill/r3: findings" in told.err
+    assert "fits no column of findings" in told.err
     assert "ddl-none: holds a folder whose name is not UTF-8, 'r\\udcff'" in told.err
     assert "2 runs appended" in told.out
 

@@ -222,7 +222,7 @@ def test_a_killed_creation_goes_on(tmp_path):
 def test_a_column_of_another_type_is_refused(tmp_path):
     lake_at(tmp_path / "lake")
     other = {**SCHEMAS, "runs": pa.schema([*HEAD, ("seed", pa.string())])}
-    with pytest.raises(UsageError, match="other columns"):
+    with pytest.raises(UsageError, match="are not the columns"):
         lake_at(tmp_path / "lake", schemas=other)
 
 

@@ -326,7 +326,7 @@ def test_a_lake_in_a_bucket(tmp_path, monkeypatch, open_lake, eager, capsys):
         assert served.api(f"run/{key}")["numbers"]["total"]["ok"] == 10
         assert "harness lake export s3://" in html.unescape(served.page(f"/run/{key}/"))
         code, _, body = served.ask("/report/")
-        assert (code, b"is where" in body) == (404, True)
+        assert (code, b"in the folder where" in body) == (404, True)
         add_run(store, "gamma", "new", seed=77)
         ingested(store, uri)
         wait_until(lambda: served.api("runs")["total"] == 12, 60.0)
