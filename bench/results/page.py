@@ -20,6 +20,7 @@ from harness.case import Case
 from harness.ops import CheckResult, History, Verdict
 from results.run.page import PageReporter
 from tests.results.run.page.runs import MS, Script, write_run
+from tests.support.browser import find_chromium
 
 FPS_BAR = 30.0
 KINDS = ("create", "alter", "rename", "delete", "get", "get", "get", "list", "locate")
@@ -66,7 +67,7 @@ def main() -> int:
     parser.add_argument("--ops", type=int, default=100_000, metavar="N", help="(default: 100000)")
     parser.add_argument("--clients", type=int, default=20, metavar="N", help="(default: 20)")
     parser.add_argument("--seconds", type=float, default=4.0, metavar="S", help="of each movement")
-    parser.add_argument("--chromium", default="/usr/bin/chromium", metavar="PATH")
+    parser.add_argument("--chromium", default=find_chromium(), metavar="PATH")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the run in this store")
     parsed = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
