@@ -249,6 +249,24 @@ def test_two_renames_at_once_may_each_give_one_part_of_the_name():
     assert verdict(written(steps, *EXPLAINING)) is Verdict.INVALID
 
 
+def test_a_rename_follows_its_table_through_renames_that_began_before_it():
+    late = do("start", 1, "rename", "d.x", "c", "e.y")
+    moved = do("done", 2, "rename", "d.x", "d", "d.y")
+    steps = [CREATED, late, moved, do("start", 3, "rename", "d.y", "e", "d.x"), do("end", 1),
+             do("end", 3), do("listed", 4, "e.x")]  # fmt: skip
+    assert verdict(written(steps)) is Verdict.INVALID
+    assert verdict(written(steps, CHANGE_RENAMED)) is Verdict.PERMITTED
+
+
+def test_a_drop_misses_a_table_that_a_late_rename_takes_from_its_new_name():
+    late = do("start", 1, "rename", "d.x", "c", "e.x")
+    moved = do("done", 2, "rename", "d.x", "d", "d.y")
+    steps = [CREATED, late, moved, do("start", 3, "drop", "d.y", "e"), do("end", 1), do("end", 3),
+             do("listed", 4, "e.y")]  # fmt: skip
+    assert verdict(written(steps, CHANGE_RENAMED)) is Verdict.INVALID
+    assert verdict(written(steps, CHANGE_RENAMED, DROP_MISSED)) is Verdict.PERMITTED
+
+
 def test_two_drops_of_one_table_meet_although_it_was_renamed_between_their_reads():
     steps = [CREATED, DROP, RENAMED, do("start", 2, "drop", "e.y", "d"), END, do("end", 2)]
     assert verdict(written(steps, DROP_TWICE)) is Verdict.INVALID
