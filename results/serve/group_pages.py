@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from harness.errors import choices_near
 from harness.ops import Verdict
-from results.facts.setting import IGNORABLE, setting_of
-from results.questions.ignored import Ignored
+from results.facts.setting import IGNORABLE
 from results.report.time_plots import Series, Value, series
 from results.serve.groups import (
     DIMENSIONS,
@@ -20,13 +19,12 @@ from results.serve.groups import (
     failures_of,
     first_values,
     matrix_of,
-    of_labels,
     outcomes_of,
     totals_of,
     trends_of,
 )
 from results.serve.library import Library
-from results.serve.query import BadQuery, Query, Where, parse_query
+from results.serve.query import BadQuery, Query, parse_query
 from results.serve.render import Page
 from results.serve.run_rows import FINISHED, NONE, OUTCOMES
 from results.serve.runs import Reading
@@ -35,7 +33,6 @@ LINES_MAX: Final = 60
 NEW_SHOWN_MAX: Final = 40
 POINTS_MIN: Final = 2
 LABELS_SHOWN_MAX: Final = 60
-SETTINGS_MAX: Final = 500
 _RATE: Final = "invalid runs, % of those with a known verdict"
 
 Row = dict[str, Any]
@@ -185,29 +182,6 @@ def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
     ]
 
 
-def _ignored(library: Library, reading: Reading, where: Where, parts: Sequence[str]) -> Ignored:
-    """Return the ignored parts, and a map from each setting to the setting without these parts.
-
-    The setting without these parts comes from the case of one of its runs.
-    Raises `BadQuery` for too many settings, because one case is read for each setting.
-    """
-    if not parts:
-        return Ignored()
-    first = f"rowid IN (SELECT min(rowid) FROM runs WHERE {where.sql} GROUP BY setting)"  # noqa: S608
-    rows = reading.runs(Where(first, where.values), "rowid", limit=SETTINGS_MAX + 1)
-    if len(rows) > SETTINGS_MAX:
-        raise BadQuery(
-            f"the runs have more than {SETTINGS_MAX} settings, too many to ignore "
-            f"{' and '.join(parts)} here; add filters, or use harness report --ignore"
-        )
-    settings = {}
-    for row in rows:
-        case = library.case(row)
-        if case is not None and row.setting is not None:
-            settings[row.setting] = setting_of(case, row.environment, parts)
-    return Ignored(tuple(parts), settings)
-
-
 def labels(library: Library, query: Query, names: Sequence[str], ignore: Sequence[str]) -> Page:
     """Make the page that compares two labels: how often runs of equal settings fail, and how.
 
@@ -222,16 +196,15 @@ def labels(library: Library, query: Query, names: Sequence[str], ignore: Sequenc
             f"label=A&label=B ({NONE} for runs without one)"
         )
     sides = [Query({**query.filters, "label": name}) for name in names]
+    parts = [name for name in IGNORABLE if name in ignore]
+    ignored = library.ignored(parts)
     with library.reading() as reading:
         cells = [Cell(outcomes_of(reading, side.where())) for side in sides]
         for name, cell in zip(names, cells, strict=True):
             if not any(cell.of(verdict) for verdict in FINISHED):
                 raise BadQuery(f"no finished run here has the label {name!r}")
         bare = {key: value for key, value in query.filters.items() if key != "label"}
-        where = Query(bare).where()
-        parts = [name for name in IGNORABLE if name in ignore]
-        ignored = _ignored(library, reading, of_labels(where, names), parts)
-        comparison = compare_labels(reading, where, names, ignored)
+        comparison = compare_labels(reading, Query(bare).where(), names, ignored)
         notes = reading.notes
     lines = comparison.comparison.lines
     context = {

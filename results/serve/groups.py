@@ -261,16 +261,11 @@ class ComparedLabels(msgspec.Struct, frozen=True):
     changes: list[Row]
 
 
-def of_labels(where: Where, labels: Sequence[str]) -> Where:
-    """Return `where`, restricted to runs of these two labels."""
-    return Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
-
-
 def compare_labels(
     reading: Reading, where: Where, labels: Sequence[str], ignored: Ignored
 ) -> ComparedLabels:
     """Compare runs of the second label with runs of the first; both need finished runs."""
-    both = of_labels(where, labels)
+    both = Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
     cells = _cells(reading, both, "run_cells")
     run_cells = f"{as_report(both.sql)}, run_cells AS ({query('run_cells')})"
     populations = reading.rows(

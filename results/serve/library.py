@@ -31,6 +31,7 @@ from results.judging.chosen_results import counting
 from results.judging.result_lake import ResultLake
 from results.lake.log.files import BATCH, MAIN
 from results.lake.transfer.ingest import Ingested
+from results.questions.ignored import NONE_IGNORED, Ignored, ignored_parts
 from results.report import REPORT_FOLDER
 from results.serve.compare import checks_of
 from results.serve.paths import (
@@ -108,6 +109,10 @@ class Library:
         """Return the run with the key "name/run", or `None` if it does not exist."""
         with self.reading() as found:
             return found.run(key)
+
+    def ignored(self, parts: Sequence[str]) -> Ignored:
+        """Return the settings of all runs without `parts`, as `harness report --ignore` does."""
+        return ignored_parts(self._rows.snapshot(), parts) if parts else NONE_IGNORED
 
     def close(self) -> None:
         """Close the table of runs, and remove temporary files."""
