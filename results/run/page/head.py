@@ -66,7 +66,6 @@ _NO_ORDER: Final = re.compile(
 _LABEL: Final = re.compile(r"\[[^\]]*\] (?:[a-z0-9-]+: )?")
 _OP: Final = re.compile(r"\b[Oo]p (\d{1,9})\b")
 _OP_DETAILS: Final = re.compile(r"\((op \d+), [^()]*\)")
-_COUNTS: Final = re.compile(r"[\d,]+ violations? of [\d,]+ rules?, with one example each: ")
 _ID: Final = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 
 
@@ -124,10 +123,11 @@ class Head:
         """Return a finding's first sentence after the situation and the counts, shortened."""
         lines = [*worst.explanation, worst.reason]
         first = lines[0]
-        if not _OTHER_LED.search(first) and first == self._timeline.sentence(worst):
-            lines = lines[1:]
-        if _COUNTS.match(lines[0]) and len(lines) > 1:
-            lines = lines[1:]
+        if not _OTHER_LED.search(first):
+            if first == self._timeline.sentence(worst):
+                lines = lines[1:]
+            if "by_invariant" in worst.details:  # the count of violations comes before examples
+                lines = [line for line in lines if _LABEL.match(line)] or lines
         text = _LABEL.sub("", lines[0], count=1) if lines[0].startswith("[") else lines[0]
         text = _NO_ORDER.sub(
             lambda found: ":" if found[1] == ":" else ", and no order allows it", text
