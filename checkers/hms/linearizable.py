@@ -211,11 +211,9 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
     if not each.lost:
         renames = [change for change in renames if not change.is_unknown]
 
-    every_name = _names(
-        [change for change in changes if change.input.f != "create"],
-        renames,
-        late=CHANGE_RENAMED in allowed,
-    )
+    following = {DROP_RENAMED, CHANGE_RENAMED}.intersection(allowed)
+    moved = [change for change in changes if following and change.input.f != "create"]
+    every_name = _names(moved, renames, late=CHANGE_RENAMED in allowed)
 
     def named(operation: MetastoreOperation) -> tuple[str, ...]:
         permit = DROP_RENAMED if operation.input.f == "drop" else CHANGE_RENAMED
