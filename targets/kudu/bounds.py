@@ -267,7 +267,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
         ),
         _limit(
             "calls of ChangeConfig", "calls", CHANGE, 100,
-            "a configuration changes when somebody asks for it, or a replica is lost", operation=2,
+            "a configuration changes on request, or after a replica is lost", operation=2,
             replica_made=1, fault=60,
         ),
         _limit(

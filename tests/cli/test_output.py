@@ -1,4 +1,4 @@
-"""The exit code is the verdict's, whoever reads or does not read what is printed."""
+"""The exit code follows the verdict, even if no process reads the output."""
 
 import io
 import os
@@ -28,7 +28,7 @@ def exit_code(words, tmp_path, **streams):
 
 @pytest.fixture
 def deaf_pipe(unbuffered):
-    """The writing end of a pipe that nobody reads."""
+    """The writing end of a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer

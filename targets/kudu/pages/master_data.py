@@ -46,7 +46,7 @@ def masters(
         answer = answers.get(peer.uuid, MasterAnswer(error="not asked"))
         error = answer.error
         if error is None and answer.uuid != peer.uuid:
-            error = f"uuid mismatch: {answer.uuid or 'nobody'} answers at {peer.address}"
+            error = f"uuid mismatch: {answer.uuid or 'no master'} answers at {peer.address}"
         if error is not None:
             errors.append({"uuid": peer.uuid, "address": peer.address, "error": error})
             continue
