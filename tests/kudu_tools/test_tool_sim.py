@@ -73,6 +73,16 @@ async def test_a_dead_server_fails_it(cluster, victim):
 
 
 @on(deploy)
+async def test_the_tool_waits_until_a_master_leads(cluster):
+    await _with_table(cluster)
+    masters = await _json(cluster, "master list --format json")
+    (leader,) = [row["rpc-addresses"] for row in masters if row["role"] == "LEADER"]
+    await cluster.session.cluster.kill(leader.partition(":")[0])
+    assert await _kudu(cluster, "table alter metrics --add-column unit:string") == Said("")
+    assert "unit STRING NULLABLE" in (await _kudu(cluster, "table describe metrics")).text
+
+
+@on(deploy)
 async def test_lists(cluster):
     client = await _with_table(cluster)
     masters = await _json(cluster, "master list --format json")

@@ -1,6 +1,7 @@
 """An administrator's access to a cluster: calls to its masters and servers, with time limits.
 
-A tool sends each request once and reports the answer; it never repeats a change.
+A tool waits for a leader, as Kudu's own client does. It sends each request once and reports the
+answer, except that it repeats a request which a master refused because it does not lead.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ LOCATIONS_MAX: Final = 100_000
 """The number of tablets to ask for: more than any table has."""
 _AT_ONCE: Final = 16
 """Maximum number of concurrent calls."""
+_PAUSE_S: Final = 0.25
+_NOT_LEADING: Final = frozenset(
+    {m.MasterErrorCode.NOT_THE_LEADER, m.MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED}
+)
 A = TypeVar("A")
 B = TypeVar("B")
 Answer = TypeVar("Answer", bound=m.MasterResponse)
@@ -63,14 +68,29 @@ class Admin:
 
     async def ask_master(self, address: str, request: Call[Answer]) -> Answer:
         """Return a master's answer. Raises `ToolError` if it holds an error or no answer came."""
-        answer = await self.must_answer(address, request)
-        if answer.error is not None:
-            status = answer.error.status.name.replace("_", " ").capitalize()
-            raise ToolError(f"{status}: {answer.error.message}")
-        return answer
+        return _without_error(await self.must_answer(address, request))
 
     async def ask_leader(self, request: Call[Answer]) -> Answer:
-        return await self.ask_master(await self.leader(), request)
+        """Return the answer of the leader, which may still have to be elected.
+
+        Raises `ToolError` if the answer holds an error, if no answer came, or if no master leads
+        within the time limit.
+        """
+        end_ns = self._env.clock.monotonic_ns() + round(self._timeout_s * 1e9)
+        while True:
+            late = self._env.clock.monotonic_ns() >= end_ns
+            try:
+                address = await self.leader()
+            except ToolError:
+                if late:
+                    raise
+            else:
+                answer = await self.must_answer(address, request)
+                error = answer.error
+                refused = error is not None and error.code in _NOT_LEADING
+                if late or not refused or (error is not None and error.indeterminate):
+                    return _without_error(answer)
+            await asyncio.sleep(_PAUSE_S)
 
     async def leader(self) -> str:
         """Return the address of the master that leads the highest term, or raise `ToolError`."""
@@ -101,3 +121,10 @@ class Admin:
                 return await question(item)
 
         return list(await asyncio.gather(*map(one, items)))
+
+
+def _without_error(answer: Answer) -> Answer:
+    if answer.error is not None:
+        status = answer.error.status.name.replace("_", " ").capitalize()
+        raise ToolError(f"{status}: {answer.error.message}")
+    return answer
