@@ -20,6 +20,17 @@ DEATHS_MAX: Final = 2
 SEED_TIMEOUT_S: Final = 900.0
 
 
+def seed_pool() -> WorkerPool[SeedJob, SeedResult]:
+    """Return the pool of workers that run seeds."""
+    return WorkerPool(
+        module="harness.soak",
+        answer=SeedResult,
+        timeout_s=lambda _: SEED_TIMEOUT_S,
+        deaths_max=lambda _: DEATHS_MAX,
+        jobs_max=CASES_A_WORKER,
+    )
+
+
 def soak(work: Iterator[SeedJob], *, jobs: int, on_result: Callable[[SeedResult], bool]) -> None:
     """Run all seeds of `work` on `jobs` worker processes.
 
@@ -33,14 +44,7 @@ def soak(work: Iterator[SeedJob], *, jobs: int, on_result: Callable[[SeedResult]
         while go_on and (job := next(work, None)) is not None:
             yield job
 
-    pool: WorkerPool[SeedJob, SeedResult] = WorkerPool(
-        module="harness.soak",
-        answer=SeedResult,
-        timeout_s=lambda _: SEED_TIMEOUT_S,
-        deaths_max=lambda _: DEATHS_MAX,
-        jobs_max=CASES_A_WORKER,
-    )
-    with contextlib.closing(pool.run(wanted(), jobs)) as answers:
+    with contextlib.closing(seed_pool().run(wanted(), jobs)) as answers:
         for job, answer in answers:
             if isinstance(answer, SeedResult):
                 seed = job.case.seed

@@ -55,6 +55,21 @@ class Lost(NamedTuple):
     wall_s: float
 
 
+class Crew:
+    """Idle workers that stay between two runs of a pool, since starting a worker costs a second.
+
+    One crew serves one kind of pool. `close` ends its workers.
+    """
+
+    def __init__(self) -> None:
+        """Begin without workers; a pool starts them when it has jobs."""
+        self.idle: list[_Worker] = []
+
+    def close(self) -> None:
+        _end(self.idle)
+        self.idle.clear()
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerPool(Generic[Job, Answer]):
     """A pool of worker processes with limits for one kind of job; `run` does the jobs.
@@ -74,16 +89,16 @@ class WorkerPool(Generic[Job, Answer]):
     jobs_max: int | None = None
 
     def run(
-        self, jobs: Iterable[Job], slots: int
+        self, jobs: Iterable[Job], slots: int, crew: Crew | None = None
     ) -> Generator[tuple[Job, Answer | Busy | Lost], None, None]:
         """Do `jobs` on at most `slots` workers, and yield each answer with its job. Closing the
-        generator kills all workers.
+        generator kills all workers, except idle ones of a `crew`.
 
         A job is taken when a worker is free, and ends with its last answer or with `Lost`. Raises
         `InfrastructureError` if no worker can be started.
         """
         waiting = iter(jobs)
-        idle: list[_Worker] = []
+        idle = Crew().idle if crew is None else crew.idle
         tasks: list[_Task[Job]] = []
         try:
             while True:
@@ -106,7 +121,9 @@ class WorkerPool(Generic[Job, Answer]):
                         elif task.worker.process.poll() is None:
                             idle.append(task.worker)
         finally:
-            _end([*idle, *(task.worker for task in tasks)])
+            _end(task.worker for task in tasks)
+            if crew is None:
+                _end(idle)
 
     def _give(self, task: _Task[Job]) -> None:
         task.deadline_s = time.monotonic() + self.timeout_s(task.job)

@@ -1,0 +1,6 @@
+"""Many variants of one case, tried in the simulation: to shrink a failure and to find its causes.
+
+| module   | content                                                                     |
+|----------|-----------------------------------------------------------------------------|
+| trials   | the engine: variants on worker processes, within a limit, remembered on disk |
+"""

@@ -1,0 +1,52 @@
+"""Trials: variants of a case on workers, remembered on disk, within a limit of CPU time."""
+
+import msgspec
+import pytest
+
+from harness.case import Case
+from harness.trials.trials import Kind, Trials
+
+CASE = Case(seed=1, time_limit_s=3.0, nemeses=("none",))
+BROKEN = Case(seed=1, time_limit_s=20.0, nemeses=("partition-leader",), bugs=("NO-LEASE",))
+
+
+def seeds(*numbers, case=CASE):
+    return [msgspec.structs.replace(case, seed=number) for number in numbers]
+
+
+@pytest.mark.slow
+def test_trials_come_in_the_order_of_their_cases(tmp_path):
+    with Trials(jobs=2, cpu_s_max=60.0, memory=tmp_path / "trials") as trials:
+        first = list(trials.in_order(seeds(3, 1, 2, 1)))
+    assert [trial.case.seed for trial in first] == [3, 1, 2, 1]
+    assert trials.runs == 3
+    with Trials(jobs=1, cpu_s_max=60.0, memory=tmp_path / "trials") as again:
+        assert list(again.in_order(seeds(3, 1, 2, 1))) == first
+    assert again.cpu_s == trials.cpu_s
+
+
+@pytest.mark.slow
+def test_a_torn_line_of_the_memory_only_costs_its_trial(tmp_path):
+    memory = tmp_path / "trials"
+    with Trials(jobs=1, cpu_s_max=60.0, memory=memory) as trials:
+        (before,) = trials.run(seeds(1))
+    memory.write_bytes(memory.read_bytes()[:-20])
+    with Trials(jobs=1, cpu_s_max=60.0, memory=memory) as trials:
+        (after,) = trials.run(seeds(1))
+    assert after.result.digest == before.result.digest
+
+
+@pytest.mark.slow
+def test_the_limit_of_cpu_time_ends_a_search():
+    with Trials(jobs=1, cpu_s_max=0.01) as trials:
+        assert len(list(trials.run(seeds(*range(1, 50))))) == 1
+        assert trials.exhausted
+        assert list(trials.run(seeds(1))) == []
+
+
+@pytest.mark.slow
+def test_a_failure_has_a_kind():
+    with Trials(jobs=1, cpu_s_max=60.0) as trials:
+        (trial,) = trials.run([BROKEN])
+    assert trial.kinds[0].checker == "linearizable-catalog"
+    assert all(isinstance(kind, Kind) and kind.rule for kind in trial.kinds)
