@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import msgspec
 
@@ -35,11 +36,14 @@ class DiskTrouble:
         self._draws = draws
         self._label = label
         self.quality = DiskQuality()
+        self.is_set = False
+        """Whether the quality may affect any request."""
         self._touched = 0
 
     def set(self, quality: DiskQuality) -> int:
         """Set the disk's quality; returns how many requests were affected since the last count."""
         self.quality = quality
+        self.is_set = quality != DiskQuality()
         return self.touched()
 
     def touched(self) -> int:
@@ -128,12 +132,16 @@ class FaultyFile:
         data = await self._file.read(offset, size)
         return self._trouble.rot(self._path, data, offset, self._file.size())
 
-    async def append(self, data: bytes) -> int:
+    def append(self, data: bytes) -> Coroutine[Any, Any, int]:
         """Append `data` to the page cache without delay; returns the offset of `data`."""
         self._trouble.fail(self._path, writes=True)
-        return await self._file.append(data)
+        return self._file.append(data)
 
-    async def sync(self) -> None:
+    def sync(self) -> Coroutine[Any, Any, None]:
+        # Pass on the file's own coroutine: each layer of coroutines costs time at every sync.
+        return self._strike_and_sync() if self._trouble.is_set else self._file.sync()
+
+    async def _strike_and_sync(self) -> None:
         await self._trouble.strike(self._path, writes=False)
         await self._file.sync()
 

@@ -277,7 +277,8 @@ class SimFile:
         return bytes(self._inode.visible[offset : offset + size])
 
     async def append(self, data: bytes) -> int:
-        await self._loop.thawed()
+        if self._loop.paused:
+            await self._loop.thawed()
         self._check()
         offset, content = len(self._inode.visible), bytes(data)
         self._store.world.note(self._loop.name, f"append {self._path} at {offset}", content)

@@ -24,6 +24,7 @@ from targets.kudu.messages import RaftConfig
 
 _TIMED_OUT: Final = object()
 _DIGEST_BYTES: Final = 8
+_WRITE: Final = EntryKind.WRITE
 
 
 class StateMachine(Protocol):
@@ -149,7 +150,7 @@ class Applier:
         journal = self.journal
         for entry in entries:
             result: Any = None
-            if entry.kind is EntryKind.WRITE:
+            if entry.kind is _WRITE:
                 result = self._machine.apply(entry.index, entry.term, entry.payload)
             journal.add(entry)
             if journal.index % self._checkpoint_every == 0:

@@ -22,6 +22,7 @@ _FIRST_SHARE_MAX: Final = 0.2
 _NS: Final = 1_000_000_000
 # Event loops round deadlines; without slack a timer could fire many times before its deadline.
 _SLACK_NS: Final = 1000
+_LEADER: Final = Role.LEADER
 
 
 class ElectionTimeouts:
@@ -108,7 +109,7 @@ class ReplicaTimer:
     def reset(self, _: object = None) -> None:
         """Restart the wait for a whole election timeout; does nothing on a leader."""
         core = self._core
-        if core.role is not Role.LEADER:
+        if core.role is not _LEADER:
             timeout_ns = self._election.current_ns(core.failed_elections)
             self._set_deadline(self._clock.monotonic_ns() + timeout_ns)
 
@@ -151,7 +152,7 @@ class ReplicaTimer:
 
     def _expire(self) -> None:
         core = self._core
-        if core.role is not Role.LEADER:
+        if core.role is not _LEADER:
             self._election.redraw()
             self.reset()
             self._fired(ev.ElectionTimeout())

@@ -22,6 +22,7 @@ Apart from a bug, only a disk that loses durable data can cause such a failure.
 """
 
 _ENTRY_OVERHEAD_BYTES: Final = 16
+_CONFIG: Final = EntryKind.CONFIG
 
 
 class MemoryLog:
@@ -112,7 +113,7 @@ class MemoryLog:
             self.last = OpId(term, index)
             self.last_index = index
             self.payload_bytes += len(entry.payload)
-            if entry.kind is EntryKind.CONFIG:
+            if entry.kind is _CONFIG:
                 self.configs.append(entry)
 
     def truncate_from(self, index: int) -> None:

@@ -37,6 +37,7 @@ from targets.kudu.consensus.errors import (
 )
 from targets.kudu.consensus.failure_detector import ElectionTimeouts, ReplicaTimer
 from targets.kudu.consensus.log import Wal
+from targets.kudu.consensus.log_cache import MemoryLog
 from targets.kudu.consensus.raft_core import RaftCore, Role
 from targets.kudu.consensus.state import CoreOptions
 from targets.kudu.consensus.tablet_copy import Snapshots
@@ -92,6 +93,7 @@ class Replica:
         self.group_id = group_id
         self.state_text = "NOT_INITIALIZED"
         self._env = env
+        self._now_ns = env.clock.monotonic_ns
         self._local_uuid = local_uuid
         self._flags = flags
         self._consensus = consensus
@@ -328,16 +330,18 @@ class Replica:
         if self._busy:
             self._events.append(event)
             return
+        core = self._core
+        assert core is not None, "the replica is not started"
         assert not self._events, "events are queued, and no task handles them"
         self._busy = True
-        self._effects += self.core.step(event, self._env.clock.monotonic_ns())
+        self._effects += core.step(event, self._now_ns())
         self._carry_on()
 
     def _carry_on(self) -> None:
         """Carry out effects and handle queued events until no event is left or a barrier comes."""
         core, effects, events = self._core, self._effects, self._events
         assert core is not None, "the replica is not started"
-        methods, clock = self._carry_out, self._env.clock
+        methods, now_ns = self._carry_out, self._now_ns
         while self.state_text == "RUNNING":
             if effects:
                 effect = effects.popleft()
@@ -347,7 +351,7 @@ class Replica:
                     return
                 carry_out(effect)
             elif events:
-                effects += core.step(events.popleft(), clock.monotonic_ns())
+                effects += core.step(events.popleft(), now_ns())
             else:
                 self._busy = False
                 return
@@ -368,7 +372,11 @@ class Replica:
         if self._trace_steps:
             self._trace("synced")
         self.step(ev.Synced(sequence))
-        log = self.core.log
+        if self._forced:
+            self._answer_forced(self.core.log)
+
+    def _answer_forced(self, log: MemoryLog) -> None:
+        """Answer the administrators whose forced configurations are durable now."""
         while self._forced and self._forced[0].opid.index <= log.durable_index:
             effect = self._forced.popleft()
             lost = IndeterminateError("another leader's entry took its place")

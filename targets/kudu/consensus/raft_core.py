@@ -60,7 +60,6 @@ TWO_LEADERS: Final = "two lead term"
 """The start of the message of an assertion that fails if a term has two leaders."""
 
 _NOTHING: Final = OpId(0, 0)
-_RESET: Final = ev.ResetElectionTimer()
 
 
 class Role(enum.StrEnum):
@@ -71,6 +70,11 @@ class Role(enum.StrEnum):
     CANDIDATE = "CANDIDATE"
     LEARNER = "LEARNER"
     NON_PARTICIPANT = "NON_PARTICIPANT"
+
+
+_RESET: Final = ev.ResetElectionTimer()
+_LEADER: Final = Role.LEADER
+_CANDIDATE: Final = Role.CANDIDATE
 
 
 @dataclasses.dataclass(slots=True)
@@ -195,25 +199,20 @@ class RaftCore:
         state, log, configs = self._state, self.log, self.configs
         assert not state.effects, "the state still has effects of the last step"
         state.now_ns = now_ns
-        role, term, leader_uuid = self.role, state.term, self.leader_uuid
-        committed = configs.committed
+        before = (self.role, state.term, self.leader_uuid, configs.committed)
         commit_before = log.commit_index
         self._handlers[type(event)](event)
-        if self.role is Role.LEADER and not self._leader.leads:
+        if self.role is _LEADER and not self._leader.leads:
             self._become_follower(state.term, None)  # `Leader` has ended its leadership itself
         if configs.active is not self._config:
             self._config = configs.active
-            if self.role is not Role.LEADER:
+            if self.role is not _LEADER:
                 self.role = self._passive_role()
         effects, state.effects = state.effects, []
-        assert log.commit_index >= commit_before, "the commit index fell"
-        assert log.commit_index <= log.last_index, "the commit index is beyond the log"
-        if (
-            self.role is not role
-            or state.term != term
-            or self.leader_uuid != leader_uuid
-            or configs.committed != committed
-        ):
+        commit_index = log.commit_index
+        assert commit_index >= commit_before, "the commit index fell"
+        assert commit_index <= log.last_index, "the commit index is beyond the log"
+        if (self.role, state.term, self.leader_uuid, configs.committed) != before:
             effects.append(ev.StateChanged())
         return effects
 
@@ -247,13 +246,14 @@ class RaftCore:
         term = self._state.term
         if caller_term < term:
             return False
-        if caller_term == term and self.leader_uuid not in {None, caller_uuid}:
+        leader_uuid = self.leader_uuid
+        if caller_term == term and leader_uuid is not None and leader_uuid != caller_uuid:
             # Only a member that was removed by force may lead a term that has another leader.
             assert self._state.is_stranger(caller_uuid), (
-                f"{TWO_LEADERS} {caller_term}: {self.leader_uuid} and {caller_uuid}"
+                f"{TWO_LEADERS} {caller_term}: {leader_uuid} and {caller_uuid}"
             )
             return False
-        if caller_term > term or self.role is Role.CANDIDATE or self._election is not None:
+        if caller_term > term or self.role is _CANDIDATE or self._election is not None:
             self._become_follower(caller_term, caller_uuid)
         self.leader_uuid = caller_uuid
         self.heard_leader_ns = self._state.now_ns

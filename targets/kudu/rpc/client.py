@@ -95,13 +95,13 @@ class _CallWithCallback(_Call, Generic[R_co]):
         self._done = done
 
     def answer(self, frame: Frame) -> bool:
-        outcome: R_co | RpcError
         try:
-            outcome = _read_answer(frame, self._address, self._request)
+            response = _read_answer(frame, self._address, self._request)
         except RpcError as error:
-            outcome = error
-        self._done(outcome)
-        return not isinstance(outcome, RpcConnectionError)
+            self._done(error)
+            return not isinstance(error, RpcConnectionError)
+        self._done(response)
+        return True
 
     def _finish(self, outcome: Frame | RpcError) -> None:
         assert isinstance(outcome, RpcError), "`answer` passes answers on"
@@ -142,6 +142,8 @@ class _Link:
         self._timer_due = 0.0
         self.loop = asyncio.get_running_loop()
         self.address = address
+        self.is_retired = False
+        """Whether later calls to the address use another connection."""
         self.reader: asyncio.Task[None] | None = None
 
     def start(self, request: Call[R_co], call: _Call) -> int:
@@ -210,7 +212,7 @@ class _Link:
             self._arm(deadline_next)
         if silent:
             self._client.retire(self)
-        if not self._calls and self._client.is_retired(self):
+        if not self._calls and self.is_retired:
             self.drop(f"the connection to {self.address} was given up")
 
     async def read(self) -> None:
@@ -234,7 +236,7 @@ class _Link:
             if call is not None:
                 if not call.answer(answer):
                     break
-                if not self._calls and self._client.is_retired(self):
+                if self.is_retired and not self._calls:
                     break
         self.reader = None
         self.drop(f"the connection to {self.address} ended before the answer came")
@@ -277,12 +279,12 @@ class RpcClient:
         self._resolved: dict[Address, Address] | None = {} if resolve_once else None
         self._links: dict[Address, _Link] = {}
         self._dials: dict[Address, _Dial] = {}
-        self._parsed: dict[str, Address] = {}
+        self._parsed: dict[Address | str, Address] = {}
         self._closed = False
 
     async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
         """Make one call, without retries. Raises `RpcError`; if `sent`, the call may have run."""
-        where = self._address(address)
+        where = self._parsed.get(address) or self._parse(address)
         link = self._links.get(where)
         if link is None:
             deadline = asyncio.get_running_loop().time() + timeout_s
@@ -317,7 +319,7 @@ class RpcClient:
         `done` is called exactly once, and never before this method returns. An exception in `done`
         panics the node.
         """
-        where = self._address(address)
+        where = self._parsed.get(address) or self._parse(address)
         link = self._links.get(where)
         if link is None:
             self._env.spawn(
@@ -359,22 +361,15 @@ class RpcClient:
 
     def retire(self, link: _Link) -> None:
         """Use `link` for no further calls; its running calls keep their deadlines."""
+        link.is_retired = True
         if self._links.get(link.address) is link:
             del self._links[link.address]
 
-    def is_retired(self, link: _Link) -> bool:
-        """Whether later calls to the address of `link` use another connection."""
-        return self._links.get(link.address) is not link
-
-    def _address(self, address: Address | str) -> Address:
-        if isinstance(address, Address):
-            return address
-        parsed = self._parsed.get(address)
-        if parsed is None:
-            parsed = parse_address(address)
-            if len(self._parsed) >= _PARSED_ADDRESSES_MAX:
-                self._parsed.clear()
-            self._parsed[address] = parsed
+    def _parse(self, address: Address | str) -> Address:
+        parsed = parse_address(address)
+        if len(self._parsed) >= _PARSED_ADDRESSES_MAX:
+            self._parsed.clear()
+        self._parsed[address] = parsed
         return parsed
 
     def _resolve(self, name: Address) -> Address:

@@ -173,14 +173,14 @@ class RpcServer:
             result = method.handler(request, conn.peer)
         except RpcHandlerError as error:
             return error_frame(call.call_id, REMOTE, str(error))
-        if isinstance(result, msgspec.Struct):
-            return answer_frame(call.call_id, result)
         if isinstance(result, Answer):
             if result.response is not None:
                 return _encode_answer(call.call_id, result.response)
             self._in_flight[service] = in_flight + 1
             self._await_answer(result, service, call.call_id, conn)
             return None
+        if isinstance(result, msgspec.Struct):
+            return answer_frame(call.call_id, result)
         if isinstance(result, types.CoroutineType):
             result = _Unstarted(result)
         self._in_flight[service] = in_flight + 1
