@@ -9,10 +9,12 @@ The vocabulary is `harness.vocabularies.ddl`.
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
@@ -66,8 +68,7 @@ operations. Append new entries at the end, so that earlier draws stay the same.
 """
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _DdlOps(Blind):
+class _DdlOps(Blind, msgspec.Struct, frozen=True):
     """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
 
     A burst of up to `burst` operations at once hits one name, `hot`; `left` operations of the burst
@@ -115,7 +116,7 @@ class _DdlOps(Blind):
         if state.other is not None:
             due_ns = (ctx.time_ns if time_ns is None else time_ns) + rng.randrange(state.gap_ns)
         count, left = self.count + 1, state.left - 1
-        following = dataclasses.replace(state, count=count, left=left, due_ns=due_ns, added=added)
+        following = replace(state, count=count, left=left, due_ns=due_ns, added=added)
         return Emit(draft, following)
 
     def _next_burst(self, rng: random.Random) -> _DdlOps:
@@ -126,7 +127,7 @@ class _DdlOps(Blind):
             other = (hot + 1 + rng.randrange(self.names - 1)) % self.names
             left = 2 * left
             gap_ns = MOVE_GAPS_NS[rng.randrange(len(MOVE_GAPS_NS))]
-        return dataclasses.replace(self, left=left, hot=hot, other=other, gap_ns=gap_ns)
+        return replace(self, left=left, hot=hot, other=other, gap_ns=gap_ns)
 
     def _call(self, kind: str, hot: int, rng: random.Random) -> DdlCall:
         name, nonce = f"t{hot}", f"n{self.count}"

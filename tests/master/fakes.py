@@ -68,6 +68,9 @@ class FakeReplica:
 
     # what the master uses
 
+    def leads(self, term: int) -> bool:
+        return self.role == "LEADER" and self.term == term
+
     async def replicate(
         self, payload: bytes, *, timeout_s: float | None = None
     ) -> tuple[int, int, Any]:

@@ -279,7 +279,8 @@ class SimFile:
     async def append(self, data: bytes) -> int:
         if self._loop.paused:
             await self._loop.thawed()
-        self._check()
+        if self._closed or not self._loop.alive:
+            self._check()
         offset, content = len(self._inode.visible), bytes(data)
         self._store.world.note(self._loop.name, f"append {self._path} at {offset}", content)
         self._inode.do(content)
@@ -287,7 +288,8 @@ class SimFile:
         return offset
 
     async def sync(self) -> None:
-        self._check()
+        if self._closed or not self._loop.alive:
+            self._check()
         inode = self._inode
         operations = inode.persisted + len(inode.unsynced)
 

@@ -44,7 +44,9 @@ class Follower:
     def update(self, event: ev.UpdateRequested) -> None:
         """Append a leader's entries, if any; acknowledge them once they are durable."""
         request = event.request
-        preceding, entries = self._above_base(request)
+        preceding, entries = request.preceding, request.entries
+        if entries or preceding.index < self._log.base.index:
+            preceding, entries = self._above_base(request)
         matches = self._matches(preceding)
         if (
             (entries or not matches)
@@ -62,7 +64,8 @@ class Follower:
             message = f"preceding {preceding}, here {self._log!r}"
             self.refuse(event.reply, ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, message)
             return
-        self._append_missing(entries)
+        if entries:
+            self._append_missing(entries)
         matched = preceding.index + len(entries)
         self._state.commit_to(min(request.committed_index, matched))
         if matched <= self._log.durable_index:

@@ -204,11 +204,11 @@ class Wal:
         file = self._file
         if file is None or file.size() + size > max(self._segment_bytes, _HEADER.size + size):
             file = await self._roll()
-        await file.append(_pack_record(body))
+        offset = await file.append(_pack_record(body))
         if self._sync:
             await file.sync()
         segment = self._segments[-1]
-        segment.size = file.size()
+        segment.size = offset + size
         for append in appends:
             segment.last_index = max(segment.last_index, append.entries[-1].index)
 

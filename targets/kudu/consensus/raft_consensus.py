@@ -50,6 +50,7 @@ SYS_CATALOG_ID: Final = "0" * 32
 _PROPOSALS_MAX: Final = 1024
 _NS: Final = 1_000_000_000
 _NEVER_NS: Final = 1 << 62
+_LEADER: Final = Role.LEADER
 
 
 class Replica:
@@ -171,6 +172,11 @@ class Replica:
     @property
     def term(self) -> int:
         return 0 if self._core is None else self._core.term
+
+    def leads(self, term: int) -> bool:
+        """Whether this replica is the leader of `term` now."""
+        core = self._core
+        return core is not None and core.role is _LEADER and core.term == term
 
     @property
     def leader_uuid(self) -> str | None:
@@ -470,7 +476,7 @@ class Replica:
         effect.token.finish(NotLeaderError(message))
 
     def _state_changed(self, _: ev.StateChanged) -> None:
-        if self.core.role is Role.LEADER:
+        if self.core.role is _LEADER:
             self._timer.lead()
         else:
             self._senders.drop()

@@ -91,7 +91,7 @@ class RaftState:
 
     def is_stranger(self, uuid: str) -> bool:
         """Whether `uuid` is not a member in this replica's active configuration."""
-        return all(peer.uuid != uuid for peer in self.log.configs.active.peers)
+        return uuid not in [peer.uuid for peer in self.log.configs.active.peers]
 
     def save_meta(self) -> None:
         """Add an effect that makes term, vote and committed configuration durable."""

@@ -85,7 +85,7 @@ class Epoch:
         replica = self._replica
         if self._outlasts:  # switch RELOAD-NO-LOCK: an epoch outlasts its term and any reload
             return replica.role == "LEADER"
-        return not self._closed and replica.role == "LEADER" and replica.term == self.term
+        return not self._closed and replica.leads(self.term)
 
     def check(self) -> None:
         """Raise `not_the_leader()` unless this leadership lasts; call this after every wait."""

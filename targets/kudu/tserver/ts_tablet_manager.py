@@ -279,7 +279,7 @@ class TabletManager:
 
     @property
     def live_tablets(self) -> int:
-        return sum(tablet.has_data for tablet in self._tablets.values())
+        return len([tablet for tablet in self._tablets.values() if tablet.has_data])
 
     def report(
         self, tablet_ids: Sequence[str] | None

@@ -297,7 +297,7 @@ class Catalog:
             self._live_tablets.setdefault(table.id, [])
             if table.is_live and table.name not in self.hidden:
                 self.by_name[table.name] = table.id
-        for table_id in dict.fromkeys([*(t.id for t in tables), *(t.table_id for t in tablets)]):
+        for table_id in dict.fromkeys([t.id for t in tables] + [t.table_id for t in tablets]):
             self._settle(table_id)
 
     def _settle(self, table_id: str) -> None:
