@@ -32,11 +32,11 @@ from targets.kudu.consensus.messages import (
 from targets.kudu.messages import RaftConfig
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class Event(msgspec.Struct, frozen=True):
     """An input of the core."""
 
 
-class Effect(msgspec.Struct, frozen=True, gc=False):
+class Effect(msgspec.Struct, frozen=True):
     """An output of the core."""
 
 

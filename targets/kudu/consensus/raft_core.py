@@ -60,6 +60,7 @@ TWO_LEADERS: Final = "two lead term"
 """The start of the message of an assertion that fails if a term has two leaders."""
 
 _NOTHING: Final = OpId(0, 0)
+_RESET: Final = ev.ResetElectionTimer()
 
 
 class Role(enum.StrEnum):
@@ -72,7 +73,7 @@ class Role(enum.StrEnum):
     NON_PARTICIPANT = "NON_PARTICIPANT"
 
 
-_RESET: Final = ev.ResetElectionTimer()
+# What every step reads: the attributes of an enum are slow in Python 3.11.
 _LEADER: Final = Role.LEADER
 _CANDIDATE: Final = Role.CANDIDATE
 
