@@ -99,6 +99,10 @@ class Trials:
         """Whether the CPU time is used up: `run` returns nothing more."""
         return self.cpu_s >= self._cpu_s_max
 
+    def spend(self, cpu_s: float) -> None:
+        """Count CPU time that the search itself used, outside of the workers."""
+        self.cpu_s += cpu_s
+
     def __enter__(self) -> Self:
         return self
 
