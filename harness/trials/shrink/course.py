@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
 
 from harness.case import Case
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
+from harness.ops import NS_PER_S
 from harness.plan.planning import plan_case
 from harness.plan.random_case import undrawn
 from harness.plugins import Environment
 from harness.registry import load_plugin
+from harness.run.phases import WARM_UP_S
+from harness.soak.result import SeedResult
 from harness.trials.shrink import faults, load, operations
 from harness.trials.shrink.search import SEEDS_DEFAULT, Search, Step
 from harness.trials.trials import SIM, Kind, Trial, Trials
-from harness.soak.result import SeedResult
 
 START_SEEDS: Final = 100
 """The number of seeds that are tried to see the failure for the first time."""
-ROUNDS_MAX: Final = 5
-"""The maximum number of times that all reductions of a list of operations are repeated."""
 
 
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,17 +62,18 @@ def shrink(
     """Shrink a failing case: faults, operations, clients, nodes, durations, options and knobs.
 
     Every candidate is tried with `seeds` seeds, and accepted if a run fails with `kind`: the same
-    checker reports the same rule. If `kind` is `None`, the worst failure of the case is meant. If
-    the seed of the case does not fail (any more), up to `start_seeds` seeds are tried.
+    checker reports the same rule. If `kind` is `None`, the worst failure of the case is meant; if
+    it has an empty rule, any rule of its checker. If the seed of the case does not fail (any
+    more), up to `start_seeds` seeds are tried.
 
     Raises `UsageError` if no seed fails so, and like `Trials`.
     """
     environment: Environment = load_plugin("environments", SIM)
-    first = _first_failure(trials, case, environment, kind, start_seeds, on_trial)
+    first, met = _first_failure(trials, case, environment, kind, start_seeds, on_trial)
     search = Search(
         trials,
         first,
-        kind or first.kinds[0],
+        met,
         seeds=seeds,
         on_step=on_step,
         on_trial=on_trial,
@@ -98,50 +100,49 @@ def _first_failure(
     kind: Kind | None,
     seeds: int,
     on_trial: Callable[[], None],
-) -> Trial:
-    """The case with the first seed that fails, as a case without draws."""
+) -> tuple[Trial, Kind]:
+    """The first seed that fails, as a case without draws, and its kind of failure."""
+    found: tuple[Trial, Kind] | None = None
+    others: dict[Kind, None] = {}
 
-    def cases() -> list[Case]:
-        planned = []
+    def cases() -> Iterator[Case]:
         for number in range(seeds):
+            if found is not None:
+                return
             each = msgspec.structs.replace(case, seed=(case.seed + number) % 2**63)
             if number and case.drawn:
                 each = msgspec.structs.replace(undrawn(each), faults=None)
-            plan = plan_case(each, environment).case
-            planned.append(msgspec.structs.replace(plan, draw=0, drawn={}, given=()))
-        return planned
+            planned = plan_case(each, environment).case
+            yield msgspec.structs.replace(planned, draw=0, drawn={}, given=())
 
-    met: dict[Kind, None] = {}
-    found: Trial | None = None
-    done = False
-
-    def until_found():
-        for each in cases():
-            if done:
-                return
-            yield each
-
-    for trial in trials.in_order(until_found()):
-        on_trial()
-        met |= dict.fromkeys(trial.kinds)
-        if found is None and trial.kinds and (kind is None or kind in trial.kinds):
-            found, done = trial, True
+    with contextlib.closing(trials.in_order(cases())) as results:
+        for trial in results:
+            on_trial()
+            same = [each for each in trial.kinds if _is_like(each, kind)]
+            if found is None and same:
+                found = trial, same[0]
+            others |= dict.fromkeys(trial.kinds)
     if found is None:
-        others = f"; other failures: {', '.join(map(str, met))}" if met else ""
+        like = "" if kind is None else f" of the kind {kind}"
+        seen = f"; other failures: {', '.join(map(str, others))}" if others else ""
         raise UsageError(
-            f"no failure {'' if kind is None else f'of the kind {kind} '}in {seeds} seeds from "
-            f"seed {case.seed} on{others}; find a failing seed with `harness soak`, or give more "
-            "CPU time"
+            f"no failure{like} in {counted(trials.runs, 'seed')} from seed {case.seed} on{seen}; "
+            "find a failing seed with `harness soak`, or give more --cpu"
         )
     return found
 
 
+def _is_like(kind: Kind, wanted: Kind | None) -> bool:
+    return wanted is None or kind == wanted or wanted == Kind(kind.checker, "")
+
+
 def _shrink(search: Search) -> None:
-    search.try_one(faults.in_plain_words(search.case), "plain words")
-    if search.first(faults.packed_cases(search.case), "a short run with few faults") is None:
+    plain = faults.in_plain_words(search.case)
+    if search.first(faults.packed_cases(plain), "a short run with few faults") is None:
         _cut_after_failure(search)
         faults.shrink_faults(search)
-        search.first([faults.packed(search.case, search.case.faults or ())], "an early start")
+        plain = faults.in_plain_words(search.case)
+        search.first([faults.packed(plain, plain.faults or ()), plain], "an early start")
     if not operations.record_operations(search):  # the generator matters: make it do less
         load.shrink_time(search)
         faults.shrink_faults(search)
@@ -149,15 +150,13 @@ def _shrink(search: Search) -> None:
         load.shrink_time(search)
         if not operations.record_operations(search):
             return
-    for _ in range(ROUNDS_MAX):
-        before = search.case
-        operations.shrink_operations(search)
-        faults.shrink_faults(search)
-        operations.tidy_operations(search)
-        load.shrink_time(search)
-        load.shrink_world(search)
-        if search.case == before or search.exhausted:
-            return
+    operations.shrink_operations(search)
+    faults.shrink_faults(search)
+    operations.tidy_operations(search)
+    load.shrink_world(search)
+    operations.shrink_operations(search, chunk_max=2)
+    operations.tidy_operations(search)
+    load.shrink_time(search)
 
 
 def _cut_after_failure(search: Search) -> None:
@@ -166,9 +165,9 @@ def _cut_after_failure(search: Search) -> None:
     last_ns = max((op.at_ns for op, blamed in listed if blamed), default=None)
     if last_ns is None:
         return
-    limit_s = last_ns / 1e9 - operations.WARM_UP_S + 1.0
+    limit_s = last_ns / NS_PER_S - WARM_UP_S + 1.0
     if 0 < limit_s < search.case.time_limit_s:
-        kept = [f for f in search.case.faults or () if f.at_ns < limit_s * 1e9]
+        kept = [f for f in search.case.faults or () if f.at_ns < limit_s * NS_PER_S]
         search.try_one(
             msgspec.structs.replace(faults.with_faults(search.case, kept), time_limit_s=limit_s),
             "the end after the failure",

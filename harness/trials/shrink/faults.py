@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -21,8 +20,8 @@ AFTER_NS: Final = 2 * NS_PER_S
 """The time of operations after the last fault of a packed case."""
 PACKED_MAX: Final = 8
 """The maximum number of faults of which each pair is tried alone."""
-DURATIONS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 12, 20))
-TIMES_NS: Final = tuple(int(s * NS_PER_S) for s in (0, 0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 12, 20))
+ROUND_NS: Final = NS_PER_S // 10
+"""Durations are multiples of this."""
 _NTH: Final = re.compile(r"\bnth=(\d+)")
 
 
@@ -42,10 +41,16 @@ def in_plain_words(case: Case) -> Case:
         nemesis = load_nemesis(fault.nemesis)
         if isinstance(nemesis, AimedNemesis):
             text = nemesis.sentence(fault).untimed
-            args = {name: fault.args[name] for name in AimedNemesis.of_text(text).drawn_args
-                    if name in fault.args}
-            fault = msgspec.structs.replace(fault, id=f"fault-{number}", nemesis=text, args=args)
-        plain.append(fault)
+            args = {
+                name: fault.args[name]
+                for name in AimedNemesis.of_text(text).drawn_args
+                if name in fault.args
+            }
+            plain.append(
+                msgspec.structs.replace(fault, id=f"fault-{number}", nemesis=text, args=args)
+            )
+        else:
+            plain.append(fault)
     return with_faults(case, plain)
 
 
@@ -82,41 +87,39 @@ def packed_cases(case: Case) -> Iterator[Case]:
 
 
 def shrink_faults(search: Search) -> None:
-    """Reduce the faults of the best case: their number, times, durations and events."""
+    """Reduce the faults of the best case: their number, events and durations."""
     faults = search.case.faults or ()
     if len(faults) > 1:
-        search.first(
-            [with_faults(search.case, [fault]) for fault in faults], "only one fault"
-        )
-    search.drop(
-        search.case.faults or (), lambda rest: with_faults(search.case, rest), "fewer faults"
-    )
+        search.first([with_faults(search.case, [fault]) for fault in faults], "only one fault")
+    faults = search.case.faults or ()
+    search.drop(faults, lambda rest: with_faults(search.case, rest), "fewer faults")
     for number in range(len(search.case.faults or ())):
-        search.first(_lesser(search.case, number, "nth"), "an earlier event")
-        search.first(_lesser(search.case, number, "duration_ns"), "a shorter fault")
-        search.first(_lesser(search.case, number, "at_ns"), "an earlier fault")
+        search.first(_earlier_events(search.case, number), "an earlier event")
+        while search.first(_shorter(search.case, number), "a shorter fault") == 0:
+            pass
 
 
-def _lesser(case: Case, number: int, what: str) -> Iterator[Case]:
-    """Yield the case with a smaller value at one fault, the smallest value first."""
+def _earlier_events(case: Case, number: int) -> Iterator[Case]:
+    """Yield the case with one fault at an earlier occurrence of its event."""
+    fault = (case.faults or ())[number]
+    event = _NTH.search(fault.nemesis)
+    nth = int(event[1]) if event is not None else 1
+    for lower in sorted({1, 2, nth // 4, nth // 2}):
+        if 0 < lower < nth:
+            text = _NTH.sub(f"nth={lower}", fault.nemesis)
+            yield _replaced(case, number, msgspec.structs.replace(fault, nemesis=text))
+
+
+def _shorter(case: Case, number: int) -> Iterator[Case]:
+    """Yield the case with one fault at a quarter and at half of its duration, rounded."""
+    fault = (case.faults or ())[number]
+    for part in (4, 2):
+        shorter_ns = fault.duration_ns // part // ROUND_NS * ROUND_NS
+        if shorter_ns:
+            yield _replaced(case, number, msgspec.structs.replace(fault, duration_ns=shorter_ns))
+
+
+def _replaced(case: Case, number: int, fault: Fault) -> Case:
     faults = list(case.faults or ())
-    fault = faults[number]
-    lesser: list[Fault] = []
-    if what == "nth":
-        event = _NTH.search(fault.nemesis)
-        nth = int(event[1]) if event is not None else 1
-        lesser = [
-            msgspec.structs.replace(fault, nemesis=_NTH.sub(f"nth={n}", fault.nemesis))
-            for n in dict.fromkeys((1, 2, 3, nth // 2))
-            if 0 < n < nth
-        ]
-    else:
-        steps = DURATIONS_NS if what == "duration_ns" else TIMES_NS
-        value = getattr(fault, what)
-        lesser = [
-            msgspec.structs.replace(fault, **{what: step})
-            for step in itertools.takewhile(lambda step: step < value, steps)
-        ]
-    for each in lesser:
-        changed = sorted([*faults[:number], each, *faults[number + 1 :]], key=lambda f: f.at_ns)
-        yield with_faults(case, changed)
+    faults[number] = fault
+    return with_faults(case, faults)

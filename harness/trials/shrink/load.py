@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case
+from harness.errors import UsageError
 from harness.ops import NS_PER_S
 from harness.plan.planning import plan_case
 from harness.plugins import Target, Workload
@@ -15,10 +16,7 @@ from harness.plugins.options import Option
 from harness.registry import load_plugin
 from harness.trials.shrink.faults import end_of
 from harness.trials.shrink.search import Search
-from harness.errors import UsageError
 
-LIMITS_S: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0)
-CLIENTS: Final = (1, 2, 3, 4, 5, 7, 10, 20)
 OP_TIMEOUT_DEFAULT_S: Final = Case(seed=0).op_timeout_s
 
 
@@ -28,11 +26,11 @@ def shrink_time(search: Search) -> None:
     lasting = max((fault.at_ns for fault in case.faults or ()), default=0) / NS_PER_S
     lasting = max([lasting, *(op.at_ns / NS_PER_S for op in case.ops or ())])
     end_s = end_of(case.faults or ()) / NS_PER_S
-    limits = sorted({*LIMITS_S, round(lasting + 0.1, 1), round(end_s + 0.1, 1), case.time_limit_s / 2})
+    limits = {round(lasting + 0.1, 1), round(end_s + 0.1, 1), round(case.time_limit_s / 2, 1)}
     search.first(
         [
             msgspec.structs.replace(case, time_limit_s=limit)
-            for limit in limits
+            for limit in sorted(limits)
             if lasting < limit < case.time_limit_s
         ],
         "a shorter run",
@@ -55,15 +53,20 @@ def shrink_world(search: Search) -> None:
     _reset_options(search, "workload_options", workload.options)
     _reset_options(search, "target_options", target.options)
     search.first(_with_fewer_nodes(search, target.options), "fewer nodes")
-    case = search.case
-    search.first(
-        [
-            msgspec.structs.replace(case, concurrency=count)
-            for count in CLIENTS
-            if count < case.concurrency
-        ],
-        "fewer clients",
-    )
+    search.first(_with_fewer_clients(search.case), "fewer clients")
+
+
+def _with_fewer_clients(case: Case) -> Iterator[Case]:
+    """Yield the case with one client, with only the clients that have operations, and with half."""
+    clients = sorted({op.process for op in case.ops or ()})
+    counts = {1, case.concurrency // 2} if case.ops is None else {1, 2}
+    for count in sorted(counts | {len(clients)}):
+        if 0 < count < case.concurrency:
+            ops = case.ops and tuple(
+                msgspec.structs.replace(op, process=clients.index(op.process) % count)
+                for op in case.ops
+            )
+            yield msgspec.structs.replace(case, concurrency=count, ops=ops)
 
 
 def _reset_options(search: Search, field: str, options: tuple[Option, ...]) -> None:

@@ -14,7 +14,7 @@ from harness.ops import NS_PER_S, Op, ScheduledOp
 from harness.run.phases import WARM_UP_S
 from harness.trials.shrink.search import Search, Witness
 
-RECORDED_SEEDS: Final = 8
+RECORDED_SEEDS: Final = 5
 """The number of seeds with which recorded operations are tried: the failure must survive that they
 come at fixed times.
 """
@@ -46,7 +46,17 @@ def record_operations(search: Search) -> bool:
             for fault in search.case.faults or ()
         ),
     )
-    guesses = [[], blamed, _related(ops, blamed, until=True), _related(ops, blamed), ops]
+    last_ns = max((op.at_ns for op in blamed), default=0)
+    clients = {op.process for op in blamed}
+    related = _related(ops, blamed)
+    guesses = [
+        [],
+        blamed,
+        [op for op in related if op.at_ns <= last_ns],
+        [op for op in ops if op.at_ns <= last_ns and (op in related or op.process in clients)],
+        [op for op in ops if op.at_ns <= last_ns],
+        ops,
+    ]
     return (
         search.first(
             [with_ops(case, guess) for guess in _different(guesses)],
@@ -83,20 +93,10 @@ def _indices(call: Op, done: Op | None) -> set[int]:
     return {call.index} if done is None else {call.index, done.index}
 
 
-def _related(
-    ops: Sequence[ScheduledOp], blamed: Sequence[ScheduledOp], *, until: bool = False
-) -> list[ScheduledOp]:
-    """The operations that share a text, such as the name of a table, with a blamed operation;
-    with `until`, only operations up to the last blamed one.
-    """
+def _related(ops: Sequence[ScheduledOp], blamed: Sequence[ScheduledOp]) -> list[ScheduledOp]:
+    """The operations that share a text, such as the name of a table, with a blamed operation."""
     texts = {text for op in blamed for text in _texts(op.value)}
-    last_ns = max((op.at_ns for op in blamed), default=0)
-    return [
-        op
-        for op in ops
-        if op in blamed
-        or ((not until or op.at_ns <= last_ns) and not texts.isdisjoint(_texts(op.value)))
-    ]
+    return [op for op in ops if op in blamed or not texts.isdisjoint(_texts(op.value))]
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -120,9 +120,14 @@ def with_ops(case: Case, ops: Sequence[ScheduledOp]) -> Case:
     return msgspec.structs.replace(case, ops=tuple(ops))
 
 
-def shrink_operations(search: Search) -> None:
+def shrink_operations(search: Search, *, chunk_max: int | None = None) -> None:
     """Drop operations from the list of the best case."""
-    search.drop(search.case.ops or (), lambda rest: with_ops(search.case, rest), "fewer operations")
+    search.drop(
+        search.case.ops or (),
+        lambda rest: with_ops(search.case, rest),
+        "fewer operations",
+        chunk_max=chunk_max,
+    )
 
 
 def tidy_operations(search: Search) -> None:
@@ -176,9 +181,7 @@ def _move_earlier(search: Search) -> None:
     search.try_one(
         msgspec.structs.replace(
             case,
-            ops=tuple(
-                msgspec.structs.replace(op, at_ns=op.at_ns - early) for op in case.ops or ()
-            ),
+            ops=tuple(msgspec.structs.replace(op, at_ns=op.at_ns - early) for op in case.ops or ()),
             faults=tuple(
                 msgspec.structs.replace(fault, at_ns=fault.at_ns - early)
                 for fault in case.faults or ()

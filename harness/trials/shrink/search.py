@@ -27,7 +27,7 @@ from harness.verdict.judge import Judgement, judge
 from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 Item = TypeVar("Item")
-SEEDS_DEFAULT: Final = 5
+SEEDS_DEFAULT: Final = 4
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -96,18 +96,18 @@ class Search:
         Candidates that cannot be planned are skipped.
         """
         positions: list[int] = []
-        found: tuple[int, Trial] | None = None
+        found: list[tuple[int, Trial]] = []
         begin = self.case
 
         def cases() -> Iterator[Case]:
             for position, candidate in enumerate(candidates):
-                if found is not None:
+                if found:
                     return
                 planned = self._planned(candidate)
                 if planned is None or planned == begin:
                     continue
                 for number in range(self._seeds if seeds is None else seeds):
-                    if found is not None:
+                    if found:
                         return
                     positions.append(position)
                     yield msgspec.structs.replace(planned, seed=(begin.seed + number) % 2**63)
@@ -115,13 +115,13 @@ class Search:
         # Trials in progress end, rather than being killed: a new worker costs more than a trial.
         with contextlib.closing(self._trials.in_order(cases())) as results:
             for number, trial in enumerate(results):
-                if found is None and self.kind in trial.kinds:
-                    found = (positions[number], trial)
+                if not found and self.kind in trial.kinds:
+                    found.append((positions[number], trial))
                 self._on_trial()
-        if found is None:
-            return None
-        self.accept(found[1], words)
-        return found[0]
+        for position, trial in found:
+            self.accept(trial, words)
+            return position
+        return None
 
     def accept(self, trial: Trial, words: str) -> None:
         """Make a trial that failed alike the best case."""
@@ -131,15 +131,20 @@ class Search:
         self._on_step(step, trial.case)
 
     def drop(
-        self, items: Sequence[Item], made: Callable[[Sequence[Item]], Case], words: str
-    ) -> Sequence[Item]:
-        """Drop as many items as possible, first in large chunks; return the items that are left.
+        self,
+        items: Sequence[Item],
+        made: Callable[[Sequence[Item]], Case],
+        words: str,
+        *,
+        chunk_max: int | None = None,
+    ) -> None:
+        """Drop as many items as possible, first in large chunks of at most `chunk_max` items.
 
         `made` returns the case with the given items. This is delta debugging (Zeller and
         Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) without its tests of
         subsets, because a chunk of half the items is the complement of the other half.
         """
-        size = max(1, len(items) // 2)
+        size = max(1, min(len(items) // 2, chunk_max or len(items)))
         while items and not self.exhausted:
             at = 0
             dropped = False
@@ -155,7 +160,6 @@ class Search:
             if size == 1 and not dropped:
                 break
             size = max(1, size // 2)
-        return items
 
     def witness(self) -> Witness:
         """Run the best case in this process, to see its history; the run costs CPU time, too.
