@@ -1,8 +1,8 @@
 """Shrink the failure of every bug switch: `python -m bench.targets.shrinking OUT [BUG ...]`.
 
-Each line has the faults, operations, CPU seconds and trials of one switch; then come the medians and
-the five worst. `OUT` keeps the shrunk cases and their sizes, so the same command goes on after an
-interrupt. With `--hash-seeds N`, every shrunk case then runs under N other values of
+Each line has the faults, operations, CPU seconds and trials of one switch; then come the medians
+and the five worst. `OUT` keeps the shrunk cases and their sizes, so the same command goes on after
+an interrupt. With `--hash-seeds N`, every shrunk case then runs under N other values of
 `PYTHONHASHSEED`, and each must fail in the same way with the same history.
 """
 

@@ -27,6 +27,7 @@ from harness.store import RunFolder, check_place, load_run, new_run_id, shrunk_n
 from harness.support.atomic_file import replacing
 from harness.support.interrupts import sigterm_interrupts
 from harness.trials.shrink import Shrunk, shrink
+from harness.trials.shrink.search import SEEDS_DEFAULT
 from harness.trials.trials import Kind, Trials, kinds_in
 from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
@@ -81,10 +82,10 @@ def main(arguments: Sequence[str]) -> int:
     progress = None if parsed.quiet or parsed.json else ShrinkProgress(parsed.cpu)
     with sigterm_interrupts():
         shrunk, kept = shrink_and_keep(source, limits, progress)
-    for line in report_lines(source, shrunk, kept) if not parsed.json else ():
-        say(styled(line))
     if parsed.json:
-        say(msgspec.json.encode(_json(source, shrunk, kept)).decode())
+        say(msgspec.json.encode(as_json(source, shrunk, kept)).decode())
+    else:
+        say(*map(styled, report_lines(source, shrunk, kept)))
     return EXIT_VALID
 
 
@@ -114,7 +115,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seeds",
         type=int,
-        default=4,
+        default=SEEDS_DEFAULT,
         metavar="N",
         help="seeds with which each smaller variant is tried (default: %(default)s)",
     )
@@ -244,11 +245,15 @@ def _kept(source: Source, shrunk: Shrunk) -> KeptRun:
 
 def report_lines(source: Source, shrunk: Shrunk, kept: KeptRun) -> list[str]:
     """The story of the shrunk run, with its places."""
+    return story(shrunk, kept, places_of(source, kept))
+
+
+def places_of(source: Source, kept: KeptRun) -> list[tuple[str, str]]:
+    """The page and the case file of the shrunk run, and the command that replays it."""
     page = None if kept.folder is None else kept.folder / "report.html"
     places = [("page", _short(page))] if page is not None and page.is_file() else []
-    places.append(("case", _short(source.case_file)))
-    places.append(("replay", replay_command(_short(source.case_file), SIM)))
-    return story(shrunk, kept, places)
+    case_file = _short(source.case_file)
+    return [*places, ("case", case_file), ("replay", replay_command(case_file, SIM))]
 
 
 def _short(path: Path) -> str:
@@ -257,7 +262,8 @@ def _short(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _json(source: Source, shrunk: Shrunk, kept: KeptRun) -> dict[str, Any]:
+def as_json(source: Source, shrunk: Shrunk, kept: KeptRun) -> dict[str, Any]:
+    """The shrunk run as plain JSON."""
     return {
         "schema_version": 1,
         "kind": str(shrunk.kind),

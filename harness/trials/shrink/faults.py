@@ -77,13 +77,10 @@ def end_of(faults: Sequence[Fault]) -> int:
 def packed_cases(case: Case) -> Iterator[Case]:
     """Yield packed cases with no fault, with one fault each, and with neighbouring faults."""
     faults = case.faults or ()
-    for count in (0, 1, 2, 3):
-        if count >= 2 and len(faults) > PACKED_MAX:
-            return
-        for begin in range(max(1, len(faults) - count + 1)):
-            chosen = faults[begin : begin + count]
-            if len(chosen) == count:
-                yield packed(case, chosen)
+    yield packed(case, ())
+    for count in (1, 2, 3) if len(faults) <= PACKED_MAX else (1,):
+        for begin in range(len(faults) - count + 1):
+            yield packed(case, faults[begin : begin + count])
 
 
 def shrink_faults(search: Search) -> None:

@@ -135,11 +135,11 @@ def tidy_operations(search: Search) -> None:
     case = search.case
     if case.ops is None:
         return
-    search.first([_even(case, gap_ns) for gap_ns in GAPS_NS], "even operations")
+    search.first([even(case, gap_ns) for gap_ns in GAPS_NS], "even operations")
     _move_earlier(search)
 
 
-def _even(case: Case, gap_ns: int) -> Case:
+def even(case: Case, gap_ns: int) -> Case:
     """Return the case with pauses of at most `gap_ns` between operations and faults."""
     faults = case.faults or ()
     moments = sorted(
