@@ -159,7 +159,7 @@ def _source(parsed: argparse.Namespace) -> Source:
 def source_of_run(path: Path, *, checker: str | None = None) -> Source:
     """The source of a stored run; raises `UsageError` if it has no proven failure."""
     folder = path.resolve()
-    stored = load_run(folder)
+    stored = load_run(path)
     kinds = kinds_in(folder / "results.json")
     chosen = [kind for kind in kinds if checker in {None, kind.checker}]
     if not chosen:

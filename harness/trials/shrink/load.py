@@ -17,6 +17,7 @@ from harness.registry import load_plugin
 from harness.trials.shrink.faults import end_of
 from harness.trials.shrink.search import Search
 
+NODES_MAX: Final = 16
 OP_TIMEOUT_DEFAULT_S: Final = Case(seed=0).op_timeout_s
 
 
@@ -89,7 +90,7 @@ def _with_fewer_nodes(search: Search, options: tuple[Option, ...]) -> Iterator[C
     for option in options:
         name = option.name.replace("-", "_")
         value = case.target_options.get(name)
-        if type(value) is not int:
+        if type(value) is not int or value > NODES_MAX:  # larger numbers count no nodes
             continue
         for lower in range(value):
             changed = msgspec.structs.replace(
