@@ -3,4 +3,5 @@
 | module   | content                                                                     |
 |----------|-----------------------------------------------------------------------------|
 | trials   | the engine: variants on worker processes, within a limit, remembered on disk |
+| shrink/  | from a failing case to the smallest case that fails in the same way           |
 """

@@ -20,13 +20,13 @@ import msgspec
 
 from harness.case import Case
 from harness.errors import InfrastructureError, UsageError
-from harness.ops import Verdict
+from harness.ops import CheckResult, Verdict
 from harness.soak.identity import code_digest
 from harness.soak.pool import seed_pool
 from harness.soak.result import CRASH, SeedJob, SeedResult
 from harness.soak.seed import crashed
 from harness.support.workers import Crew, Lost
-from harness.verdict.signature import SEPARATOR
+from harness.verdict.signature import SEPARATOR, SIGNATURE
 
 SIM: Final = "sim"
 _DIGEST_BYTES: Final = 12
@@ -61,12 +61,40 @@ class _Line(msgspec.Struct, frozen=True):
 
 def kinds_of(result: SeedResult) -> tuple[Kind, ...]:
     """Return the kinds of the proven failures of a run."""
-    kinds: dict[Kind, None] = {}
-    for said in result.checkers:
-        if said.verdict == Verdict.INVALID.value:
-            checker, _, rest = said.signature.partition(SEPARATOR)
-            kinds[Kind(checker or said.checker, rest.partition(SEPARATOR)[0])] = None
-    return tuple(kinds)
+    kinds = (
+        _kind(said.checker, said.signature)
+        for said in result.checkers
+        if said.verdict == Verdict.INVALID.value
+    )
+    return tuple(dict.fromkeys(kinds))
+
+
+def kinds_in(results: Path) -> tuple[Kind, ...]:
+    """Return the kinds of the proven failures in a run's `results.json`; none if it is missing.
+
+    Raises `UsageError` if the file cannot be read.
+    """
+    try:
+        found = msgspec.json.decode(results.read_bytes(), type=_Results)
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{str(results)!r} cannot be read: {error}") from error
+    kinds = (
+        _kind(each.checker, str(each.details.get(SIGNATURE, "")))
+        for each in found.checkers
+        if each.verdict is Verdict.INVALID
+    )
+    return tuple(dict.fromkeys(kinds))
+
+
+def _kind(checker: str, signature: str) -> Kind:
+    name, _, rest = signature.partition(SEPARATOR)
+    return Kind(name or checker, rest.partition(SEPARATOR)[0])
+
+
+class _Results(msgspec.Struct, frozen=True):
+    checkers: tuple[CheckResult, ...] = ()
 
 
 class Trials:
@@ -98,6 +126,10 @@ class Trials:
     def exhausted(self) -> bool:
         """Whether the CPU time is used up: `run` returns nothing more."""
         return self.cpu_s >= self._cpu_s_max
+
+    def spend(self, cpu_s: float) -> None:
+        """Count CPU time that the search itself used, outside of the workers."""
+        self.cpu_s += cpu_s
 
     def __enter__(self) -> Self:
         return self
