@@ -2,5 +2,6 @@
 
 | module   | content                                                                     |
 |----------|-----------------------------------------------------------------------------|
+| memory   | results on disk                                                             |
 | trials   | the engine: variants on worker processes, within a limit, remembered on disk |
 """
