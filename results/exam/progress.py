@@ -13,6 +13,8 @@ from harness.soak.result import SeedResult
 from results.exam.rows import CLEAN, DEFECT, SWITCH, Row
 
 PIPE_INTERVAL_S: Final = 10.0
+RUNS_MIN: Final = 10
+"""Runs before the time left is estimated: the first ones wait for their workers."""
 
 
 class ExamProgress:
@@ -27,7 +29,6 @@ class ExamProgress:
         self._found: set[str] = set()
         self._begin_s = time.monotonic()
         self._runs = 0
-        self._here = 0
         self._cpu_s = 0.0
 
     def take(self, row: Row, result: SeedResult, *, tried: int) -> None:
@@ -58,8 +59,9 @@ class ExamProgress:
         blamed = sum(key.startswith(f"{CLEAN} ") for key in self._found)
         parts.append(f"{blamed} blamed")
         parts.append(f"{self._cpu_s:.0f} CPU s")
-        left_s = self._left * elapsed_s / max(1, self._runs)
-        parts.append(f"at most {duration_text(left_s)} to go")
+        if self._runs >= RUNS_MIN:
+            left_s = self._left * elapsed_s / self._runs
+            parts.append(f"at most {duration_text(left_s)} to go")
         return "exam: " + ", ".join(parts)
 
     def finish(self) -> None:

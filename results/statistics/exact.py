@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from results.statistics.estimates import ALPHA, Interval, fisher_exact
 
-_STEPS: Final = 60
-"""Bisections of an interval of length 1: more than a float has digits."""
+_STEPS: Final = 40
+"""Bisections of an interval of length 1, down to 1e-12."""
 _P_MIN: Final = 1e-12
 
 
@@ -40,12 +40,14 @@ def first_hit_interval(trials: int, alpha: float = ALPHA) -> Interval:
 
 def binomial_interval(hits: int, trials: int, alpha: float = ALPHA) -> Interval:
     """Return Clopper and Pearson's interval of the rate (Biometrika 26, 1934)."""
-    low, high = 0.0, 1.0
-    if hits:
-        low = _bisected(lambda rate: _at_least(hits, trials, rate) > alpha / 2)
-    if hits < trials:
-        high = _bisected(lambda rate: 1 - _at_least(hits + 1, trials, rate) < alpha / 2)
-    return Interval(low, high)
+    if hits == 0:
+        return Interval(0.0, -math.expm1(math.log(alpha / 2) / trials))
+    if hits == trials:
+        return Interval(math.exp(math.log(alpha / 2) / trials), 1.0)
+    return Interval(
+        _bisected(lambda rate: _at_least(hits, trials, rate) > alpha / 2),
+        _bisected(lambda rate: 1 - _at_least(hits + 1, trials, rate) < alpha / 2),
+    )
 
 
 def disagreement(one: Outcome, other: Outcome) -> float:
