@@ -17,7 +17,7 @@ class BugSwitch:
     """
 
     id: str
-    title: str  # what is wrong, as a clause without a full stop
+    title: str  # the wrong behaviour, as a clause without a full stop
     cause: str = ""  # the behaviour of the real system
     status: str = ""  # "open ..." or "fixed ...", in the real system
     options: str | None = ""
@@ -32,7 +32,7 @@ class PlantedDefect:
     A module with planted defects maps their names to them in its attribute `DEFECTS`.
     """
 
-    title: str  # what is wrong, as a clause without a full stop
+    title: str  # the wrong behaviour, as a clause without a full stop
     plant: Callable[[], AbstractContextManager[None]]
     options: str = ""
     """Options for `harness soak --env sim` that find the defect; by default a bare soak."""

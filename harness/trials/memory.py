@@ -72,5 +72,5 @@ def _remembered(path: Path) -> Iterator[tuple[str, SeedResult]]:
         raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
     for line in lines:
         with contextlib.suppress(msgspec.DecodeError):  # a kill or a full disk tore the line
-            found = msgspec.json.decode(line, type=_Line)
-            yield found.trial, found.result
+            entry = msgspec.json.decode(line, type=_Line)
+            yield entry.trial, entry.result

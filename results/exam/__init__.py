@@ -4,7 +4,7 @@
 |------------|------------------------------------------------------------------------|
 | verb       | `harness exam`: the course of an exam, its output and exit code        |
 | options    | the command line                                                       |
-| rows       | what is examined: switches, planted defects, clean profiles            |
+| rows       | the rows of an exam: switches, planted defects, clean profiles         |
 | sitting    | runs the seeds of all rows, on worker processes or on Spark            |
 | scores     | results of seeds as scores; the scoreboard, which is `exam.json`       |
 | baseline   | comparison with an earlier scoreboard                                  |

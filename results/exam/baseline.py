@@ -43,12 +43,12 @@ def compare(board: Scoreboard, before: Scoreboard) -> Comparison:
     now = {score.key: score for score in board.scores if score.seeds and score.kind != CLEAN}
     old = {score.key: score for score in before.scores if score.seeds and score.kind != CLEAN}
     pairs = [(old[key], now[key]) for key in now if key in old]
-    adjusted = holm([disagreement(one.outcome, two.outcome) for one, two in pairs])
+    adjusted = holm([disagreement(first.outcome, last.outcome) for first, last in pairs])
     return Comparison(
         compared=len(pairs),
         changes=tuple(
-            Change(before=one, after=two, p=p)
-            for (one, two), p in zip(pairs, adjusted, strict=True)
+            Change(before=first, after=last, p=p)
+            for (first, last), p in zip(pairs, adjusted, strict=True)
             if p < ALPHA
         ),
         gone=tuple(key for key in old if key not in now),

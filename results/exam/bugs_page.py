@@ -34,11 +34,11 @@ def bugs_page(targets: Sequence[str]) -> str:
 
     Raises `UsageError` for targets that do not load.
     """
-    found: dict[str, list[BugSwitch]] = {}
+    sought: dict[str, list[BugSwitch]] = {}
     for name in targets:
         target: Target = load_plugin("targets", name)
-        found[name] = [switch for switch in target.switches() if switch.options is not None]
-    return _page({name: switches for name, switches in found.items() if switches})
+        sought[name] = [switch for switch in target.switches() if switch.options is not None]
+    return _page({name: switches for name, switches in sought.items() if switches})
 
 
 def _page(found: Mapping[str, Sequence[BugSwitch]]) -> str:

@@ -46,7 +46,7 @@ def render(board: Scoreboard, comparison: Comparison | None, exams: Sequence[Exa
 
     Raises `UsageError` if Jinja2 is missing.
     """
-    shown = exams[-SHOWN_MAX:]
+    latest = exams[-SHOWN_MAX:]
     values: dict[str, Any] = {
         "board": board,
         "verdict": _verdict(board, comparison),
@@ -54,16 +54,11 @@ def render(board: Scoreboard, comparison: Comparison | None, exams: Sequence[Exa
         "tables": [(kind, headline(board, kind), board.of(kind)) for kind in (SWITCH, DEFECT)],
         "clean": board.of(CLEAN),
         "clean_headline": headline(board, CLEAN),
-        "missed": [
-            one
-            for kind in (SWITCH, DEFECT)
-            for one in [*board.of(kind), *board.untried(kind)]
-            if not one.found
-        ],
+        "missed": board.missed,
         "comparison": comparison,
-        "curves": _curves(shown),
-        "exams": shown,
-        "spark": lambda score: _spark(score, shown),
+        "curves": _curves(latest),
+        "exams": latest,
+        "spark": lambda score: _spark(score, latest),
         "rate_text": rate_text,
         "why_open": why_open,
         "width": WIDTH,
@@ -92,7 +87,7 @@ def _tiles(board: Scoreboard) -> list[Tile]:
         tally = board.tally(kind)
         if tally.rows:
             words = f"{tally.near} within {NEAR} seeds"
-            tiles.append(Tile(f"{KINDS[kind]} found", f"{tally.found} of {tally.rows}", words))
+            tiles.append(Tile(f"{KINDS[kind]} found", f"{tally.detected} of {tally.rows}", words))
     costs = sorted(
         score.cpu_s_to_first
         for kind in (SWITCH, DEFECT)
@@ -114,13 +109,13 @@ def _tiles(board: Scoreboard) -> list[Tile]:
 
 def _curves(exams: Sequence[Exam]) -> list[Curve]:
     shares: list[tuple[str, str, Callable[[Exam], tuple[int, int]]]] = [
-        ("switches found", "q0", lambda exam: (exam.switches.found, exam.switches.rows)),
+        ("switches found", "q0", lambda exam: (exam.switches.detected, exam.switches.rows)),
         (
             f"switches found within {NEAR} seeds",
             "q1",
             lambda exam: (exam.switches.near, exam.switches.rows),
         ),
-        ("planted defects found", "q2", lambda exam: (exam.defects.found, exam.defects.rows)),
+        ("planted defects found", "q2", lambda exam: (exam.defects.detected, exam.defects.rows)),
     ]
     curves = []
     for name, style, share_of in shares:

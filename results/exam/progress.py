@@ -54,8 +54,8 @@ class ExamProgress:
         parts = [counted(self._runs, "run")]
         for kind, name in ((SWITCH, "switches"), (DEFECT, "planted defects")):
             if self._rows[kind]:
-                found = sum(key.startswith(f"{kind} ") for key in self._found)
-                parts.append(f"{found} of {self._rows[kind]} {name} found")
+                hits = sum(key.startswith(f"{kind} ") for key in self._found)
+                parts.append(f"{hits} of {self._rows[kind]} {name} found")
         blamed = sum(key.startswith(f"{CLEAN} ") for key in self._found)
         parts.append(f"{blamed} blamed")
         parts.append(f"{self._cpu_s:.0f} CPU s")

@@ -57,8 +57,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         if self.accepted is None:
             return result.verdict == Verdict.INVALID.value
         return any(
-            said.checker == self.accepted and said.verdict == Verdict.INVALID.value
-            for said in result.checkers
+            each.checker == self.accepted and each.verdict == Verdict.INVALID.value
+            for each in result.checkers
         )
 
 

@@ -26,7 +26,7 @@ from results.statistics.exact import Outcome
 
 SCHEMA: Final = 1
 NEAR: Final = 30
-"""Seeds within which at least `NEAR_SHARE` of all switches should be found."""
+"""The number of seeds that counts as near: most switches should be found within it."""
 
 
 class Shrunk(msgspec.Struct, frozen=True):
@@ -92,10 +92,10 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Counts over the rows of one kind: tried, found, found within `NEAR` seeds."""
+    """Counts over the rows of one kind: tried, detected, detected within `NEAR` seeds."""
 
     rows: int
-    found: int
+    detected: int
     near: int
     seeds: int
     hits: int
@@ -127,11 +127,17 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
         scores = self.of(kind)
         return Tally(
             rows=len(scores),
-            found=sum(score.found for score in scores),
+            detected=sum(score.found for score in scores),
             near=sum(score.to_first is not None and score.to_first <= NEAR for score in scores),
             seeds=sum(score.seeds for score in scores),
             hits=sum(score.hits for score in scores),
         )
+
+    @property
+    def missed(self) -> list[Score]:
+        """The defects that no seed found, tried or not."""
+        rows = [*self.of(SWITCH), *self.untried(SWITCH), *self.of(DEFECT), *self.untried(DEFECT)]
+        return [score for score in rows if not score.found]
 
     @property
     def blamed(self) -> list[Score]:
@@ -239,13 +245,13 @@ def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult
 
 
 def _usual(row: Row, hits: Sequence[SeedResult]) -> tuple[str, str, str]:
-    """Checker, rule and fault of most hits; of equally many, those of the lowest seed."""
+    """Checker, rule and fault of most hits; the lowest seed decides between equal numbers."""
     signatures: Counter[str] = Counter()
     for result in hits:
-        proven = [said for said in result.checkers if said.verdict == Verdict.INVALID.value]
-        said = next((said for said in proven if row.accepted in {None, said.checker}), None)
-        if said is not None:
-            signatures[split(said.signature)[0] or said.checker] += 1
+        proven = [each for each in result.checkers if each.verdict == Verdict.INVALID.value]
+        worst = next((each for each in proven if row.accepted in {None, each.checker}), None)
+        if worst is not None:
+            signatures[split(worst.signature)[0] or worst.checker] += 1
     if not signatures:
         return "", "", ""
     parts = [*signatures.most_common(1)[0][0].split(SEPARATOR), "", ""]

@@ -42,7 +42,7 @@ class Sitting:
     """
 
     def __init__(self, rows: Sequence[Row], memory: Memory, *, cpu_s_max: float) -> None:
-        """Begin without results; `run` takes those that the memory has."""
+        """Begin without results; `run` takes remembered ones from the memory."""
         self.rows = [row for row in rows if row.case is not None]
         self.cpu_s = 0.0
         self.runs = 0

@@ -25,10 +25,10 @@ def text_of(board: Scoreboard, comparison: Comparison | None) -> Iterator[Render
     for kind in (SWITCH, DEFECT):
         if scores := board.of(kind):
             yield f"\n{headline(board, kind)}"
-            yield table([_cells(one) for one in scores], head=HEAD, indent=2)
+            yield table([_cells(score) for score in scores], head=HEAD, indent=2)
     if scores := board.of(CLEAN):
         yield f"\n{headline(board, CLEAN)}"
-        yield table([_clean_cells(one) for one in scores], head=CLEAN_HEAD, indent=2)
+        yield table([_clean_cells(score) for score in scores], head=CLEAN_HEAD, indent=2)
     yield from _open(board)
     if comparison is not None:
         yield from _changes(comparison)
@@ -47,7 +47,7 @@ def headline(board: Scoreboard, kind: str) -> str:
             f" in {counted(tally.rows, 'row')}{bound}"
         )
     return (
-        f"{KINDS[kind]}: {tally.found} of {tally.rows} found, {tally.near} of them within "
+        f"{KINDS[kind]}: {tally.detected} of {tally.rows} found, {tally.near} of them within "
         f"{NEAR} seeds"
     )
 
@@ -99,15 +99,9 @@ def _clean_cells(score: Score) -> list[str | Text]:
 
 
 def _open(board: Scoreboard) -> Iterator[RenderableType]:
-    missed = [
-        one
-        for kind in (SWITCH, DEFECT)
-        for one in [*board.of(kind), *board.untried(kind)]
-        if not one.found
-    ]
-    if missed:
-        yield f"\nnot found: {len(missed)}"
-        yield table([[one.name, why_open(one)] for one in missed], indent=2)
+    if board.missed:
+        yield f"\nnot found: {len(board.missed)}"
+        yield table([[score.name, why_open(score)] for score in board.missed], indent=2)
 
 
 def _changes(comparison: Comparison) -> Iterator[RenderableType]:

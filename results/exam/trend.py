@@ -91,7 +91,7 @@ def commit_here() -> str:
 
 
 def _git(*arguments: str) -> str:
-    said = subprocess.run(
+    done = subprocess.run(
         ["git", *arguments], capture_output=True, text=True, check=True, timeout=GIT_TIMEOUT_S
     )
-    return said.stdout.strip()
+    return done.stdout.strip()

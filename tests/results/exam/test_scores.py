@@ -62,7 +62,7 @@ def test_counts_of_a_kind_leave_out_what_was_not_tried():
         (row("d", CLEAN), results("invalid", "crash")),
     )
     tally = made.tally(SWITCH)
-    assert (tally.rows, tally.found, tally.near) == (2, 2, 1)
+    assert (tally.rows, tally.detected, tally.near) == (2, 2, 1)
     assert [one.name for one in made.untried(SWITCH)] == ["c"]
     assert [one.name for one in made.blamed] == ["d"]
     assert made.crashes == 1

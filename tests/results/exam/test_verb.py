@@ -118,7 +118,7 @@ def test_the_trend_has_one_line_per_commit(tmp_path):
     with path.open("ab") as file:
         file.write(b"torn")
     exams = record(path, board((row(kind=SWITCH), results("invalid")), commit="a"))
-    assert [(exam.commit, exam.switches.found) for exam in exams] == [("b", 1), ("a", 1)]
+    assert [(exam.commit, exam.switches.detected) for exam in exams] == [("b", 1), ("a", 1)]
     assert trend.read_history(path) == exams
 
 
