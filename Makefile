@@ -27,7 +27,7 @@ DIST_STAMP := $(VENV)/.dist-stamp
 NATIVE_STAMP := $(VENV)/.native-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-heavy nightly check docs dist dist-check setup dev kerberos native lock bench clean-venv
+.PHONY: help run test test-all test-heavy nightly exam check docs dist dist-check setup dev kerberos native lock bench clean-venv
 
 # Runs a step quietly and prints its time; where it fails, its output.
 define step
@@ -56,6 +56,11 @@ test-heavy: $(DEV_STAMP) $(NATIVE_STAMP) ## run the tests that are not in the qu
 
 nightly: $(DEV_STAMP) $(NATIVE_STAMP) ## run the expensive variants (CONTRIBUTING.md has more for a night)
 	$(BIN)/pytest -m nightly -n 2 --dist loadgroup -q
+
+# Within two hours on two cores: --cpu bounds what all runs cost together, in seconds.
+EXAM ?= --first --clean 1..56 --cpu 14000
+exam: $(DEV_STAMP) $(NATIVE_STAMP) ## look for every bug switch and planted defect, and for false alarms
+	$(BIN)/harness exam --target kudu,hive --defects tests.mutants $(EXAM)
 
 check: $(DEV_STAMP) ## run linters, mypy, and the rules of layout and determinism
 	$(BIN)/ruff check .

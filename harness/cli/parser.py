@@ -21,6 +21,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
     "test": {
         "run": "run one case: deploy, break, check",
         "soak": "run many seeds of one case; resumable",
+        "exam": "look for every known defect, and count false alarms; resumable",
         "check": "check stored runs again, or histories from other harnesses",
         "shrink": "find the smallest case that fails like a run",
         "check-determinism": "prove that a seed replays bit for bit",

@@ -6,6 +6,7 @@ from typing import Final
 
 from harness.ops import Completion, Request
 from harness.plugins._base import Plugin, override
+from harness.plugins._exam import BugSwitch, PlantedDefect
 from harness.plugins._runs import (
     Checker,
     Diagnosis,
@@ -47,6 +48,7 @@ __all__ = [
     "API_VERSION",
     "NEMESIS_API_VERSION",
     "TARGET_API_VERSION",
+    "BugSwitch",
     "Checker",
     "Client",
     "Completion",
@@ -61,6 +63,7 @@ __all__ = [
     "NodeRole",
     "Operation",
     "Option",
+    "PlantedDefect",
     "Plugin",
     "PreparedCheck",
     "Reporter",

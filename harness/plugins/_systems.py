@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.ops import Completion, Request
 from harness.permits import Permit
 from harness.plugins._base import Plugin, set_traits
+from harness.plugins._exam import BugSwitch
 from harness.plugins.options import Option
 
 
@@ -160,6 +161,13 @@ class Target(Plugin):
         """Return the permits: promises that the profile does not make (`harness.permits`)."""
         del settings
         return ()
+
+    def switches(self) -> Sequence[BugSwitch]:
+        """Return the defects in `bugs`, each with a soak that finds it (`harness exam`).
+
+        By default, a bare soak of the target should find each of them.
+        """
+        return [BugSwitch(id=name, title=title) for name, title in self.bugs.items()]
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options for one seed of a soak: all options in `given`, and drawn ones."""

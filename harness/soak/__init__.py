@@ -4,6 +4,7 @@
 |----------|-------------------------------------------------------------------------|
 | result   | the job and result of a seed, and sums over results                     |
 | seed     | one seed in this process: run, judge, keep                              |
+| planting | defects that a job plants in its worker                                 |
 | pool     | isolated worker processes (`python -m harness.soak`)                    |
 | real     | one run after the other in a real environment                           |
 | identity | digests of the case and of the code, which identify a soak              |

@@ -55,6 +55,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     lake: str | None = None  # the final place of the soak's runs; workers on this machine ignore it
     reporters: tuple[str, ...] = ()  # reporters that a remote executor runs on failing runs
     artefacts: int = 0  # the number of failing runs for which an executor makes artefacts
+    defect: str | None = None  # MODULE:NAME of a defect to plant (`harness.soak.planting`)
 
     @property
     def run(self) -> str:

@@ -22,6 +22,7 @@ from harness.plugins import Environment
 from harness.registry import load_plugin
 from harness.run.keep import KeptRun, run_and_keep
 from harness.run.phases import Outcome
+from harness.soak.planting import planted
 from harness.soak.result import (
     CRASH,
     KEEP_ALL,
@@ -42,7 +43,8 @@ def run_seed(job: SeedJob) -> SeedResult:
     """Run and judge one case in this process; a crash of the harness becomes a result, too."""
     begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
     try:
-        result = _run_seed(job)
+        with planted(job.defect):
+            result = _run_seed(job)
     except HistoryError as error:  # only this seed's history is at fault, so the soak goes on
         result = crashed(job, crash_reason(error))
     except UsageError as error:  # the case was planned before, so the code or the plug-ins changed

@@ -9,9 +9,7 @@ order in which they arrive.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
-import os
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -19,17 +17,17 @@ from typing import Final, NamedTuple, Self
 import msgspec
 
 from harness.case import Case
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import UsageError
 from harness.ops import CheckResult, Verdict
 from harness.soak.identity import code_digest
 from harness.soak.pool import seed_pool
-from harness.soak.result import CRASH, SeedJob, SeedResult
+from harness.soak.result import SeedJob, SeedResult
 from harness.soak.seed import crashed
 from harness.support.workers import Crew, Lost
+from harness.trials.memory import Memory, trial_key
 from harness.verdict.signature import SEPARATOR, SIGNATURE
 
 SIM: Final = "sim"
-_DIGEST_BYTES: Final = 12
 
 
 class Kind(NamedTuple):
@@ -52,11 +50,6 @@ class Trial(NamedTuple):
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of proven failures, the worst first."""
         return kinds_of(self.result)
-
-
-class _Line(msgspec.Struct, frozen=True):
-    trial: str
-    result: SeedResult
 
 
 def kinds_of(result: SeedResult) -> tuple[Kind, ...]:
@@ -114,13 +107,10 @@ class Trials:
         """the number of different cases whose results were returned"""
         self._jobs = jobs
         self._cpu_s_max = cpu_s_max
-        self._memory = memory
-        self._results: dict[str, SeedResult] = {}
+        self._memory = Memory(memory)
         self._counted: set[str] = set()
         self._codes: dict[bytes, str] = {}
         self._crew = Crew()
-        if memory is not None:
-            self._results = dict(_remembered(memory))
 
     @property
     def exhausted(self) -> bool:
@@ -152,7 +142,7 @@ class Trials:
         for case in rest:
             if self.exhausted:
                 return
-            if (known := self._results.get(self._key(case))) is None:
+            if (known := self._memory.get(self._key(case))) is None:
                 rest = itertools.chain([case], rest)
                 break
             yield self._counted_in(case, known)
@@ -163,7 +153,7 @@ class Trials:
             for case in rest:
                 if self.exhausted:
                     return
-                if (known := self._results.get(self._key(case))) is not None:
+                if (known := self._memory.get(self._key(case))) is not None:
                     ready.append(self._counted_in(case, known))
                     continue
                 yield SeedJob(
@@ -183,7 +173,7 @@ class Trials:
                     result = crashed(job, answer.reason, answer.wall_s)
                 else:
                     continue
-                self._remember(job.case, result)
+                self._memory.add(self._key(job.case), result)
                 yield self._counted_in(job.case, result)
         yield from ready
 
@@ -217,8 +207,7 @@ class Trials:
         return Trial(case, result)
 
     def _key(self, case: Case) -> str:
-        content = self._code(case).encode() + case.encode()
-        return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+        return trial_key(case, self._code(case))
 
     def _code(self, case: Case) -> str:
         """The digest of the code that runs the case, computed once per set of plug-ins."""
@@ -231,32 +220,3 @@ class Trials:
         if plugins not in self._codes:
             self._codes[plugins] = code_digest(case, SIM)
         return self._codes[plugins]
-
-    def _remember(self, case: Case, result: SeedResult) -> None:
-        key = self._key(case)
-        self._results[key] = result
-        if self._memory is None or result.verdict == CRASH:
-            return
-        line = msgspec.json.encode(_Line(key, result)) + b"\n"
-        try:
-            self._memory.parent.mkdir(parents=True, exist_ok=True)
-            fd = os.open(self._memory, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            try:
-                os.write(fd, line)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise InfrastructureError(f"cannot write {self._memory}: {error.strerror}") from error
-
-
-def _remembered(memory: Path) -> Iterator[tuple[str, SeedResult]]:
-    try:
-        lines = memory.read_bytes().splitlines()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise InfrastructureError(f"cannot read {memory}: {error.strerror}") from error
-    for line in lines:
-        with contextlib.suppress(msgspec.DecodeError):  # a kill or a full disk tore the line
-            found = msgspec.json.decode(line, type=_Line)
-            yield found.trial, found.result

@@ -10,9 +10,17 @@ import msgspec
 
 from harness.cluster import NodeSpec
 from harness.permits import Permit
-from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
+from harness.plugins import (
+    TARGET_API_VERSION,
+    BugSwitch,
+    Deployment,
+    Option,
+    Target,
+    TargetSettings,
+    override,
+)
 from targets.hive import members
-from targets.hive.bugs import BUGS, PROFILES
+from targets.hive.bugs import BUGS, PROFILES, Bug
 from targets.hive.permits import permits_of_profile
 from targets.hive.sql.remote import DatabaseKind
 from targets.hive.system import (
@@ -25,6 +33,7 @@ from targets.hive.system import (
     Layout,
 )
 from targets.hive.zookeeper.sessions import ZooKeeperKind
+from targets.ledger import switches_of
 
 METASTORES_MAX: Final = 8
 _AGE_MS: Final = (100, 2**40)
@@ -202,6 +211,10 @@ class HiveTarget(
             for address in layout.zookeepers
         ]
         return nodes, {}
+
+    @override
+    def switches(self) -> Sequence[BugSwitch]:
+        return switches_of(Bug)
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:

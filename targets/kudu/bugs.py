@@ -3,8 +3,7 @@
 The correct and the broken code path are next to each other in the target, behind one condition: `if
 Bug.KUDU_765 in node.bugs`. A profile is a set of rows and the defaults of some flags. A row names
 the modules that contain the switch (a test checks) and says how the harness finds the defect.
-`harness list`, the page `docs/bugs.md` and the exam (`python -m bench.targets.mutants --bugs`) are
-generated from the rows.
+`harness list`, the page `docs/bugs.md` and the exam (`harness exam`) are generated from the rows.
 
 A defect has the identifier of its issue in Kudu's tracker, if the tracker has an issue. The profile
 `legacy` is Kudu of 2016, and `modern` is Kudu of today.

@@ -13,7 +13,15 @@ import msgspec
 
 from harness.cluster import NodeSpec, Variant
 from harness.permits import Permit
-from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
+from harness.plugins import (
+    TARGET_API_VERSION,
+    BugSwitch,
+    Deployment,
+    Option,
+    Target,
+    TargetSettings,
+    override,
+)
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import BUGS, PROFILES, Bug
 from targets.kudu.flags import draw_flags
@@ -29,6 +37,7 @@ from targets.kudu.system import (
     KuduSystem,
     Layout,
 )
+from targets.ledger import switches_of
 
 TSERVERS_MAX: Final = 99
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
@@ -155,6 +164,10 @@ class KuduTarget(
             ),
             *(() if layout.hms is None else layout.hms.nodes()),
         ]
+
+    @override
+    def switches(self) -> Sequence[BugSwitch]:
+        return switches_of(Bug)
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:

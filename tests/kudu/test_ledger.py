@@ -1,21 +1,20 @@
-"""The ledger tells the truth about our own code and in docs/bugs.md."""
+"""The ledger tells the truth about our own code."""
 
 import importlib
 import re
 
 import pytest
 
-from bench.targets import track_record
-from bench.targets.mutants import case_of
 from harness.errors import UsageError
 from harness.plan.planning import plan_case
 from harness.registry import load_plugin
+from results.exam.rows import case_of, words_of
 from targets.kudu import KuduTarget
 from targets.kudu.bugs import BUGS, FLAGS, PROFILES, Bug, bugs_of
 from targets.kudu.flags import Flags, parse_flags
 from tests.support.ledgers import asked
 
-FOUND = [bug for bug in Bug if bug.value.find is not None]
+FOUND = [bug for bug in KuduTarget().switches() if bug.options is not None]
 
 
 def test_every_row_says_where_it_is_in_our_code():
@@ -68,13 +67,8 @@ def test_flags_of_a_profile_are_defaults_only(profile):
 
 @pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
 def test_the_case_of_a_row_can_be_run(bug):
-    case = case_of(bug, bug.value.find.seed)
+    case = case_of(words_of("kudu", bug), bug.seed)
     assert bug.id in case.bugs
     plan = plan_case(case, load_plugin("environments", "sim"))
-    assert bug.value.find.checker in {checker.name for checker in plan.checkers}
-    assert bug.id not in case_of(bug, switched_on=False).bugs
-
-
-def test_the_page_of_bugs_is_the_ledger():
-    text = track_record.PAGE.read_text(encoding="utf-8")
-    assert text == track_record.page(), "run `python -m bench.targets.track_record > docs/bugs.md`"
+    assert bug.checker in {checker.name for checker in plan.checkers}
+    assert bug.id not in case_of(words_of("kudu", bug, switched_on=False)).bugs

@@ -1,8 +1,8 @@
 """Every planted defect is found by a default soak, at a seed that is recorded here.
 
 `FOUND` is tried here, in runs of 5 to 20 s (a soak's have 60), to be quick. What only whole runs
-find stands in `WHOLE`; `python -m bench.targets.mutants --seeds SEED --only NAME` tries one. What
-has no recorded seed within 30 stands in `OPEN`, with the reason.
+find stands in `WHOLE`; `harness exam --defects tests.mutants --only NAME --seeds SEED` tries one.
+What has no recorded seed within 30 stands in `unfound.UNFOUND`, with the reason.
 """
 
 import pytest
@@ -10,10 +10,9 @@ import pytest
 from harness.case import Case
 from harness.plan.random_case import ANY
 from harness.soak import SeedJob, run_seed
-from tests.mutants import master_defects, raft_defects, tserver_defects
 from tests.mutants.plant import MUTANTS, planted
+from tests.mutants.unfound import UNFOUND
 
-REGISTERED = (master_defects, raft_defects, tserver_defects)
 TRIES = 6
 FOUND = {
     "any-log-wins": (20, 16, "crash"),
@@ -54,17 +53,6 @@ WHOLE = {
     "term-not-saved": (6, "crash"),
     "wal-never-syncs": (6, "linearizable-catalog"),
 }
-EVENTS = "needs faults that strike on events"
-OPEN = {
-    "vote-not-saved": f"a voter must be killed between two votes of one term, within ms: {EVENTS}",
-    "old-terms-by-counting": f"two leaders must fall right after their first append: {EVENTS}",
-    "leader-counts-before-durable": "leader and follower must lose power while the leader syncs an "
-    f"entry that the others lack: {EVENTS}",
-    "marks-cleared-when-sent": f"an incremental report must be lost and no other follow: {EVENTS}",
-    "creates-not-resent": "equivalent: a tablet's leader has a replica that is missing copied, and "
-    "a tablet that nobody created is replaced when its time is over",
-    "no-full-report": "equivalent: tablet servers send a leader of a later term one unasked",
-}
 
 
 def soaked(mutant, limit_s, seed):
@@ -74,7 +62,7 @@ def soaked(mutant, limit_s, seed):
 
 
 def test_every_defect_is_found_or_says_why_not():
-    assert sorted([*FOUND, *WHOLE, *OPEN]) == sorted(MUTANTS)
+    assert sorted([*FOUND, *WHOLE, *UNFOUND]) == sorted(MUTANTS)
 
 
 OWN = frozenset(

@@ -1,23 +1,23 @@
 """Every switch of the ledger is found as its row says, and never without the switch.
 
-Rows without `find` say why. `python -m bench.targets.mutants --bugs --only ID` tries one.
+Rows without `find` say why. `harness exam --only ID` tries one.
 """
 
 import msgspec
 import pytest
 
-from bench.targets.ledgers import case_of
+from harness.registry import load_plugin
 from harness.soak import SeedJob, run_seed
-from targets.kudu.bugs import Bug
+from results.exam.rows import case_of, words_of
 
 TRIES = 6
-FOUND = [bug for bug in Bug if bug.value.find is not None]
-QUICK = {Bug.KUDU_1353, Bug.KUDU_1537, Bug.KUDU_495_ABORT}
+FOUND = [bug for bug in load_plugin("targets", "kudu").switches() if bug.options is not None]
+QUICK = {"KUDU-1353", "KUDU-1537", "KUDU-495-ABORT"}
 
 
 def cases(bugs):
     marks = pytest.mark.nightly
-    return [pytest.param(bug, marks=[marks] * (bug not in QUICK), id=bug.id) for bug in bugs]
+    return [pytest.param(bug, marks=[marks] * (bug.id not in QUICK), id=bug.id) for bug in bugs]
 
 
 def run(case, seed):
@@ -30,17 +30,17 @@ def run(case, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", cases(FOUND))
 def test_a_switch_is_found_as_its_row_says(bug):
-    find = bug.value.find
-    for seed in range(find.seed, find.seed + TRIES):  # one, unless what draws or schedules changed
-        said = run(case_of(bug), seed).checkers
-        if find.checker in {one.checker for one in said if one.verdict == "invalid"}:
+    case = case_of(words_of("kudu", bug))
+    for seed in range(bug.seed, bug.seed + TRIES):  # one, unless what draws or schedules changed
+        said = run(case, seed).checkers
+        if bug.checker in {one.checker for one in said if one.verdict == "invalid"}:
             return
-    pytest.fail(f"{find.checker} did not find it in seeds {find.seed}..{find.seed + TRIES - 1}")
+    pytest.fail(f"{bug.checker} did not find it in seeds {bug.seed}..{bug.seed + TRIES - 1}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", cases(FOUND))
 def test_nobody_is_blamed_without_the_switch(bug):
-    find = bug.value.find
-    said = run(case_of(bug, switched_on=False), find.seed).checkers
-    assert find.checker not in {one.checker for one in said if one.verdict == "invalid"}
+    case = case_of(words_of("kudu", bug, switched_on=False))
+    said = run(case, bug.seed).checkers
+    assert bug.checker not in {one.checker for one in said if one.verdict == "invalid"}

@@ -1,0 +1,40 @@
+"""Known defects, as `harness exam` looks for them: switches of targets, and planted defects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BugSwitch:
+    """A defect that `--bug ID` switches on in a target.
+
+    `options` are options for `harness soak --env sim --bug ID` that find the defect, and `checker`
+    is the checker that then reports it. If `options` is `None`, no soak finds the defect, and
+    `cause` has the reason.
+    """
+
+    id: str
+    title: str  # the wrong behaviour, as a clause without a full stop
+    cause: str = ""  # the behaviour of the real system
+    status: str = ""  # "open ..." or "fixed ...", in the real system
+    options: str | None = ""
+    checker: str = ""
+    seed: int = 1  # a seed that showed the defect when the options were recorded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedDefect:
+    """A defect that replaces code of a target for as long as a block lasts.
+
+    A module with planted defects maps their names to them in its attribute `DEFECTS`.
+    """
+
+    title: str  # the wrong behaviour, as a clause without a full stop
+    plant: Callable[[], AbstractContextManager[None]]
+    options: str = ""
+    """Options for `harness soak --env sim` that find the defect; by default a bare soak."""
+    unfound: str = ""
+    """The reason why soaks do not find the defect, if it is known."""

@@ -1,0 +1,76 @@
+"""The memory of trials: a file with one line per result, which any number of searches may share.
+
+A result depends on the case and the code only, so its key is a digest of both. Crashes are not
+remembered on disk, so that the next search tries them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import InfrastructureError
+from harness.soak.result import CRASH, SeedResult
+
+_DIGEST_BYTES: Final = 12
+
+
+class _Line(msgspec.Struct, frozen=True):
+    trial: str
+    result: SeedResult
+
+
+def trial_key(case: Case, code: str) -> str:
+    """Return the key of the result of `case` with the code whose digest is `code`."""
+    return hashlib.blake2b(code.encode() + case.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+class Memory:
+    """Results by key, in the file `path`; `None` remembers them in this process only.
+
+    Raises `InfrastructureError` for disk errors.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        """Read the file, if it exists."""
+        self._path = path
+        self._results = {} if path is None else dict(_remembered(path))
+
+    def get(self, key: str) -> SeedResult | None:
+        return self._results.get(key)
+
+    def add(self, key: str, result: SeedResult) -> None:
+        """Remember a result; one `write` per line, so that killing the process loses none."""
+        self._results[key] = result
+        if self._path is None or result.verdict == CRASH:
+            return
+        line = msgspec.json.encode(_Line(key, result)) + b"\n"
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                os.write(fd, line)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise InfrastructureError(f"cannot write {self._path}: {error.strerror}") from error
+
+
+def _remembered(path: Path) -> Iterator[tuple[str, SeedResult]]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
+    for line in lines:
+        with contextlib.suppress(msgspec.DecodeError):  # a kill or a full disk tore the line
+            entry = msgspec.json.decode(line, type=_Line)
+            yield entry.trial, entry.result

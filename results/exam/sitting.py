@@ -1,0 +1,174 @@
+"""The course of an exam: the seeds of all rows, on worker processes or on Spark.
+
+Seeds are tried breadth first: the first seed of every row, then the second of every row. So a limit
+of CPU time cuts all rows alike, and rows that stop at their first detection seldom start a seed
+that is no longer needed. Results of such seeds do not count (`results.exam.scores`), so the outcome
+does not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.plugins import SoakExecutor
+from harness.registry import load_plugin
+from harness.soak.identity import code_digest
+from harness.soak.pool import seed_pool
+from harness.soak.result import SeedJob, SeedResult
+from harness.soak.seed import crashed
+from harness.support.distributions import package_files
+from harness.support.interrupts import holding_interrupts
+from harness.support.workers import Lost
+from harness.trials.memory import Memory, trial_key
+from results.exam.rows import SIM, Row
+
+SPARK: Final = "spark"
+Results = Mapping[int, SeedResult]
+OnResult = Callable[[Row, SeedResult], None]
+
+
+class Sitting:
+    """The results of an exam so far. `cpu_s` includes results that were remembered.
+
+    `cpu_s_max` bounds it, in seconds of CPU. Raises `UsageError` if a plug-in or the module of
+    planted defects does not load, and `InfrastructureError` for disk errors.
+    """
+
+    def __init__(self, rows: Sequence[Row], memory: Memory, *, cpu_s_max: float) -> None:
+        """Begin without results; `run` takes remembered ones from the memory."""
+        self.rows = [row for row in rows if row.case is not None]
+        self.cpu_s = 0.0
+        self.runs = 0
+        self._cpu_s_max = cpu_s_max
+        self._memory = memory
+        self._results: dict[str, dict[int, SeedResult]] = {row.key: {} for row in rows}
+        self._found: dict[str, int] = {}  # key of a row that stops -> its lowest seed with a hit
+        self._codes: dict[tuple[str, str | None], str] = {}
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the CPU time is used up."""
+        return self.cpu_s >= self._cpu_s_max
+
+    def results(self, row: Row) -> Results:
+        """The results of a row by seed; with several workers, seeds may be missing in between."""
+        return self._results[row.key]
+
+    def is_found(self, row: Row) -> bool:
+        """Whether any seed of the row was a hit."""
+        return row.key in self._found
+
+    def left(self, row: Row) -> int:
+        """The number of seeds of a row that would still have to run."""
+        if row.first and self.is_found(row):
+            return 0
+        return len(row.seeds) - len(self._results[row.key])
+
+    def run(self, *, jobs: int, on_result: OnResult) -> None:
+        """Run all seeds on `jobs` worker processes, until the CPU time is used up."""
+        by_key = {row.key: row for row in self.rows}
+        with contextlib.closing(seed_pool().run(self._jobs(on_result), jobs)) as answers:
+            for job, answer in answers:
+                if isinstance(answer, SeedResult):
+                    result = answer
+                elif isinstance(answer, Lost):
+                    result = crashed(job, answer.reason, answer.wall_s)
+                else:
+                    continue
+                with holding_interrupts():
+                    self._take(by_key[job.name], result, on_result)
+
+    def run_on_spark(self, url: str, *, on_result: OnResult) -> None:
+        """Run all seeds on Spark, row after row, until the CPU time is used up.
+
+        A row that stops at its first detection ends with the wave of seeds that has it.
+        """
+        executor: SoakExecutor = load_plugin("soak_executors", SPARK)
+        for row in self.rows:
+            pending = [seed for seed in row.seeds if not self._remembered(row, seed, on_result)]
+            if not pending or self.exhausted or self._is_over(row, pending[0]):
+                continue
+
+            def take(data: bytes, row: Row = row) -> bool:
+                self._take(row, msgspec.json.decode(data, type=SeedResult), on_result)
+                return not (self.exhausted or (row.first and self.is_found(row)))
+
+            job = self._job(row, pending[0])
+            executor.run(msgspec.json.encode(job), iter(pending), url=url, take=take)
+
+    def _jobs(self, on_result: OnResult) -> Iterator[SeedJob]:
+        for place in range(max((len(row.seeds) for row in self.rows), default=0)):
+            for row in self.rows:
+                if place >= len(row.seeds) or self._is_over(row, row.seeds[place]):
+                    continue
+                if self.exhausted:
+                    return
+                if not self._remembered(row, row.seeds[place], on_result):
+                    yield self._job(row, row.seeds[place])
+
+    def _is_over(self, row: Row, seed: int) -> bool:
+        """Whether a row ended at a seed below `seed`."""
+        return row.first and self._found.get(row.key, seed) < seed
+
+    def _remembered(self, row: Row, seed: int, on_result: OnResult) -> bool:
+        if self.exhausted or self._is_over(row, seed):
+            return True
+        result = self._memory.get(self._key(row, seed))
+        if result is None:
+            return False
+        self._count(row, result, on_result)
+        return True
+
+    def _take(self, row: Row, result: SeedResult, on_result: OnResult) -> None:
+        if result.stop is not None:
+            raise UsageError(result.stop)
+        self._memory.add(self._key(row, result.seed), result)
+        self._count(row, result, on_result)
+
+    def _count(self, row: Row, result: SeedResult, on_result: OnResult) -> None:
+        self._results[row.key][result.seed] = result
+        self.cpu_s += result.cpu_s
+        self.runs += 1
+        if row.is_hit(result):
+            self._found[row.key] = min(result.seed, self._found.get(row.key, result.seed))
+        on_result(row, result)
+
+    def _job(self, row: Row, seed: int) -> SeedJob:
+        case = _with_seed(row, seed)
+        code = self._code(row, case, None)
+        return SeedJob(
+            case=case, store=None, name=row.key, run_prefix="", code=code, defect=row.defect
+        )
+
+    def _key(self, row: Row, seed: int) -> str:
+        case = _with_seed(row, seed)
+        module = None if row.defect is None else row.defect.partition(":")[0]
+        return trial_key(case, f"{self._code(row, case, module)} {row.defect or ''}")
+
+    def _code(self, row: Row, case: Case, module: str | None) -> str:
+        """The digest of the code that runs a row, and of the package of its planted defect."""
+        if (row.key, module) not in self._codes:
+            code = code_digest(case, SIM)
+            self._codes[row.key, module] = code if module is None else f"{code} {digest_of(module)}"
+        return self._codes[row.key, module]
+
+
+def digest_of(module: str) -> str:
+    """Return a digest of all Python files of a package, or of a module."""
+    total = hashlib.sha256()
+    for name, path in package_files(module):
+        if name.endswith(".py"):
+            total.update(f"{name} ".encode() + path.read_bytes())
+    return total.hexdigest()
+
+
+def _with_seed(row: Row, seed: int) -> Case:
+    assert row.case is not None
+    return msgspec.structs.replace(row.case, seed=seed)
