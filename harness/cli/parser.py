@@ -23,6 +23,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "soak": "run many seeds of one case; resumable",
         "check": "check stored runs again, or histories from other harnesses",
         "check-determinism": "prove that a seed replays bit for bit",
+        "bisect": "find the first commit of a repository at which a case fails",
     },
     "look": {
         "report": "check and aggregate a whole store, or draw the page of one run",

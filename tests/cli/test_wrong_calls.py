@@ -66,6 +66,8 @@ CALLS = [
     ("check --model list-append .", "'list-append'", "use --elle list-append"),
     ("report --engine duck .", "'duck'", "did you mean duckdb?"),
     ("check-determinism --runs x", "--runs is 'x'", "a whole number"),
+    ("bisect HEAD HEAD --case c --jobs 0", "--jobs is 0", "1 .."),
+    ("bisect HEAD HEAD --case no-such-file", "'no-such-file'", "No such file"),
     ("kudu tabel list", "'tabel'", "table"),
     ("lake chek .", "'chek'", "check"),
     ("run --nemesis a,,b --env sim", "commas", ""),
