@@ -27,6 +27,7 @@ checker is a pure function of a history, and stored runs can be checked again:
 | "harness" | unsafe-change  | an administrator overruled votes (`harness.verdict.unsafe_change`) |
 | "harness" | divergence  | two replicas that announced different values for one index  |
 | "harness" | checkpoints | `{"told": n, "compared": n, ...}`: announcements, comparisons |
+| "harness" | frozen      | the violation that froze the run (`harness.run.freeze`)      |
 | "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                    |
 | "harness" | starvation     | `{"from_s": x, "to_s": y, "waited_s": {name: s}}`         |
 | "harness" | infrastructure | `{"node": name or null, "what": text}`                    |

@@ -38,7 +38,7 @@ from harness.ops import CheckResult, History, Verdict
 NARROWED_SHARE = 0.5
 
 
-class CatalogLinearizable(SearchChecker):
+class CatalogLinearizable(SearchChecker, judges_prefixes=True):
     """Checks that the whole catalog (names, ids, versions, columns) is linearizable."""
 
     name = "linearizable-catalog"

@@ -26,7 +26,7 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
 
-class MembersChecker(Checker):
+class MembersChecker(Checker, judges_prefixes=True):
     """Checks that every list of masters has the nodes that were added and not removed."""
 
     api_version = 1

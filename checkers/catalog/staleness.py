@@ -25,7 +25,7 @@ from harness.vocabularies import fields_of
 _NS_PER_MS = 1_000_000
 
 
-class StalenessChecker(Checker):
+class StalenessChecker(Checker, judges_prefixes=True):
     """Checks that reads with a staleness bound show no older state than the bound allows."""
 
     api_version = 1

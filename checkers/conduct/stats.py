@@ -382,6 +382,8 @@ def _doubts_about_faults(
             text = (
                 f"the nemesis {nemesis} hit {counted(len(hit), 'time')} but did nothing measurable"
             )
+        elif all(fault.heal is None for fault in hit if fault.bitten is None):
+            text = f"what {nemesis} did was never measured: it was still active at the end"
         else:
             rest = len(hit) - unmeasured
             others = f", and {rest} of its faults did nothing measurable" if rest else ""

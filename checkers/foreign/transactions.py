@@ -206,7 +206,7 @@ class _OfRuns(Checker):
         return replace(result, checker=self.name)
 
 
-class ElleListAppend(_OfRuns):
+class ElleListAppend(_OfRuns, judges_prefixes=True):
     """The checker of runs whose transactions append to lists and read whole lists."""
 
     name = "elle-list-append"

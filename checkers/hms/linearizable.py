@@ -58,7 +58,7 @@ EXPLAINING: Final = (
 """The permits that can explain a history; an earlier permit is preferred to a later permit."""
 
 
-class HmsLinearizable(SearchChecker):
+class HmsLinearizable(SearchChecker, judges_prefixes=True):
     """Checks that all tables of a metastore together are one linearizable object."""
 
     name = "linearizable-hms"

@@ -37,7 +37,7 @@ class _Register(CasRegister):
         return super().operation(pair)
 
 
-class RegisterLinearizable(SearchChecker):
+class RegisterLinearizable(SearchChecker, judges_prefixes=True):
     """Checks that one register, initially null, is linearizable: read, write, compare-and-set."""
 
     name = "linearizable-register"

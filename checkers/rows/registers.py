@@ -242,7 +242,7 @@ class _RowsChecker(Checker):
         return Told(failing, text, blamed[:OPERATIONS_MAX], rule)
 
 
-class LinearizableRows(_RowsChecker):
+class LinearizableRows(_RowsChecker, judges_prefixes=True):
     """Checks that each row is linearizable, by the leaders' answers to writes, reads and scans."""
 
     name = "linearizable-rows"

@@ -193,7 +193,7 @@ def _may_be_later(other: Part, part: Part) -> bool:
     return other.timestamp is None or other.timestamp > part.timestamp
 
 
-class ReadYourWrites(Checker):
+class ReadYourWrites(Checker, judges_prefixes=True):
     """Checks that each process reads its own writes, and that its timestamps rise."""
 
     api_version = 1

@@ -25,6 +25,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "check": "check stored runs again, or histories from other harnesses",
         "shrink": "find the smallest case that fails like a run",
         "check-determinism": "prove that a seed replays bit for bit",
+        "bisect": "find the first commit of a repository at which a case fails",
     },
     "look": {
         "report": "check and aggregate a whole store, or draw the page of one run",

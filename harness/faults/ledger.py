@@ -128,6 +128,11 @@ class Ledger:
         """The faults that are not healed yet, in the order in which they took effect."""
         return [fault_id for fault_id, entry in self._entries.items() if entry.active]
 
+    @property
+    def injections(self) -> list[Injection]:
+        """The injections of the active faults, in the same order."""
+        return [entry.injection for entry in self._entries.values() if entry.active]
+
     async def inject(
         self,
         aim: Aim,

@@ -148,6 +148,7 @@ class CheckerTraits(TypedDict, total=False):
     """Optional data of a checker, for its class header."""
 
     version: str
+    judges_prefixes: bool
 
 
 class Checker(Plugin):
@@ -159,6 +160,10 @@ class Checker(Plugin):
     version: str | None = None
     """The version of the checker: when it changes, reports judge runs again. Without a version,
     reports judge again after any change of the checker's package or of the bundled checkers."""
+    judges_prefixes: bool = False
+    """Whether the checker may judge the first part of a run that goes on (`harness run --freeze`).
+    Then an invalid result for any first part must prove that the whole run is invalid: operations
+    that are open may take effect later, and final reads and snapshots are still to come."""
 
     def __init_subclass__(cls, **traits: Unpack[CheckerTraits]) -> None:
         set_traits(cls, CheckerTraits, traits)

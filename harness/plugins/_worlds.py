@@ -43,7 +43,7 @@ class KeepsData(Protocol):
         ...
 
     async def save_data(self, node: str, folder: Path) -> None:
-        """Copy the data of a node that is down to a new folder."""
+        """Copy the data of a node that is down or paused to a new folder."""
         ...
 
 

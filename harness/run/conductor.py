@@ -31,6 +31,9 @@ LEASE_GRACE_S: Final = 120.0
 """The time from the planned end of a fault to the end of its lease: longer than the phases that
 heal faults in order, shorter than a user's patience."""
 
+WITHOUT_END_S: Final = 1e8
+"""The lease of a fault without a time limit, three years: only a heal, or the death of the process
+that injected it, ends such a fault."""
 AIM_TIMEOUT_S: Final = 5.0
 """The time that a fault waits for a leader, unless its planned duration is longer."""
 AIM_POLL_S: Final = 0.2
@@ -62,6 +65,8 @@ class FaultConductor:
         """
         self._cluster = cluster
         self.ledger = Ledger(cluster, env, damage=damage)
+        self.lease_grace_s = LEASE_GRACE_S
+        """the time from the planned end of a fault to the end of its lease"""
         self._env = env
         self._system = system
         self._nemeses = nemeses
@@ -93,6 +98,10 @@ class FaultConductor:
         """Begin no more faults; active faults stay active."""
         self._over.set()
 
+    def reopen(self) -> None:
+        """Inject faults again after `end`, such as a user's."""
+        self._over.clear()
+
     async def strike(self, fault: Fault, *, aim_s: float = AIM_TIMEOUT_S) -> Injection:
         """Inject `fault` now, regardless of its planned time, and keep it active until `heal`.
 
@@ -110,7 +119,7 @@ class FaultConductor:
     async def _inject(
         self, fault: Fault, scene: Scene, event: ClusterEvent | None = None
     ) -> Injection:
-        lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
+        lease_s = fault.duration_ns / NS_PER_S + self.lease_grace_s
         what = f"the nemesis {fault.nemesis!r}: aim()"
         with blaming(what):
             aim = self._nemeses[fault.nemesis].aim(scene, fault)

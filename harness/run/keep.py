@@ -65,17 +65,19 @@ def run_and_keep(
     replay: str | None = None,
     link_proxy: str | None = None,
     listener: Callable[[Op], None] | None = None,
+    conducting: Callable[..., Outcome] | None = None,
 ) -> KeptRun:
     """Conduct a run, judge it by `checkers` (default: the plan's) and keep it.
 
-    `code` is the digest of the code, and `replay` the command that repeats the run. Raises like
-    `conduct` if there is nothing to judge.
+    `conducting`: a replacement of `conduct`, which takes the same arguments. `code`: the digest of
+    the code. `replay`: the command that repeats the run. Raises like `conduct` if there is nothing
+    to judge.
     """
     started, begin_s = dt.datetime.now(tz=dt.UTC), time.monotonic()
     ready = folder if isinstance(folder, RunFolder) else None
     if ready is not None:
         ready.write_case(plan.case)
-    outcome = conduct(
+    outcome = (conducting or conduct)(
         plan,
         environment,
         run_id=run_id,
@@ -136,6 +138,7 @@ def new_record(
         interrupted=outcome.interrupted,
         simulated_s=outcome.wall_ns / 1e9 if environment.name == SIM else None,
         failure=failure_of(judgement.results),
+        frozen=outcome.frozen,
     )
 
 

@@ -49,8 +49,9 @@ class OpenedTarget:
     def __init__(
         self, plan: TargetPlan, session: Session, recorder: Recorder, nemeses: Mapping[str, Nemesis]
     ) -> None:
-        """`nemeses` has the nemeses that faults may name; the caller may add more nemeses later."""
+        """`nemeses` has the nemeses that faults may name; more can be added to `self.nemeses`."""
         self.plan = plan
+        self.nemeses = dict(nemeses)
         self.session = session
         self.env = session.env
         self.recorder = recorder
@@ -71,7 +72,7 @@ class OpenedTarget:
             cluster=session.cluster,
             env=session.env,
             system=self.system,
-            nemeses=nemeses,
+            nemeses=self.nemeses,
             recorder=recorder,
             observe_roles=self.scribe.observe_roles,
             damage=plan.case.damage,

@@ -24,9 +24,10 @@ from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.nodes.deployment import start_bound_s, start_down
 from harness.nodes.faults import Cut
 from harness.ops import NS_PER_S, History, Op
+from harness.plan.deploying import deployment_of
 from harness.plan.planning import Plan
-from harness.plan.reach import client_ends, foreign_clocks, nodes_for, refuse_unable
-from harness.plugins import Client, Convergence, DeploymentPlan, Environment, Request, Session
+from harness.plan.reach import refuse_unable
+from harness.plugins import Client, Convergence, Environment, Request, Session
 from harness.run.conductor import LEASE_GRACE_S
 from harness.run.heartbeat import Heartbeat
 from harness.run.live_target import OpenedTarget, look
@@ -68,6 +69,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     stop_asked: bool
     wall_ns: int
     trace_digest: str | None
+    frozen: str | None = None  # the name of the cluster that a violation froze
 
 
 def conduct(
@@ -88,27 +90,15 @@ def conduct(
     Raises `InfrastructureError` or `TargetError` if there is nothing to judge: the nodes did not
     start, or a fault did not take effect. The op log then stays in the folder.
     """
-    deployment = DeploymentPlan(
-        run_id=run_id,
-        nodes=nodes_for(plan.nodes, plan.nemeses),
-        seed=plan.case.seed,
-        knobs=plan.case.knobs,
-        folder=logs_below if folder is None else folder.path,
-        link_proxy=link_proxy,
-        clients=plan.case.concurrency + 1,  # one more for the harness's own operations
-        ends=client_ends(plan.nemeses, plan.case.concurrency),
-        clocks=foreign_clocks(plan.nemeses, plan.nodes),
-    )
+    logs = logs_below if folder is None else folder.path
+    deployment = deployment_of(plan, run_id=run_id, folder=logs, link_proxy=link_proxy)
     log = None if folder is None else folder.open_log()
 
     async def main(session: Session) -> Outcome:
-        cluster = session.cluster  # this session may support less than its environment in general
-        refuse_unable(plan.nemeses, cluster.environment, cluster.capabilities)
         recorder = Recorder(session.env.clock, log)
         if listener is not None:
             recorder.listen(listener)
-        run = _Run(plan, session, recorder)
-        interrupted = await run.phases()
+        interrupted = await Run(plan, session, recorder).phases()
         return Outcome(
             history=recorder.history(),
             interrupted=interrupted,
@@ -127,14 +117,20 @@ def conduct(
     return outcome
 
 
-class _Run(OpenedTarget):
+class Run(OpenedTarget):
     """The opened target of one run, and the state that the phases of the run share."""
 
     plan: Plan
 
     def __init__(self, plan: Plan, session: Session, recorder: Recorder) -> None:
+        """Open the target; raises `UsageError` if this session cannot do the plan's faults."""
+        cluster = session.cluster  # this session may support less than its environment in general
+        refuse_unable(plan.nemeses, cluster.environment, cluster.capabilities)
         super().__init__(plan, session, recorder, plan.nemeses)
         self.case = plan.case
+        self.phase = ""
+        self.faults: asyncio.Task[None] | None = None
+        """the task that injects the planned faults; it ends after `conductor.end()`"""
         self._driver = Driver(
             recorder, self._own_client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
         )
@@ -142,39 +138,49 @@ class _Run(OpenedTarget):
         self._core_cut: str | None = None
         self._cut_short = False
 
-    async def phases(self) -> bool:
-        """Run all phases in order; returns whether the user cut the workload short."""
+    async def phases(self, *, ends: Callable[[], bool] = lambda: False) -> bool:
+        """Run all phases in order; returns whether the user cut the workload short.
+
+        After the workload, no phase begins once `ends()` is true.
+        """
         self._heartbeat.start()
+        self._watches: list[asyncio.Task[None]] = []
         try:
-            await self._phases()
+            await self._phases(ends)
         finally:
             self._heartbeat.stop()
+            for watch in self._watches:
+                watch.cancel()
         return self._cut_short
 
-    async def _phases(self) -> None:
+    async def _phases(self, ends: Callable[[], bool]) -> None:
         self._phase("setup")
         if any(spec.entry is None for spec in self.cluster.nodes.values()):
             self.recorder.fact("clock", {"wall_ns": self.env.clock.wall_ns()})
         await self.become_ready()
-        watching = None
         if not self.scribe.announced:
-            watching = self.env.spawn(self._watch_leaders(), name="leaders")
+            self._watches.append(self.env.spawn(self._watch_leaders(), name="leaders"))
         measuring = self.env.spawn(self._watch_usage(), name="usage")
+        self._watches.append(measuring)
         await self._workload_under_faults()
         if self._cut_short:
             self.recorder.fact("interrupted", {"phase": "chaos"})
-        self._phase("heal-core")
-        await self._heal_core()
-        self._phase("heal-all")
-        await self._heal_all()
+        for name, phase in (("heal-core", self._heal_core), ("heal-all", self._heal_all)):
+            if ends():
+                return
+            self._phase(name)
+            await phase()
+        if ends():
+            return
         self._phase("converge")
         settled = await self._converge()
+        if ends():
+            return
         self._phase("final")
         await self._final(settled, measuring)
-        if watching is not None:
-            watching.cancel()
 
     def _phase(self, name: str) -> None:
+        self.phase = name
         self.recorder.fact("phase", {"phase": name})
 
     # --- setup and chaos ---------------------------------------------------------------------
@@ -195,7 +201,7 @@ class _Run(OpenedTarget):
 
     async def _workload_under_faults(self) -> None:
         self._phase("warm-up")
-        faults = self.env.spawn(self._faults(), name="faults")
+        self.faults = self.env.spawn(self._inject_faults(), name="faults")
         if self.case.ops is not None:
             generator = phases(sleep(WARM_UP_S), timed_ops(self.case.ops))
         else:
@@ -205,9 +211,9 @@ class _Run(OpenedTarget):
         await self.drive(limited, stop=self.session.interrupted)
         self._cut_short = self.session.interrupted.is_set()
         self.conductor.end()
-        await faults
+        await self.faults
 
-    async def _faults(self) -> None:
+    async def _inject_faults(self) -> None:
         await asyncio.sleep(WARM_UP_S)
         self._phase("chaos")
         await self.conductor.run(self.case.faults or ())

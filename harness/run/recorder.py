@@ -128,6 +128,13 @@ class Recorder:
         """Record an observation of the harness (see the table in `harness.ops`)."""
         return self.record(HARNESS, OpType.INFO, f, value)
 
+    def leave_log(self, *, last: int) -> None:
+        """End the history of the run: later ops are not logged, and only `last` ops are kept."""
+        self._log = None
+        self._listeners.clear()
+        self._last = last
+        self._ops = deque(self._ops, maxlen=last)
+
     def history(self) -> History:
         """Return all ops recorded so far; raise the first error if an op could not be recorded."""
         if self._failure is not None:

@@ -25,6 +25,7 @@ from harness.verdict.signature import Failure
 STAGED_SUFFIX: Final = ".part"
 SHRUNK_SUFFIX: Final = "-shrunk"
 """The end of the name of a run that `harness shrink` made from the run without this end."""
+OPS_LOG: Final = "ops.log"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -45,6 +46,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False  # the user cut the run short; only its first part was judged
     simulated_s: float | None = None  # virtual seconds; `None` for a run in real time
     failure: Failure | None = None  # the worst finding; `None` if it passed, and in older files
+    frozen: str | None = None  # the cluster that a violation froze, with `--freeze`
 
 
 class StoredRun(msgspec.Struct, frozen=True):
@@ -173,13 +175,13 @@ class RunFolder:
         self._replace("case.json", case.encode())
 
     def open_log(self) -> OpLog:
-        return OpLog(self.path / "ops.log")
+        return OpLog(self.path / OPS_LOG)
 
     def seal(self, history: History, *, label: str | None = None) -> None:
         """Write `history.parquet`, then drop `ops.log`."""
         path = self.path / "history.parquet"
         write_parquet(path, history, run=self.run_id, seed=self._seed, label=label)
-        (self.path / "ops.log").unlink(missing_ok=True)
+        (self.path / OPS_LOG).unlink(missing_ok=True)
 
     def write_results(self, results: list[CheckResult], extra: dict[str, Any]) -> None:
         content = {"checkers": [msgspec.to_builtins(result) for result in results], **extra}

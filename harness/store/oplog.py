@@ -67,6 +67,44 @@ class OpLog:
             self._fd = -1
 
 
+class OpTail:
+    """Reads a log that another process writes: each `read` returns the new ops."""
+
+    def __init__(self, path: Path) -> None:
+        """Read nothing yet; the file need not exist."""
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+        self._decoder = msgspec.json.Decoder(Op)
+
+    def read(self) -> list[Op]:
+        """Return the ops that were written since the last call, up to a record in progress; raises
+        `HistoryError` for a record that is damaged.
+        """
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                new = file.read()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise HistoryError(f"cannot read {str(self._path)!r}: {error}") from error
+        begin = len(MAGIC) if self._offset == 0 else 0
+        if self._offset == 0 and len(new) < begin:
+            return []
+        self._offset += len(new)
+        data, offset = self._rest + new[begin:], 0
+        ops: list[Op] = []
+        while (payload := _payload(data, offset)) is not None:
+            _, crc = _HEADER.unpack_from(data, offset)
+            if zlib.crc32(payload) != crc:
+                raise HistoryError(f"{str(self._path)!r} is damaged after {len(ops)} new ops")
+            ops.append(self._decoder.decode(payload))
+            offset += _HEADER.size + len(payload)
+        self._rest = data[offset:]
+        return ops
+
+
 def read_log(path: Path) -> tuple[list[Op], str | None]:
     """Return the ops of a log, and a sentence about the torn end of the log, or `None` if its end
     is not torn.

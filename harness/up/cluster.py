@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,27 +22,25 @@ from harness.errors import (
     InfrastructureError,
     TargetError,
     UsageError,
+    listed,
     why_not_copied,
 )
 from harness.faults.nemesis_from_text import AimedNemesis, load_nemesis
 from harness.faults.schedules import Schedule
 from harness.nodes.deployment import start_down
-from harness.nodes.faults import Reset
+from harness.nodes.faults import Pause, Reset
 from harness.ops import NS_PER_S
 from harness.plan.fault_plans import check_fault_args, drawn_by_hand
 from harness.plan.planning import TargetPlan
 from harness.plan.reach import refuse_by_hand, refuse_unable
-from harness.plugins import Environment, KeepsData, Nemesis, Said, Session
-from harness.run.conductor import LEASE_GRACE_S
+from harness.plugins import Convergence, Environment, KeepsData, Nemesis, Roles, Said, Session
+from harness.run.conductor import LEASE_GRACE_S, WITHOUT_END_S
 from harness.run.live_target import OpenedTarget, look
 from harness.run.recorder import Recorder
 
 OPS_KEPT: Final = 1000
 ACTIVE_MAX: Final = 100
 HEALED_KEPT: Final = 20
-WITHOUT_END_S: Final = 1e8
-"""The lease of a fault without a time limit, three years: `heal` or the death of the holder ends
-such a fault."""
 FOR_S_MIN: Final = 0.1
 _log = logging.getLogger(__name__)
 
@@ -97,23 +95,48 @@ class _Active:
         self.trouble = ""
 
 
-class StandingCluster(OpenedTarget):
-    """The opened target of a long-lived cluster, with the actions that users ask for."""
+def open_target(plan: TargetPlan, session: Session) -> OpenedTarget:
+    """Open the target of a cluster that has no run; only its latest ops are kept."""
+    return OpenedTarget(plan, session, Recorder(session.env.clock, last=OPS_KEPT), {})
+
+
+class StandingCluster:
+    """A long-lived cluster: its opened target, with the actions that users ask for."""
 
     def __init__(
         self,
-        plan: TargetPlan,
-        session: Session,
+        target: OpenedTarget,
         environment: Environment,
         *,
         clocks: Collection[str] = frozenset(),
     ) -> None:
-        """`clocks`: the foreign programs that support clock faults."""
-        self._nemeses: dict[str, Nemesis] = {}
-        super().__init__(plan, session, Recorder(session.env.clock, last=OPS_KEPT), self._nemeses)
+        """`clocks`: the foreign programs that support clock faults. Faults that are active already,
+        as in a frozen run, can be healed by hand, too.
+        """
+        self.session = target.session
+        self.env = target.env
+        self.plan = target.plan
+        self.system = target.system
+        self.recorder = target.recorder
+        self.conductor = target.conductor
+        self.ledger = target.ledger
+        self.cluster = target.cluster
+        self._nemeses = target.nemeses
         self._environment = environment
         self._clocks = clocks
-        self._active: dict[str, _Active] = {}
+        planned = {fault.id: fault.nemesis for fault in target.plan.case.faults or ()}
+        self._active = {
+            each.id: _Active(
+                Broken(
+                    id=each.id,
+                    fault=planned.get(each.id, "" if each.what is None else each.what.word),
+                    targets=each.targets,
+                    note=each.note,
+                ),
+                None,
+            )
+            for each in self.ledger.injections
+        }
         self._healed: list[Healed] = []
         self._saving = False
 
@@ -312,16 +335,31 @@ class StandingCluster(OpenedTarget):
         """Run the target's own tool and return its output; raises `UsageError` if the target has no
         tool.
         """
+        if why := self._why_silent():
+            raise UsageError(why)
         return await self.system.tool(arguments)
+
+    def _why_silent(self) -> str:
+        """The reason why no node can answer, and the fix; empty if a node runs."""
+        states = {self.cluster.state(node) for node in self.cluster.nodes}
+        if NodeState.RUNNING in states:
+            return ""
+        pauses = (i.id for i in self.ledger.injections if isinstance(i.what, Pause))
+        fixes = listed([f"`harness heal NAME {each}`" for each in pauses], limit=3)
+        thaw = f"{fixes} thaws them" if fixes else "`harness heal NAME --all` starts them"
+        return f"no node runs, so none can answer; {thaw}"
 
     # --- inspect -----------------------------------------------------------------------------
 
     async def status(self) -> StatusReport:
         """The state of every node, the leaders, and active faults with their remaining time."""
         name = self.plan.case.target
-        groups, state = await asyncio.gather(
-            look(self.system.groups, name), look(self.system.ready, name)
-        )
+        groups: Mapping[str, Roles] = {}
+        state = Convergence(ok=False, pending=(self._why_silent(),))
+        if not state.pending[0]:
+            groups, state = await asyncio.gather(
+                look(self.system.groups, name), look(self.system.ready, name)
+            )
         nodes = []
         for node in self.cluster.nodes:
             roles = {

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.errors import HarnessError, InfrastructureError, UsageError
+from harness.run.freeze import Violation
 from harness.up.records import Failure
 
 _NAME: Final = "door"
@@ -65,7 +66,17 @@ class UseTool(_Question, frozen=True, kw_only=True, tag="tool"):
     arguments: tuple[str, ...]
 
 
-Question = Status | Break | Heal | Down | UseTool
+class Freeze(_Question, frozen=True, kw_only=True, tag="freeze"):
+    """Freeze the run that the holder conducts; the answer does not wait for the freeze."""
+
+    violation: Violation
+
+
+class Release(_Question, frozen=True, kw_only=True, tag="release"):
+    """Let the run end whose phases are over."""
+
+
+Question = Status | Break | Heal | Down | UseTool | Freeze | Release
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,20 +53,21 @@ def start(
                 order, goes_on=before.order.goes_on + 1, data=str(folder / DATA)
             )
         place.write_order(order)
-        holder = _start_holder(place)
+        holder = start_holder(place)
         standing = _wait_standing(place, holder)
         assert holder.stdin is not None
         holder.stdin.write(STAY)
         holder.stdin.close()
     except BaseException:
         if holder is not None:
-            _give_up(holder)
+            give_up(holder)
         place.remove()
         raise
     return standing
 
 
-def _start_holder(place: Place) -> subprocess.Popen[bytes]:
+def start_holder(place: Place) -> subprocess.Popen[bytes]:
+    """Start the holder of a cluster whose order is written; its stdin must get `STAY`."""
     search_path = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
     with place.log.open("ab") as log:
         return subprocess.Popen(
@@ -91,11 +92,12 @@ def _wait_standing(place: Place, holder: subprocess.Popen[bytes]) -> Standing:
             failure = place.failure()
             if failure is not None:
                 raise failure.as_error()
-            raise InfrastructureError(f"the holder ended with code {code}{_end_of(place.log)}")
+            raise InfrastructureError(f"the holder ended with code {code}{end_of(place.log)}")
         time.sleep(POLL_S)
 
 
-def _end_of(log: Path) -> str:
+def end_of(log: Path) -> str:
+    """The last lines of a holder's log, each on a new line."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
     except OSError:
@@ -103,7 +105,7 @@ def _end_of(log: Path) -> str:
     return "".join(f"\n  {line}" for line in lines)
 
 
-def _give_up(holder: subprocess.Popen[bytes]) -> None:
+def give_up(holder: subprocess.Popen[bytes]) -> None:
     """Make the holder undo everything and wait for its end; Ctrl-C does not interrupt the wait."""
     assert holder.stdin is not None
     holder.stdin.close()

@@ -8,6 +8,8 @@
 |                | command that starts the cluster, then the holder                  |
 | `order.json`   | the cluster to start (`Order`)                                    |
 | `cluster.json` | the running cluster (`Standing`), once the system serves          |
+| `over`         | marks a run whose phases are over: its holder waits for a decision |
+| `ended.json`   | the end of a run (`Ended`)                                        |
 | `failure.json` | why the holder ended (`Failure`), unless `harness down` ended it  |
 | `door`         | the socket of its holder (`harness.up.control_socket`)                |
 | `kept.json`    | marks `data/` as complete (`harness.up.kept_data`)                |
@@ -35,23 +37,35 @@ from harness.case import Case
 from harness.environments.controller import Controller, Life, life, this_controller
 from harness.environments.procfs import ProcessId
 from harness.errors import HarnessError, InfrastructureError, TargetError, UsageError
+from harness.run.freeze import Frozen
 
 NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 FAULT_ID: Final = re.compile(r"f[1-9][0-9]{0,8}")
 _HIDDEN: Final = "."
 YOUNG_S: Final = 30.0
 KEPT: Final = "kept.json"
+_OVER: Final = "over"
 T = TypeVar("T")
 
 
+class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A run to conduct on the cluster; `folder` is that of the run, which exists."""
+
+    folder: str
+    link_proxy: str | None = None
+
+
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster to start. The case's workload is unused; its nemeses are the possible faults."""
+    """The cluster to start. Without a `run`, the case's workload is unused, and its nemeses are the
+    possible faults.
+    """
 
     environment: str
     case: Case
     run_id: str
     goes_on: int = 0  # how often the cluster continued from kept data
     data: str = ""  # the folder of the kept data
+    run: RunOrder | None = None  # conduct this run; keep the cluster only if the run freezes
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +93,17 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     nodes: tuple[NodeRow, ...]
     tools: tuple[str, ...] = ()  # commands of the target's own tool
+    frozen: str = ""  # the run folder of a frozen run, with the logs of the nodes
+    pause: str = ""  # the fault that paused the nodes of a frozen run
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a run on a holder; `frozen` if its cluster stays."""
+
+    interrupted: bool
+    stop_asked: bool
+    wall_ns: int
+    frozen: Frozen | None = None
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +216,22 @@ class Place:
     def failure(self) -> Failure | None:
         """The reason why the holder ended, if it recorded one."""
         return self._read("failure.json", Failure)
+
+    def mark_over(self) -> None:
+        """Record that the phases of the run are over."""
+        self.write(_OVER, b"")
+
+    @property
+    def over(self) -> bool:
+        """Whether the phases of the run are over."""
+        return (self.folder / _OVER).exists()
+
+    def write_ended(self, ended: Ended) -> None:
+        self.write("ended.json", msgspec.json.encode(ended))
+
+    def ended(self) -> Ended | None:
+        """The end of the run; `None` while it goes on."""
+        return self._read("ended.json", Ended)
 
     def why_unseen(self) -> str:
         """The reason why a cluster of unknown state is left alone, and the fix."""

@@ -222,7 +222,7 @@ def final_reads_are_skipped(patch):
     async def nothing(self):
         return
 
-    patch.setattr(phases._Run, "_final_reads", nothing)
+    patch.setattr(phases.Run, "_final_reads", nothing)
 
 
 @defect("tests/run/test_recorder.py")

@@ -25,7 +25,7 @@ def watched(*answers):
             raise answer
         return {"g": answer}
 
-    run = object.__new__(run_module._Run)
+    run = object.__new__(run_module.Run)
     run.system = SimpleNamespace(groups=groups)
     run.plan = SimpleNamespace(case=SimpleNamespace(target="t"))
     run.scribe = SimpleNamespace(observe_roles=seen.append)

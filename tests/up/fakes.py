@@ -9,7 +9,7 @@ from harness.environments.process.cluster import CAPABILITIES
 from harness.errors import InfrastructureError
 from harness.plan.planning import TargetPlan
 from harness.plugins import Convergence, Target, TargetSettings
-from harness.up.cluster import StandingCluster
+from harness.up.cluster import StandingCluster, open_target
 from harness.up.records import Standing
 from tests.support.cluster import FakeCluster, FakeEnv, FakeSystem
 
@@ -51,7 +51,7 @@ def standing(cluster=None):
     session = SimpleNamespace(
         cluster=cluster or Cluster(), env=FakeEnv(), interrupted=asyncio.Event()
     )
-    return StandingCluster(plan, session, ProcessEnvironment())
+    return StandingCluster(open_target(plan, session), ProcessEnvironment())
 
 
 def record_of(**fields):

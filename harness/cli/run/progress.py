@@ -55,6 +55,8 @@ class Progress:
             self._leader = f"{node} {verb} in term {term}"
         elif op.f == "node-exit" and not op.value["expected"]:
             self._say(op, f"node {op.value['node']} ended {how_ended(op)}")
+        elif op.f == "frozen":
+            self._say(op, f"frozen: {op.value['checker']}: {op.value['reason']}")
         elif op.f == "infrastructure":
             about = f"{op.value['node']}: " if op.value.get("node") else ""
             self._say(op, f"{about}{op.value['what']}")

@@ -18,8 +18,12 @@ from harness.cli.parser import Parser, add_place, add_verbose
 from harness.cli.run.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
 from harness.cli.run.case_options import case_from, parse_case_options
 from harness.cli.run.choose import AUTO, choose_environment
+from harness.cli.run.frozen_text import frozen_report, frozen_text
 from harness.cli.run.progress import Progress
 from harness.cli.run.verdict_text import described, in_numbers, verdict_line
+from harness.errors import UsageError
+from harness.freeze.conducting import FreezingConductor
+from harness.freeze.prefix import prefix_checkers
 from harness.ops import Verdict
 from harness.plan.planning import Plan, plan_case
 from harness.plugins import Environment
@@ -37,6 +41,7 @@ EPILOG = """examples:
   harness run --env sim --nemesis kill-leader,pause-leader --seed 7 --time-limit 30
   harness run --env process --bug NO-LEASE --nemesis partition-leader
   harness run --env sim --fault 'cut leader from members every 10s for 4s'
+  harness run --env docker --bug NO-LEASE --nemesis partition-leader --freeze
   harness run --env docker --case store/ddl-none/latest/case.json"""
 
 
@@ -50,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     environment = choose_environment(parsed.env)
     plan = plan_case(case, environment)
+    conducting = _freezing(plan, environment) if parsed.freeze else None
     environment.prepare_nodes(plan.nodes, note)
     folder = _folder(parsed, plan)
     progress = Progress(simulated=environment.name == SIM)
@@ -69,8 +75,11 @@ def main(arguments: Sequence[str]) -> int:
             replay=replay,
             link_proxy=parsed.link_proxy,
             listener=None if parsed.quiet else progress,
+            conducting=conducting,
         )
     except BaseException:
+        if conducting is not None and conducting.standing is not None:
+            note(f"harness: the frozen cluster stays: `harness down {conducting.standing.name}`")
         place = shlex.quote(str(folder.path))
         note(
             f"harness: no verdict; the run, as far as it came, is kept in {place}, and if it has "
@@ -83,13 +92,15 @@ def main(arguments: Sequence[str]) -> int:
         note("")
     judgement = kept.judgement
     report = _report(plan, environment, kept, folder.path, replay)
+    report["frozen"] = frozen_report(conducting)
     if kept.unkept is not None:
         note(f"harness: {kept.unkept}; `harness check {folder.path}` judges the history again")
     report["artefacts"] = make_artefacts(folder.path, reporters) if kept.unkept is None else {}
     if parsed.json:
         say(msgspec.json.encode(report).decode())
     else:
-        say(*_text(report, judgement, kept.outcome, full=parsed.verbose))
+        frozen = frozen_text(conducting)
+        say(*_text(report, judgement, kept.outcome, frozen, full=parsed.verbose))
     # A proven violation counts even if the run could not be kept.
     if kept.unkept is None or judgement.verdict is Verdict.INVALID:
         return judgement.exit_code
@@ -128,6 +139,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="reporters to run: default (all except those with output much larger than the run), "
         "all, none, or names from `harness list reporters` (default: %(default)s)",
     )
+    parser.add_argument(
+        "--freeze",
+        action="store_true",
+        help="check the history while the run goes on; at the first certain violation pause all "
+        "nodes, save their states, and keep the cluster until `harness down`",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the case and exit")
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
@@ -135,10 +152,22 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.show_first(
         *("-h", "--help-all", "--env", "--seed", "--target", "--workload", "--nemesis", "--fault"),
         *("--bug", "--profile", "--time-limit", "--rate", "--concurrency", "--interval"),
-        *("--duration", "--case", "--store", "--name", "--dry-run", "--quiet", "--verbose"),
-        "--json",
+        *("--duration", "--case", "--store", "--name", "--freeze", "--dry-run", "--quiet"),
+        *("--verbose", "--json"),
     )
     return parse_case_options(parser, arguments)
+
+
+def _freezing(plan: Plan, environment: Environment) -> FreezingConductor:
+    """The conductor of a run that may freeze; raises `UsageError` if this run cannot."""
+    if environment.name == SIM:
+        raise UsageError(
+            "--freeze: a simulated cluster ends with the command that runs it, so it cannot stay; "
+            "use --env process or --env docker, or stop a simulated run at an operation with "
+            "`harness replay RUN --until op=N`"
+        )
+    prefix_checkers(plan.checkers)
+    return FreezingConductor()
 
 
 def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
@@ -180,7 +209,12 @@ def _report(
 
 
 def _text(
-    report: dict[str, Any], judgement: Judgement, outcome: Outcome, *, full: bool
+    report: dict[str, Any],
+    judgement: Judgement,
+    outcome: Outcome,
+    frozen: list[str],
+    *,
+    full: bool,
 ) -> list[RenderableType]:
     """The output of `harness run` as text; the last line has the verdict and the page's path."""
     parts = [*described(judgement, full=full), ""]
@@ -194,6 +228,6 @@ def _text(
     parts += [f"{name:15} {path}" for name, path in artefacts.items()]
     if full and report["environment"] == SIM:
         parts.append(f"history SHA-256 {report['history_sha256']}")
-    parts += [f"replay          {report['replay']}", ""]
+    parts += [f"replay          {report['replay']}", "", *frozen]
     where = f"; page: {page}" if page else ""
     return [*parts, verdict_line(judgement.verdict, in_numbers(judgement), where)]

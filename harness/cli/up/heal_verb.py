@@ -36,8 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(list(arguments))
-    ids = [word for word in parsed.what if is_fault_id(word)]
-    names = [word for word in parsed.what if not is_fault_id(word)]
+    names, ids = _names_and_ids(parsed.what)
     if len(ids) > 1 or len(names) > 1 or (ids and parsed.everything):
         raise UsageError(
             f"{' '.join(parsed.what)!r}: name one cluster at most, and one fault or --all"
@@ -50,3 +49,12 @@ def main(arguments: Sequence[str]) -> int:
     else:
         say("\n".join(healed_text(each) for each in healed) or "no fault was on")
     return 0
+
+
+def _names_and_ids(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split the arguments into names of clusters and ids of faults; the second of two words is an
+    id even if it looks different, as the ids of a run's planned faults do.
+    """
+    ids = [word for word in words if is_fault_id(word)]
+    names = [word for word in words if not is_fault_id(word)]
+    return (names[:1], names[1:]) if len(names) == 2 and not ids else (names, ids)

@@ -50,7 +50,7 @@ def standing_text(standing: Standing) -> list[RenderableType]:
         "",
         _ports(standing),
         "",
-        f"logs   {standing.folder}/logs",
+        f"logs   {standing.frozen or standing.folder}/logs",
         *([f"data   {listed(list(dict.fromkeys(data)), limit=DATA_LISTED_MAX)}"] if data else []),
         f"look   harness status {name}",
         *(f"       {command}" for command in standing.tools),

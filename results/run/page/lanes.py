@@ -23,6 +23,7 @@ _MARKS: Final = (
     "starvation",
     "infrastructure",
     "divergence",
+    "frozen",
 )
 
 

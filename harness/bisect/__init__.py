@@ -1,0 +1,8 @@
+"""The first bad commit: one case, run in the simulation with the code of many commits.
+
+| module     | content                                                             |
+|------------|---------------------------------------------------------------------|
+| repository | git: commits, temporary work trees, and git's own bisection           |
+| at_commit  | one commit in its work tree: its interpreter, and the seeds of a case |
+| search     | from a good and a bad commit to the first bad one                     |
+"""

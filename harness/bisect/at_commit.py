@@ -1,0 +1,280 @@
+"""One commit in its work tree: its interpreter, its plug-ins, and the seeds of a case.
+
+A seed is one process, `python -m harness run --env sim --case FILE --json`, which every version of
+the harness has. By default the interpreter of the command runs it, with the work tree first in the
+search path, so that packages of the repository hide installed ones. The registry of plug-ins reads
+entry points of installed distributions; the entry points in the `pyproject.toml` of the work tree
+replace the ones of the installed distribution with the same name. Compiled modules are the
+installed ones: a repository whose compiled code changes needs a set-up command that builds `.venv`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.bisect.repository import Mark
+from harness.case import Case
+from harness.ops import Verdict
+from harness.trials.trials import Kind
+from harness.verdict.signature import SEPARATOR
+
+RUN_TIMEOUT_S: Final = 900.0
+SETUP_TIMEOUT_S: Final = 3600.0
+BUILT_PYTHON: Final = Path(".venv/bin/python")
+"""The interpreter that a set-up command may leave in the work tree."""
+_VERDICT_CODES: Final = frozenset({0, 1, 2})
+_REASON_CHARACTERS_MAX: Final = 300
+
+
+class SeedRun(msgspec.Struct, frozen=True):
+    """One seed at a commit: the kinds of its proven failures, or why it could not run."""
+
+    seed: int
+    kinds: tuple[Kind, ...] = ()
+    trouble: str = ""
+
+
+class AtCommit(msgspec.Struct, frozen=True):
+    """All seeds that were run at a commit, in the order of the seeds."""
+
+    runs: tuple[SeedRun, ...]
+
+    def seed_of(self, kind: Kind) -> int | None:
+        """The first seed that failed in this way."""
+        return next((run.seed for run in self.runs if kind in run.kinds), None)
+
+    def mark(self, kind: Kind) -> Mark:
+        """Bad if any seed failed in this way, good if all seeds ran and none did, else skip."""
+        if self.seed_of(kind) is not None:
+            return Mark.BAD
+        return Mark.SKIP if self.trouble else Mark.GOOD
+
+    @property
+    def trouble(self) -> str:
+        """The reason why a seed could not run; empty if all ran."""
+        return next((run.trouble for run in self.runs if run.trouble), "")
+
+
+class Processes:
+    """Running child processes, each the leader of a process group; `kill` ends all of them."""
+
+    def __init__(self) -> None:
+        """Begin without a process."""
+        self._running: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._over = False
+
+    def run(
+        self,
+        words: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        timeout_s: float,
+    ) -> tuple[int, str, str]:
+        """Run a program; returns its exit code, stdout and stderr. Raises `TimeoutError`."""
+        with self._lock:
+            if self._over:
+                return -signal.SIGKILL, "", "the search has ended"
+            process = subprocess.Popen(
+                words,
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+            self._running.add(process)
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"took more than {timeout_s:g} s") from None
+        finally:
+            _kill_group(process)
+            process.wait()
+            with self._lock:
+                self._running.discard(process)
+        return process.returncode, out, err
+
+    def kill(self) -> None:
+        """End all running processes, and start no more."""
+        with self._lock:
+            self._over = True
+            for process in self._running:
+                _kill_group(process)
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    """End a process and the children that it left behind."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+class Commits:
+    """Runs seeds of one case at commits, `jobs` at a time."""
+
+    def __init__(
+        self, case: Case, seeds: Sequence[int], *, jobs: int, setup: str | None, scratch: Path
+    ) -> None:
+        """`scratch` is a folder for files that go with the search."""
+        self.seeds = tuple(seeds)
+        self._jobs = jobs
+        self._setup = setup
+        self._scratch = scratch
+        self._files: dict[int, Path] = {}
+        for seed in seeds:
+            file = self._files[seed] = scratch / f"case-{seed}.json"
+            file.write_bytes(msgspec.structs.replace(case, seed=seed).encode())
+
+    def test(self, tree: Path, *, until: Kind | None = None) -> AtCommit:
+        """Run all seeds with the code in `tree`; with `until`, end at the first such failure.
+
+        If several workers end at different failures, the result has only the seeds up to the first
+        one: it does not depend on the number of workers.
+        """
+        if why := self._set_up(tree):
+            return AtCommit((SeedRun(self.seeds[0], trouble=why),))
+        words, environment = _interpreter(tree, self._scratch)
+        runs: dict[int, SeedRun] = {}
+        processes = Processes()
+        executor = ThreadPoolExecutor(max_workers=self._jobs)
+        try:
+            futures = {
+                seed: executor.submit(self._run, processes, seed, words, environment)
+                for seed in self.seeds
+            }
+            for future in as_completed(futures.values()):
+                run = future.result()
+                runs[run.seed] = run
+                if until is not None and until in run.kinds:
+                    for seed in self.seeds[self.seeds.index(run.seed) + 1 :]:
+                        futures[seed].cancel()
+                first = self._first(runs, until)
+                if first is not None:
+                    return AtCommit(first)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+            processes.kill()  # later seeds, and all seeds after Ctrl-C
+            executor.shutdown()
+        return AtCommit(tuple(runs[seed] for seed in self.seeds if seed in runs))
+
+    def _first(self, runs: Mapping[int, SeedRun], until: Kind | None) -> tuple[SeedRun, ...] | None:
+        """The runs up to the first failure of the kind, once all earlier seeds have ended."""
+        before: list[SeedRun] = []
+        for seed in self.seeds:
+            if seed not in runs:
+                return None
+            before.append(runs[seed])
+            if until is not None and until in runs[seed].kinds:
+                return tuple(before)
+        return None
+
+    def _set_up(self, tree: Path) -> str:
+        """Run the set-up command in the work tree; returns why it failed."""
+        if self._setup is None:
+            return ""
+        try:
+            code, out, err = Processes().run(
+                ["/bin/sh", "-c", self._setup],
+                folder=tree,
+                environment=os.environ,
+                timeout_s=SETUP_TIMEOUT_S,
+            )
+        except TimeoutError as error:
+            return f"the set-up {error}"
+        return "" if code == 0 else f"the set-up failed with {code}: {_last_line(err or out)}"
+
+    def _run(
+        self,
+        processes: Processes,
+        seed: int,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+    ) -> SeedRun:
+        store = self._scratch / "store"
+        arguments = ["run", "--env", "sim", "--case", str(self._files[seed]), "--json", "--quiet"]
+        arguments += ["--reporters", "none", "--store", str(store)]
+        try:
+            code, out, err = processes.run(
+                [*words, *arguments],
+                folder=self._scratch,
+                environment=environment,
+                timeout_s=RUN_TIMEOUT_S,
+            )
+        except TimeoutError as error:
+            return SeedRun(seed, trouble=f"seed {seed} {error}")
+        except OSError as error:
+            return SeedRun(seed, trouble=f"{words[0]} cannot be started: {error.strerror}")
+        with contextlib.suppress(ValueError, LookupError, TypeError, msgspec.DecodeError):
+            if code in _VERDICT_CODES:
+                return SeedRun(seed, _kinds(msgspec.json.decode(out)))
+        return SeedRun(seed, trouble=f"seed {seed} ended with {code}: {_last_line(err)}")
+
+
+def _kinds(report: Any) -> tuple[Kind, ...]:
+    """The kinds of the proven failures in the output of `harness run --json`."""
+    kinds: dict[Kind, None] = {}
+    for result in report["checkers"]:
+        if result["verdict"] == Verdict.INVALID.value:
+            details = result.get("details", {})
+            checker, _, rest = str(details.get("signature", "")).partition(SEPARATOR)
+            kinds[Kind(checker or result["checker"], rest.partition(SEPARATOR)[0])] = None
+    return tuple(kinds)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:_REASON_CHARACTERS_MAX] if lines else "it printed nothing"
+
+
+def _interpreter(tree: Path, scratch: Path) -> tuple[list[str], dict[str, str]]:
+    """The words that start the harness at a commit, and their environment variables."""
+    built = tree / BUILT_PYTHON
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    if built.exists():
+        environment.pop("PYTHONPATH", None)
+        return [str(built), "-P", "-m", "harness"], environment
+    places = [_metadata_of(tree, scratch), tree / "src", tree]
+    inherited = os.environ.get("PYTHONPATH")
+    search = [str(place) for place in places if place is not None and place.is_dir()]
+    environment["PYTHONPATH"] = os.pathsep.join([*search, *([inherited] if inherited else [])])
+    return [sys.executable, "-P", "-m", "harness"], environment
+
+
+def _metadata_of(tree: Path, scratch: Path) -> Path | None:
+    """Write the entry points in the commit's `pyproject.toml`, in the form of an installed
+    distribution, into a folder for the search path; `None` if the file declares none.
+    """
+    try:
+        project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        name, groups = str(project["name"]), dict(project["entry-points"])
+        lines = [
+            line
+            for group, points in groups.items()
+            for line in [f"[{group}]", *(f"{key} = {value}" for key, value in points.items()), ""]
+        ]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    version = project.get("version", "0")
+    folder = scratch / f"metadata-{tree.name}"
+    about = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    about.mkdir(parents=True, exist_ok=True)
+    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    (about / "METADATA").write_text(text, encoding="utf-8")
+    (about / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    return folder

@@ -1,0 +1,50 @@
+"""The part of the output of `harness run --freeze` about the cluster that stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import counted
+from harness.freeze.conducting import FreezingConductor
+from harness.run.freeze import FOLDER
+
+
+def frozen_report(conductor: FreezingConductor | None) -> dict[str, Any] | None:
+    """The freeze as a part of the JSON object; `None` without a freeze."""
+    if conductor is None or conductor.standing is None or conductor.frozen is None:
+        return None
+    frozen = conductor.frozen
+    return {
+        "cluster": conductor.standing.name,
+        "violation": msgspec.to_builtins(frozen.violation),
+        "phase": frozen.phase,
+        "pause": frozen.pause,
+        "nodes": list(frozen.nodes),
+        "faults": list(frozen.faults),
+        "states": str(Path(conductor.standing.frozen) / FOLDER),
+        "errors": frozen.errors,
+    }
+
+
+def frozen_text(conductor: FreezingConductor | None) -> list[str]:
+    """Lines about the frozen cluster, and the commands for using it."""
+    if conductor is None:
+        return []
+    standing, frozen = conductor.standing, conductor.frozen
+    if standing is None or frozen is None:
+        return ["the run did not freeze: no violation was certain, and its cluster is removed", ""]
+    name, nodes = standing.name, counted(len(frozen.nodes), "node")
+    lines = [
+        f"frozen {nodes} of the cluster {name!r}, paused by {frozen.pause}",
+        f"states {standing.frozen}/{FOLDER}",
+        *(f"       no {what}: {why}" for what, why in frozen.errors.items()),
+        f"look   harness status {name}",
+        f"thaw   harness heal {name} {frozen.pause}",
+    ]
+    if frozen.faults:
+        lines.append(f"heal   harness heal {name} --all")
+    lines += [f"ask    {command}" for command in standing.tools]
+    return [*lines, f"end    harness down {name}", ""]

@@ -1,0 +1,75 @@
+"""A target that breaks its promise in every run, and commands that freeze its runs."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from harness.environments.procfs import ProcessId
+from tests.up.support import Up
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "example" / "abd_register"
+RIGHT = 'request["stamp"] > kept["stamp"]'
+WRONG = 'request["stamp"] < kept["stamp"]'
+RUN = (
+    *("run", "--env", "process", "--target", "abd-register", "--workload", "register"),
+    *("--seed", "1", "--rate", "20", "--reporters", "none", "--freeze"),
+)
+
+
+class Freezing(Up):
+    """Runs of the example target, which forgets what it is asked to keep if it is `broken`."""
+
+    def __init__(self, home, *, broken=True):
+        super().__init__("process", home / "state")
+        self.code, self.store = home / "code", home / "store"
+        shutil.copytree(EXAMPLE, self.code / "abd_register")
+        node = self.code / "abd_register" / "node.py"
+        if broken:
+            node.write_text(node.read_text().replace(RIGHT, WRONG))
+        about = self.code / "abd_register-0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: abd-register\nVersion: 0\n")
+        points = "[harness.targets]\nabd-register = abd_register.target:AbdRegister\n"
+        (about / "entry_points.txt").write_text(points)
+
+    def program(self, *words):
+        program, variables = super().program(*words)
+        return program, {**variables, "PYTHONPATH": str(self.code)}
+
+    def run(self, *words, code):
+        """The report of a run that ends with this exit code; its cluster is removed at the end."""
+        with self.started("--json", "--quiet", *words) as run:
+            output, errors = run.communicate(timeout=300)
+        assert run.returncode == code, errors
+        report = json.loads(output)
+        if report["frozen"] is not None:
+            self.clusters[report["frozen"]["cluster"]] = None
+        return report
+
+    def started(self, *words):
+        """A run in progress."""
+        program, variables = self.program(*RUN, "--store", str(self.store), *words)
+        return subprocess.Popen(
+            program, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def record(self, name="frozen"):
+        """The record of a frozen cluster, as that of `harness up`."""
+        return json.loads((self.folder(name) / "cluster.json").read_text())
+
+    @property
+    def holder(self):
+        """The holder of the run in progress; `None` before it owns the run."""
+        try:
+            owner = (self.folder("frozen") / "owner").read_text().partition("@")[0]
+            order = json.loads((self.folder("frozen") / "order.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return ProcessId.parse(owner) if order else None
+
+    def states(self, name="frozen"):
+        status = self.call("status", name, "--json")["status"]
+        return {node["name"]: node["state"] for node in status["nodes"]}
