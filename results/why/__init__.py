@@ -1,4 +1,4 @@
-"""Why a run failed: its causes, and the time from which the failure was inevitable.
+"""The causes of a failed run, and the time from which the failure was inevitable.
 
 `harness why` tries variants of a failing case in the simulation, each with some tens of seeds.
 

@@ -92,7 +92,7 @@ class Inevitable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a run failed."""
+    """The causes of a failure, and the rate of the failure along the time."""
 
     schema: int = SCHEMA
     run: str

@@ -32,7 +32,7 @@ from results.why.answer import (
 from results.why.variants import Variant
 
 FIRST_MIN: Final = 10
-"""The minimum number of seeds of a variant, if there are so many."""
+"""The minimum number of seeds of a variant, unless the search has fewer."""
 FUTILE_P: Final = 0.5
 """Above this p-value after the first seeds, a variant gets no more seeds."""
 _SEEDS: Final = 2**63
@@ -128,7 +128,7 @@ def _judged(
     base: Count,
     recorded: Count,
 ) -> tuple[Cause, ...]:
-    """Judge all variants; `counts` has the counts of those that were tried, by kind and name."""
+    """Judge all variants; `counts` maps kinds and names of the tried variants."""
     tried = [variant for variant in variants if (variant.kind, variant.name) in counts]
     pairs = [
         (counts[variant.kind, variant.name], recorded if variant.recorded else base)

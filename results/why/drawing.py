@@ -78,7 +78,7 @@ def page_of(why: Why) -> str:
         "TITLE": html.escape(f"Why: {why.kind}"),
         "ABOUT": html.escape(about),
         "REASON": html.escape(why.reason),
-        "CAUSES": _section("What it takes", causes_svg(why)) if why.causes else "",
+        "CAUSES": _section("Causes", causes_svg(why)) if why.causes else "",
         "TIME": _time_section(why) if why.points else "",
         "NOTES": "".join(f"<li>{html.escape(note)}</li>" for note in notes_of(why)),
     }
@@ -114,11 +114,11 @@ def _time_section(why: Why) -> str:
 
 def causes_svg(why: Why) -> str:
     """Draw the rate without each part, each as a dot on its interval."""
-    shown = why.causes[:ROWS_MAX]
+    drawn = why.causes[:ROWS_MAX]
     rows = [_row(0, "the case with other seeds", why.base, "base", "")]
     if why.recorded is not None:
         rows.append(_row(len(rows), "the case with recorded operations", why.recorded, "base", ""))
-    rows += [_cause_row(len(rows) + place, cause) for place, cause in enumerate(shown)]
+    rows += [_cause_row(len(rows) + place, cause) for place, cause in enumerate(drawn)]
     bottom = len(rows) * ROW + 8
     low, high = why.base.interval
     wide = _x(high) - _x(low)
@@ -126,7 +126,7 @@ def causes_svg(why: Why) -> str:
     for part in range(5):
         x = _x(part / 4)
         back += [_line("grid", (x, x), (0, bottom)), _text(x, bottom + 15, "tick", _quarter(part))]
-    left_out = len(why.causes) - len(shown)
+    left_out = len(why.causes) - len(drawn)
     more = _text(4, bottom + 15, "soft", f"{left_out} more parts") if left_out else ""
     title = "The rate of the failure without each part of the case"
     return _svg(bottom + 24, title, [*back, *rows, more])
@@ -237,11 +237,11 @@ def _fault_lanes(faults: Sequence[FaultSpan], end_ns: int) -> list[tuple[str, li
     """Distribute faults over lanes without overlaps; each lane has the faults of one nemesis."""
     lanes: list[tuple[str, list[FaultSpan]]] = []
     for nemesis in dict.fromkeys(fault.nemesis for fault in faults):
-        own = [fault for fault in faults if fault.nemesis == nemesis and fault.start_ns <= end_ns]
-        places = lanes_of((fault.start_ns, fault.end_ns) for fault in own)
+        spans = [fault for fault in faults if fault.nemesis == nemesis and fault.start_ns <= end_ns]
+        places = lanes_of((fault.start_ns, fault.end_ns) for fault in spans)
         for place in range(max(places, default=-1) + 1):
-            spans = [fault for fault, lane in zip(own, places, strict=True) if lane == place]
-            lanes.append(("" if place else nemesis, spans))
+            of_lane = [fault for fault, lane in zip(spans, places, strict=True) if lane == place]
+            lanes.append(("" if place else nemesis, of_lane))
     return lanes[:LANES_MAX]
 
 

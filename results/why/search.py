@@ -31,7 +31,7 @@ _INVOLVED_MAX: Final = 2
 
 
 class Progress(NamedTuple):
-    """The state of a search: what it does, and how many of at most `total` trials ended."""
+    """The state of a search: its part, and the number of ended trials of at most `total`."""
 
     part: str
     done: int

@@ -73,7 +73,7 @@ def variants_of(case: Case, history: History, environment: Environment) -> list[
 
     Each case is checked: a part that the rest of the case needs cannot be left out.
     """
-    found = [
+    variants = [
         *_without_faults(case, history),
         *_without_bugs(case),
         *_without_operations(case, history),
@@ -81,7 +81,7 @@ def variants_of(case: Case, history: History, environment: Environment) -> list[
         *_without_options(case),
         *_without_fields(case),
     ]
-    return [_checked(variant, environment) for variant in found]
+    return [_checked(variant, environment) for variant in variants]
 
 
 def _checked(variant: Variant, environment: Environment) -> Variant:
@@ -108,10 +108,10 @@ def _without_faults(case: Case, history: History) -> Iterator[Variant]:
     if len(faults) > 1:
         yield Variant("all-faults", "", f"all {len(faults)} faults", without(faults))
     for nemesis in nemeses if len(nemeses) > 1 else ():
-        own = [fault for fault in faults if fault.nemesis == nemesis]
-        if len(own) > 1:
-            text = f"all {len(own)} faults {_cut(nemesis)}"
-            yield Variant("faults", nemesis, text, without(own))
+        of_nemesis = [fault for fault in faults if fault.nemesis == nemesis]
+        if len(of_nemesis) > 1:
+            text = f"all {len(of_nemesis)} faults {_cut(nemesis)}"
+            yield Variant("faults", nemesis, text, without(of_nemesis))
     size = -(-len(faults) // FAULTS_EACH_MAX)
     for first in range(0, len(faults), size):
         group = faults[first : first + size]

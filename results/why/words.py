@@ -1,4 +1,4 @@
-"""The answer to why a run failed, as text of at most one screen, and what its numbers can show."""
+"""The answer as text of at most one screen, with the limits of its numbers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def inevitable_in_words(
 
 
 def notes_of(why: Why) -> list[str]:
-    """Say what the numbers show and what they cannot show, and what was left out."""
+    """Describe the limits of the numbers, and the parts without a result."""
     notes: list[str] = []
     of = {cause.verdict for cause in why.causes}
     if why.cut:
@@ -119,6 +119,12 @@ def notes_of(why: Why) -> list[str]:
         notes.append(
             f"Necessary: no run failed without it, so at most {bound * 100:.0f} % do (at 95 %)."
         )
+    verdicts = {cause.kind: set[str]() for cause in why.causes}
+    for cause in why.causes:
+        verdicts[cause.kind].add(cause.verdict)
+    together = NECESSARY in verdicts.get("all-faults", ())
+    if together and NECESSARY not in verdicts.get("fault", ()):
+        notes.append("Some fault is necessary, but no single one: they can replace each other.")
     if NO_DIFFERENCE in of:
         notes.append(
             "No difference shown is no proof: parts that can replace each other hide each other."

@@ -35,7 +35,7 @@ class Streams:
         return random
 
     def switch(self, reseed: int) -> None:
-        """Make all streams fresh, in place; `reseed` decides what they draw from now on."""
+        """Make all streams fresh, in place; `reseed` decides all later draws."""
         self._root = f"{self.seed}/reseed/{reseed}"
         for label, random in self._streams:
             self._refresh(label, random)

@@ -99,6 +99,17 @@ def test_the_text_has_rates_verdicts_and_limits():
     assert "1 part was not tried" in "\n".join(text_of(answer(causes=(untried,))))
 
 
+def test_faults_that_can_replace_each_other_are_called_so():
+    together = msgspec.structs.replace(cause(0, 0, NECESSARY), kind="all-faults")
+
+    def text(*causes):
+        return "\n".join(text_of(answer(causes=causes)))
+
+    assert "no single one" in text(together, cause(1, 28, NO_DIFFERENCE))
+    assert "no single one" not in text(together, cause(1, 0, NECESSARY))
+    assert "no single one" not in text(cause(1, 28, NO_DIFFERENCE))
+
+
 @pytest.mark.parametrize(
     ("inevitable", "word"),
     [
