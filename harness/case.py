@@ -210,7 +210,7 @@ def replay_command(case_file: Path | str, environment: str | None) -> str:
     return shlex.join(["harness", "run", *where, "--case", str(case_file)])
 
 
-def stream(seed: int, label: str) -> random.Random:
+def stream(seed: int | str, label: str) -> random.Random:
     """Return the random stream for `label` in the run of this seed. Streams of different labels are
     independent; equal seeds and labels give equal streams in every process.
     """

@@ -31,6 +31,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "report": "check and aggregate a whole store, or draw the page of one run",
         "serve": "browse a store: runs, comparisons, trends",
         "trace": "write a run as a trace for the Perfetto viewer",
+        "why": "find the causes of a failure, and when it became inevitable",
     },
     "cluster": {
         "up": "start a cluster that keeps running, in containers or as processes",

@@ -54,6 +54,10 @@ class Session:
     env: ClientEnv  # the clients' env, which also provides the run's clock and randomness
     interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 
+    def adopt(self, label: str, random: random.Random) -> random.Random:  # noqa: ARG002
+        """Return `random`, a stream of the run, which the simulation may switch to a fresh one."""
+        return random
+
     def trace_digest(self) -> str | None:
         """Return a digest of everything that happened so far, or `None` outside the simulation.
 

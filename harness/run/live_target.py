@@ -7,6 +7,7 @@ target with time limits. If the plug-in cannot inspect the target, the run fails
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
@@ -97,10 +98,14 @@ class OpenedTarget:
             concurrency=case.concurrency,
             recorder=self.recorder,
             op_timeout_s=case.op_timeout_s,
-            rng=stream(case.seed, "workload"),
+            rng=self.stream("workload"),
             stop=stop,
             processes=processes,
         )
+
+    def stream(self, label: str) -> random.Random:
+        """Return the random stream of this run for `label`."""
+        return self.session.adopt(label, stream(self.plan.case.seed, label))
 
     async def roles(self) -> Roles:
         """The current roles in the main group, as its nodes report them."""

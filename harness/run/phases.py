@@ -17,7 +17,6 @@ from typing import Final
 
 import msgspec
 
-from harness.case import stream
 from harness.cluster import Capability, Link, Usage
 from harness.errors import InfrastructureError, TargetError, listed, shown
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
@@ -272,7 +271,7 @@ class Run(OpenedTarget):
         """
         what = f"the target {self.case.target!r}: core()"
         with blaming(what):
-            names = self.system.core(stream(self.case.seed, "core"))
+            names = self.system.core(self.stream("core"))
             if isinstance(names, str):
                 raise TypeError(f"{shown(names)} is one text; core() must return a list of names")
             core = list(names)

@@ -19,7 +19,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, TypeVar
 
-from harness.case import stream
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.env import NodeMain, load_entry
 from harness.environments.sim.clock import SimClock
@@ -28,6 +27,7 @@ from harness.environments.sim.disk import DiskStore
 from harness.environments.sim.knobs import draw_knobs, parse_knobs
 from harness.environments.sim.machine import Machine, SimClientEnv
 from harness.environments.sim.network import Fabric
+from harness.environments.sim.streams import Streams
 from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.world import World
 from harness.errors import UsageError
@@ -47,8 +47,11 @@ _MS: Final = 1_000_000
 class SimSession(Session):
     """The driver's access to a simulated deployment (`harness.plugins.Session`)."""
 
-    def __init__(self, world: World, cluster: SimCluster, env: SimClientEnv) -> None:
+    def __init__(
+        self, world: World, cluster: SimCluster, env: SimClientEnv, streams: Streams
+    ) -> None:
         self._world = world
+        self._streams = streams
         self.cluster = cluster
         self.env = env
         self.interrupted = asyncio.Event()
@@ -57,6 +60,10 @@ class SimSession(Session):
     def events(self) -> int:
         """The number of events in the world so far, as a measure for the cost of a run."""
         return self._world.events
+
+    @override
+    def adopt(self, label: str, random: random.Random) -> random.Random:
+        return self._streams.adopt(label, random)
 
     @override
     def trace_digest(self) -> str:
@@ -120,12 +127,16 @@ class _Deployment:
         if knobs.trace is not None:
             self.world.trace = TraceWriter(Path(knobs.trace))
         self._machines: dict[str, Machine] = {}
-        self._wall_clocks = stream(plan.seed, "clock")
+        self._streams = Streams(plan.seed)
+        if knobs.reseed_at_s is not None:
+            at_ns = round(knobs.reseed_at_s * 1e9)
+            self.world.schedule(at_ns, self._streams.switch, knobs.reseed)
+        self._wall_clocks = self._streams.open("clock")
         self._wall_base_ns = _EPOCH_NS_MIN + self._wall_clocks.randrange(_YEAR_NS)
         self._add_machine(CLIENT, None, {})
         for spec in plan.nodes:
             self._add_machine(spec.name, spec, entries[spec.name])
-        fabric = Fabric(self.world, self._machines, knobs, stream(plan.seed, "net"), plan.ends)
+        fabric = Fabric(self.world, self._machines, knobs, self._streams.open("net"), plan.ends)
         self._cluster = SimCluster(self.world, fabric, self._machines, stop_s=knobs.stop_s)
         for machine in self._machines.values():
             machine.plug_in(fabric, self._machines, self._cluster.publish)
@@ -139,11 +150,11 @@ class _Deployment:
         self._machines[name] = Machine(
             world,
             name,
-            seed=self._plan.seed,
+            streams=self._streams,
             clock=SimClock(world, wall_base_ns=self._wall_base_ns + off_ns, max_error_ns=error_ns),
             disk=DiskStore(
                 world,
-                stream(self._plan.seed, f"disk/{name}"),
+                self._streams.open(f"disk/{name}"),
                 latency_ns=(int(knobs.disk_ms_min * _MS), int(knobs.disk_ms_max * _MS)),
                 append_ns_max=int(knobs.append_us_max * 1000),
             ),
@@ -156,7 +167,7 @@ class _Deployment:
         world = self.world
         driver = self._machines[CLIENT].boot()
         assert isinstance(driver.env, SimClientEnv)
-        session = SimSession(world, self._cluster, driver.env)
+        session = SimSession(world, self._cluster, driver.env, self._streams)
         for layer in start_layers(self._cluster.nodes.values()):
             for name in layer:
                 self._machines[name].boot()

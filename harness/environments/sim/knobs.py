@@ -40,6 +40,9 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     virtual_s_max: float = 7 * 24 * 3600.0
     events_max: int = 200_000_000
     trace: str | None = None  # path of a file that records every message and event
+    # Virtual time at which all random streams switch to fresh ones; everything before stays equal.
+    reseed_at_s: float | None = None
+    reseed: int = 0  # number of the fresh streams; only with `reseed_at_s`
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a knob out of range, which msgspec turns into its own error."""
@@ -61,10 +64,15 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "stop_s": (0.001, 1e6),
             "virtual_s_max": (0.001, 1e9),
             "events_max": (1, 2**53),
+            "reseed_at_s": (0.0, 1e9),
+            "reseed": (0, 2**53),
         }
         for name, (low, high) in limits.items():
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be in {low} .. {high}")
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise ValueError(f"{name} is {value}; it must be in {low} .. {high}")
+        if self.reseed and self.reseed_at_s is None:
+            raise ValueError(f"reseed is {self.reseed}, but reseed_at_s is missing; give both")
 
 
 NETWORKS: Final[tuple[dict[str, Any], ...]] = (

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.case import stream
 from harness.cluster import BASE, CHECKPOINT, NodeSpec, NodeState
 from harness.env import Address, NodeMain, PageHandler, PageResponse
 from harness.environments.faulty import DiskTrouble, FaultyDisk
@@ -29,6 +28,7 @@ from harness.environments.sim.connection import SimConn
 from harness.environments.sim.disk import DiskStore, SimDisk
 from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.network import Fabric, SimListener, SimNetwork
+from harness.environments.sim.streams import Streams
 from harness.environments.sim.world import World
 from harness.errors import TargetError, UsageError
 from harness.nodes.deployment import as_variant
@@ -50,7 +50,7 @@ class Machine:
         world: World,
         name: str,
         *,
-        seed: int,
+        streams: Streams,
         clock: SimClock,
         disk: DiskStore,
         cost_ns: int,
@@ -61,7 +61,7 @@ class Machine:
         self.name = name
         self.clock = clock
         self.disk = disk
-        self.trouble = DiskTrouble(stream(seed, f"disk-trouble/{name}"), f"{seed}/{name}")
+        self.trouble = DiskTrouble(streams.open(f"disk-trouble/{name}"), f"{streams.seed}/{name}")
         self.spec = spec
         self.ports = () if spec is None else spec.ports
         self.boots = 0
@@ -70,7 +70,7 @@ class Machine:
         self.machines: Mapping[str, Machine]
         self._fabric: Fabric
         self._publish: Callable[[str, str, bytes, bool], None]
-        self._seed = seed
+        self._streams = streams
         self._entries = entries
         self._cost_ns = cost_ns
         self._slow_factor = 1.0
@@ -100,7 +100,7 @@ class Machine:
         self.incarnation = incarnation
         label = self.name if self.spec is None else f"node/{self.name}/{incarnation.boot}"
         kind = SimClientEnv if self.spec is None else SimEnv
-        incarnation.env = kind(incarnation, self._fabric, stream(self._seed, label))
+        incarnation.env = kind(incarnation, self._fabric, self._streams.open(label))
         if self.spec is not None:
             form = as_variant(self.spec, self.variant)
             variant = {"variant": self.variant} if self.spec.variants else {}

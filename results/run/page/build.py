@@ -27,6 +27,7 @@ from results.run.page.summary import (
 )
 from results.run.page.tables import as_rows as table_rows
 from results.run.page.tables import tables_of
+from results.why.answer import load_why
 
 PAGE_SCHEMA: Final = 1
 LINKS: Final = (
@@ -36,6 +37,7 @@ LINKS: Final = (
     "history.parquet",
     "trace.json",
     "counterexample.html",
+    "why.html",
 )
 
 
@@ -99,6 +101,7 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
         "nodes": [short(node) for node in nodes],
         "states": span_rows(states),
         "marks": marks_of(history),
+        "why": _why(stored),
         "tables": table_rows(tables),
         "tables_cut": tables_cut,
         "logs": [msgspec.to_builtins(log) for log in logs],
@@ -108,6 +111,18 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
         "strings": strings.items(),
         "names": names.items(),
     }
+
+
+def _why(stored: StoredRun) -> dict[str, Any] | None:
+    """Return the rate of the failure along the time, if `harness why` has found it for this run."""
+    why = load_why(stored.folder, stored.history.digest())
+    if why is None or not why.points:
+        return None
+    points = [
+        (point.at_ns, point.count.failed, point.count.runs, point.low, point.high)
+        for point in why.points
+    ]
+    return {"points": points, "from": why.inevitable.from_ns}
 
 
 def _moment(history: History, focus: Sequence[int]) -> int | None:

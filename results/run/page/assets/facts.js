@@ -34,6 +34,7 @@ function axisPanel(canvas, page) {
 function factRows(page) {
   const { data } = page;
   const rows = [{ name: "phase", height: ROW, draw: drawPhases }];
+  if (data.why) rows.push({ name: "rate of failure", height: 60, draw: drawRate });
   for (const nemesis of data.nemeses) {
     const own = data.faults.filter((fault) => fault.nemesis === nemesis);
     const lanes = Math.min(8, 1 + own.reduce((most, fault) => Math.max(most, fault.lane), 0));
@@ -122,6 +123,51 @@ function drawFaults(pen, page, top, row, boxes) {
       if (box[2] - from > 20) pen.fillText(fitted(pen, fault.note || fault.targets.join(", "), box[2] - from - 4), from, y + 7.5);
     }
     boxes.add(...box, { lines: faultLines(fault), click: () => selectFault(page, fault) });
+  }
+}
+
+// Draw the rate of the failure, given all that happened before a time, as a line with dots over its
+// 95 % intervals, and the time from which every run failed.
+function drawRate(pen, page, top, row, boxes) {
+  const { points, from } = page.data.why;
+  const y = (rate) => top + row.height - 6 - rate * (row.height - 14);
+  pen.fillStyle = ink.line;
+  for (const rate of [0, 0.5, 1]) pen.fillRect(LEFT, Math.round(y(rate)), view.width - RIGHT - LEFT, 1);
+  pen.globalAlpha = 0.16;
+  pen.fillStyle = ink.blame;
+  pen.beginPath();
+  for (const [at, , , , high] of points) pen.lineTo(view.x(at), y(high));
+  for (const [at, , , low] of [...points].reverse()) pen.lineTo(view.x(at), y(low));
+  pen.fill();
+  pen.globalAlpha = 1;
+  pen.strokeStyle = ink.blame;
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  for (const [at, failed, runs] of points) pen.lineTo(view.x(at), y(failed / runs));
+  pen.stroke();
+  if (from !== null) {
+    const x = Math.round(view.x(from)) + 0.5, text = "inevitable";
+    pen.strokeStyle = pen.fillStyle = ink.ink;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    pen.moveTo(x, top);
+    pen.lineTo(x, top + row.height);
+    pen.stroke();
+    const wide = pen.measureText(text).width + 5;
+    pen.fillText(text, x + wide > view.width - RIGHT ? x - wide : x + 5, y(0.25));
+  }
+  for (const [at, failed, runs, low, high] of points) {
+    const x = view.x(at), rate = y(failed / runs);
+    pen.fillStyle = ink.blame;
+    pen.beginPath();
+    pen.arc(x, rate, 3, 0, 2 * Math.PI);
+    pen.fill();
+    const lines = [
+      `${failed} of ${runs} runs fail in the same way`,
+      `if all is equal until ${seconds(at)} and random draws are fresh after it`,
+      `95 % interval ${Math.round(low * 100)} to ${Math.round(high * 100)} %`,
+    ];
+    boxes.add(x - 5, top, x + 5, top + row.height, { lines, click: () => page.selectFact("rate of failure", lines, at) });
   }
 }
 

@@ -1,0 +1,165 @@
+"""Check that the search for causes names the faults that the ledgers say a bug needs.
+
+        C="python -m bench.targets.causes"
+        $C --jobs 2                       # every switch whose row has a fault
+        $C --only NO-LEASE,HMS-ORPHAN     # these switches
+        $C --cpu 900 --memory trials      # within 900 s of CPU time; the same command goes on
+
+The case of a switch is the one of its row in the ledger (`targets/*/bugs.py`), at the first seed at
+which the row's checker fails, cut right after the failure if it still fails then. The case is tried
+without all its faults, and without the faults of each nemesis that the row names. The table says
+how many seeds fail each time. A row is `named` if the faults that it names are necessary, all of
+them or, where they can replace each other, all together; else it is `missed`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from bench.targets.ledgers import LEDGERS, case_of, found_switches
+from harness.case import Case
+from harness.environments.sim import SimEnvironment
+from harness.ops import NS_PER_S, History
+from harness.plan.planning import plan_case
+from harness.run.phases import WARM_UP_S
+from harness.soak.result import SeedJob
+from harness.soak.seed import run_seed
+from harness.store import load_run
+from harness.trials.trials import Kind, Trials, kinds_of
+from results.run.page.summary import read_results
+from results.why.answer import NECESSARY, Cause
+from results.why.causes import Rates, find_causes
+from results.why.search import failure_of
+from results.why.variants import Variant, variants_of
+
+SEEDS_MAX: Final = 20
+AFTER_S: Final = 1.0
+"""Time that is left after the failure when a case is cut."""
+LIVENESS: Final = "liveness"
+
+
+class Subject(NamedTuple):
+    """A failing case of a switch, and its failure."""
+
+    case: Case
+    kind: Kind
+    history: History
+
+
+def subject_of(bug: Any) -> Subject | None:
+    """Return the first failing case of a switch, from the seed in its row on; `None` if none."""
+    environment = SimEnvironment()
+    for seed in range(bug.value.find.seed, bug.value.find.seed + SEEDS_MAX):
+        case = plan_case(case_of(bug, seed), environment).case
+        with tempfile.TemporaryDirectory() as store:
+            job = SeedJob(case=case, store=store, name="causes", run_prefix="")
+            result = run_seed(job)
+            kinds = [kind for kind in kinds_of(result) if kind.checker == bug.value.find.checker]
+            if not kinds or (folder := result.folder(Path(store), "causes")) is None:
+                continue
+            run, results = load_run(folder), read_results(folder)
+            wanted = [each for each in results.checkers if each.checker == kinds[0].checker]
+            shown_ns = failure_of(
+                run, msgspec.structs.replace(results, checkers=tuple(wanted))
+            ).shown_ns
+        return Subject(_cut(case, kinds[0], shown_ns), kinds[0], run.history)
+    return None
+
+
+def _cut(case: Case, kind: Kind, shown_ns: int) -> Case:
+    """Cut a case right after its failure, if it still fails then."""
+    limit_s = round(shown_ns / NS_PER_S - WARM_UP_S + AFTER_S, 3)
+    if kind.checker == LIVENESS or not 0 < limit_s < case.time_limit_s:
+        return case
+    faults = tuple(fault for fault in case.faults or () if fault.at_ns < limit_s * NS_PER_S)
+    cut = msgspec.structs.replace(case, time_limit_s=limit_s, faults=faults)
+    result = run_seed(SeedJob(case=cut, store=None, name="causes", run_prefix=""))
+    return cut if kind in kinds_of(result) else case
+
+
+def parts_of(subject: Subject) -> list[Variant]:
+    """The case without all faults, and without the faults of each nemesis."""
+    faults = subject.case.faults or ()
+    alone = {
+        fault.id for fault in faults if sum(each.nemesis == fault.nemesis for each in faults) == 1
+    }
+    return [
+        variant
+        for variant in variants_of(subject.case, subject.history, SimEnvironment())
+        if variant.kind in {"all-faults", "faults"}
+        or (variant.kind == "fault" and variant.name in alone)
+    ]
+
+
+def is_named(causes: tuple[Cause, ...]) -> bool:
+    """Whether the faults of the row are necessary, each or all together."""
+    together = [cause for cause in causes if cause.kind == "all-faults"] or list(causes)
+    return bool(together) and all(cause.verdict == NECESSARY for cause in together)
+
+
+def lines_of(bug: Any, subject: Subject, rates: Rates, cpu_s: float) -> Iterator[str]:
+    """The lines of the table about one switch."""
+    verdict = "named" if is_named(rates.causes) else "missed"
+    base = f"{rates.base.failed} of {rates.base.runs}"
+    words = bug.value.find.words
+    named = words[min(words.find(f) for f in ("--nemesis", "--fault") if f in words) :]
+    yield (
+        f"{bug.id:20} {verdict:7} {str(subject.kind)[:44]:44} case {base:9} "
+        f"{subject.case.time_limit_s:5.1f} s {cpu_s:5.0f} CPU s"
+    )
+    yield f"    the row names: {named[:110]}"
+    for cause in rates.causes:
+        count = f"{cause.without.failed} of {cause.without.runs}"
+        yield f"    without {cause.words[:66]:66} {count:9} {cause.verdict}"
+
+
+def main() -> None:
+    """Print the table, and how many rows are named."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", help="check only these switches, separated by commas")
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--cpu", type=float, default=3600.0, help="limit of CPU time in seconds")
+    parser.add_argument("--memory", type=Path, help="file that remembers all trials")
+    arguments = parser.parse_args()
+    only = None if arguments.only is None else arguments.only.split(",")
+    switches = [bug for target in LEDGERS for bug in found_switches(target)]
+    named, judged, passed_over = 0, 0, []
+    with Trials(jobs=arguments.jobs, cpu_s_max=arguments.cpu, memory=arguments.memory) as trials:
+        for bug in switches:
+            faulty = any(word in bug.value.find.words for word in ("--fault", "--nemesis"))
+            if not faulty or "--nemesis none" in bug.value.find.words:
+                continue
+            if (only is not None and bug.id not in only) or trials.exhausted:
+                continue
+            before_s = trials.cpu_s
+            subject = subject_of(bug)
+            if subject is None or not subject.case.faults:
+                passed_over.append(bug.id)
+                continue
+            rates = find_causes(
+                subject.case,
+                subject.case,
+                parts_of(subject),
+                subject.kind,
+                trials,
+                seeds=arguments.seeds,
+                on_trial=lambda: None,
+            )
+            judged += 1
+            named += is_named(rates.causes)
+            print(*lines_of(bug, subject, rates, trials.cpu_s - before_s), sep="\n", flush=True)
+        text = f"named: {named} of {judged} switches; {trials.runs} runs, {trials.cpu_s:.0f} CPU s"
+    if passed_over:
+        text += f"; without a failing seed among {SEEDS_MAX}: {', '.join(passed_over)}"
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The answer to why a run failed, as data, and its file in the run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.errors import InfrastructureError
+from harness.support.atomic_file import replacing_bytes
+from results.statistics.estimates import Interval, wilson
+
+WHY_FILE: Final = "why.json"
+SCHEMA: Final = 1
+NECESSARY: Final = "necessary"
+RAISES: Final = "raises the rate"
+LOWERS: Final = "lowers the rate"
+NO_DIFFERENCE: Final = "no difference shown"
+IMPOSSIBLE: Final = "cannot be left out"
+NOT_TRIED: Final = "not tried"
+VERDICTS: Final = (NECESSARY, RAISES, LOWERS, NO_DIFFERENCE, IMPOSSIBLE, NOT_TRIED)
+"""The verdicts on a part of a case, in the order in which they are listed."""
+
+
+class Count(msgspec.Struct, frozen=True):
+    """The runs of one variant that ended, and how many failed in the way to explain.
+
+    Runs that crashed the harness are not among `runs`, since they have no verdict.
+    """
+
+    failed: int = 0
+    runs: int = 0
+    failed_otherwise: int = 0
+    crashed: int = 0
+
+    @property
+    def rate(self) -> float:
+        """The share of runs that failed; 0 without runs."""
+        return self.failed / self.runs if self.runs else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson's 95 % interval of the rate; 0 to 1 without runs."""
+        return wilson(self.failed, self.runs)
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the case, and the rate of the failure without it."""
+
+    kind: str  # all-faults, faults, fault, operations, knobs, option or bug
+    name: str  # unique among the causes of its kind
+    words: str
+    verdict: str = NOT_TRIED
+    without: Count = Count()
+    low: float = 0.0  # 95 % interval of the rate without the part
+    high: float = 1.0
+    p: float = 1.0  # Fisher's p-value against the base, with Holm's correction
+    recorded: bool = False  # the base is the case with recorded operations
+    why_not: str = ""  # why the part cannot be left out
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """The rate of the failure given everything that happened before `at_ns` (ns of the run)."""
+
+    at_ns: int
+    count: Count
+    low: float
+    high: float
+
+
+class FaultSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault of the explained run, for drawings. `end_ns` is `None` if it was not healed."""
+
+    id: str
+    nemesis: str
+    targets: tuple[str, ...]
+    start_ns: int
+    end_ns: int | None
+
+
+class Inevitable(msgspec.Struct, frozen=True, kw_only=True):
+    """The time from which on every run failed, and what happened just before it.
+
+    `from_ns` is `None` if no such time was found; `before_ns` is the last point at which a run
+    still passed.
+    """
+
+    from_ns: int | None = None
+    before_ns: int | None = None
+    between: tuple[str, ...] = ()
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """The causes of a failure, and the rate of the failure along the time."""
+
+    schema: int = SCHEMA
+    run: str
+    digest: str  # digest of the explained history
+    seed: int
+    checker: str
+    rule: str
+    reason: str
+    shown_ns: int  # time of the last operation that the checker names
+    end_ns: int  # end of the history
+    seeds: int
+    reseeds: int
+    base: Count = Count()
+    recorded: Count | None = None  # the case with recorded operations, if it was tried
+    causes: tuple[Cause, ...] = ()
+    points: tuple[Point, ...] = ()
+    faults: tuple[FaultSpan, ...] = ()
+    inevitable: Inevitable = Inevitable()
+    trials: int = 0
+    cpu_s: float = 0.0
+    cut: bool = False  # the limit of CPU time ended the search
+
+    @property
+    def kind(self) -> str:
+        """The failure that is explained, as text."""
+        return f"{self.checker} · {self.rule}"
+
+    def save(self, folder: Path) -> Path:
+        """Write `why.json` into the run's folder; raises `InfrastructureError`."""
+        path = folder / WHY_FILE
+        data = msgspec.json.format(msgspec.json.encode(self), indent=1)
+        try:
+            with replacing_bytes(path) as file:
+                file.write(data + b"\n")
+        except OSError as error:
+            raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
+        return path
+
+
+def load_why(folder: Path, digest: str | None) -> Why | None:
+    """Read `why.json` in a run's folder.
+
+    Returns `None` if there is no such file, if it is damaged, or if it explains another history
+    than the one with this digest.
+    """
+    try:
+        why = msgspec.json.decode((folder / WHY_FILE).read_bytes(), type=Why)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return why if why.schema == SCHEMA and why.digest == digest else None

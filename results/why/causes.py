@@ -1,0 +1,180 @@
+"""The rates of the failure without each part of a case, and what the rates prove.
+
+A part is *necessary* if no run failed without it and the difference to the case is significant
+(Fisher's exact test over seeds, corrected by Holm's method for the number of parts, at 5 %). It
+raises or lowers the rate if the difference is significant. Otherwise no difference is shown, which
+does not prove that there is none: two parts that can replace each other show no difference each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from harness.case import Case
+from harness.soak.result import CRASH
+from harness.trials.trials import Kind, Trial, Trials
+from results.statistics.estimates import ALPHA, fisher_exact, holm
+from results.why.answer import (
+    IMPOSSIBLE,
+    LOWERS,
+    NECESSARY,
+    NO_DIFFERENCE,
+    NOT_TRIED,
+    RAISES,
+    VERDICTS,
+    Cause,
+    Count,
+)
+from results.why.variants import Variant
+
+FIRST_MIN: Final = 10
+"""The minimum number of seeds of a variant, unless the search has fewer."""
+FUTILE_P: Final = 0.5
+"""Above this p-value after the first seeds, a variant gets no more seeds."""
+_SEEDS: Final = 2**63
+
+
+class Rates(NamedTuple):
+    """The results of all variants: the case itself, the case with recorded operations, causes."""
+
+    base: Count
+    recorded: Count | None
+    causes: tuple[Cause, ...]
+
+
+def counted_in(count: Count, trial: Trial, kind: Kind) -> Count:
+    """Return `count` with one more trial; `kind` is the failure that counts."""
+    if trial.result.verdict == CRASH:
+        return msgspec.structs.replace(count, crashed=count.crashed + 1)
+    failed = kind in trial.kinds
+    return msgspec.structs.replace(
+        count,
+        runs=count.runs + 1,
+        failed=count.failed + failed,
+        failed_otherwise=count.failed_otherwise + (trial.result.failed and not failed),
+    )
+
+
+def with_seeds(case: Case, numbers: range) -> Iterator[Case]:
+    """Yield the case with other seeds; its faults and explicit operations stay."""
+    for number in numbers:
+        yield msgspec.structs.replace(case, seed=(case.seed + 1 + number) % _SEEDS)
+
+
+def _may_differ(count: Count, base: Count) -> bool:
+    """Whether more seeds could show a difference between a variant and its base."""
+    return fisher_exact(count.failed, count.runs, base.failed, base.runs) < FUTILE_P
+
+
+def find_causes(
+    case: Case,
+    recorded: Case,
+    variants: Sequence[Variant],
+    kind: Kind,
+    trials: Trials,
+    *,
+    seeds: int,
+    on_trial: Callable[[], None],
+) -> Rates:
+    """Try the case and every variant with up to `seeds` seeds, fewer if the limit of `trials` is
+    reached.
+
+    A variant whose first third of the seeds shows no sign of a difference gets no more seeds.
+
+    `recorded` is the case with recorded operations, for the variants that are compared with it.
+    `on_trial` is called after each trial.
+    """
+    possible = [variant for variant in variants if variant.case is not None]
+    bases = [case, *([recorded] if any(variant.recorded for variant in possible) else [])]
+    cases = [*bases, *(variant.case for variant in possible if variant.case is not None)]
+    counts = [Count() for _ in cases]
+    first = min(seeds, max(FIRST_MIN, -(-seeds // 3)))
+    all_bases = range(len(bases))
+
+    def run(todo: Sequence[tuple[int, range]]) -> None:
+        places = [place for place, numbers in todo for _ in numbers]
+        tried = trials.in_order(
+            each for place, numbers in todo for each in with_seeds(cases[place], numbers)
+        )
+        with contextlib.closing(tried):
+            for place, trial in zip(places, tried, strict=False):
+                counts[place] = counted_in(counts[place], trial, kind)
+                on_trial()
+
+    run([(place, range(seeds if place in all_bases else first)) for place in range(len(cases))])
+    open_still = [
+        len(bases) + place
+        for place, variant in enumerate(possible)
+        if _may_differ(counts[len(bases) + place], counts[int(variant.recorded)])
+    ]
+    run([(place, range(first, seeds)) for place in open_still])
+    base, *rest = counts
+    of_recorded = rest.pop(0) if len(bases) > 1 else None
+    tried_counts = {
+        (variant.kind, variant.name): count
+        for variant, count in zip(possible, rest, strict=True)
+        if count.runs
+    }
+    return Rates(base, of_recorded, _judged(variants, tried_counts, base, of_recorded or base))
+
+
+def _judged(
+    variants: Sequence[Variant],
+    counts: Mapping[tuple[str, str], Count],
+    base: Count,
+    recorded: Count,
+) -> tuple[Cause, ...]:
+    """Judge all variants; `counts` maps kinds and names of the tried variants."""
+    tried = [variant for variant in variants if (variant.kind, variant.name) in counts]
+    pairs = [
+        (counts[variant.kind, variant.name], recorded if variant.recorded else base)
+        for variant in tried
+    ]
+    adjusted = holm(
+        [fisher_exact(count.failed, count.runs, of.failed, of.runs) for count, of in pairs]
+    )
+    causes = [
+        _cause(
+            variant,
+            verdict=verdict_of(count, of, p),
+            without=count,
+            low=count.interval.low,
+            high=count.interval.high,
+            p=p,
+        )
+        for variant, (count, of), p in zip(tried, pairs, adjusted, strict=True)
+    ]
+    causes += [
+        _cause(variant, verdict=IMPOSSIBLE if variant.case is None else NOT_TRIED)
+        for variant in variants
+        if (variant.kind, variant.name) not in counts
+    ]
+    return tuple(sorted(causes, key=_place))
+
+
+def _cause(variant: Variant, **findings: Any) -> Cause:
+    return Cause(
+        kind=variant.kind,
+        name=variant.name,
+        words=variant.words,
+        recorded=variant.recorded,
+        why_not=variant.why_not,
+        **findings,
+    )
+
+
+def _place(cause: Cause) -> tuple[int, float]:
+    return VERDICTS.index(cause.verdict), cause.without.rate
+
+
+def verdict_of(without: Count, base: Count, p: float) -> str:
+    """Return the verdict on a part from the counts without it and with it, and their p-value."""
+    if p >= ALPHA:
+        return NO_DIFFERENCE
+    if not without.failed:
+        return NECESSARY
+    return RAISES if without.rate < base.rate else LOWERS

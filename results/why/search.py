@@ -1,0 +1,192 @@
+"""The search for the causes of a failure: the stored run, both parts, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import UsageError, counted
+from harness.ops import History, Verdict
+from harness.plugins import Environment
+from harness.store import StoredRun, load_run
+from harness.timeline import faults_of
+from harness.trials.trials import SIM, Kind, Trials
+from harness.verdict.signature import rule_of
+from results.run.page.summary import Results, read_results
+from results.why.answer import FaultSpan, Why
+from results.why.causes import find_causes
+from results.why.timeline import POINTS_MAX, RESEED_AT, find_points, inevitable_from
+from results.why.variants import variants_of, with_recorded_ops
+
+CAUSES: Final = "causes"
+TIME: Final = "time"
+MEMORY: Final = ".why-trials"
+"""The file of remembered trials in the run's folder."""
+REASON_MAX: Final = 300
+_INVOLVED_MAX: Final = 2
+
+
+class Progress(NamedTuple):
+    """The state of a search: its part, and the number of ended trials of at most `total`."""
+
+    part: str
+    done: int
+    total: int
+    cpu_s: float
+
+
+class Failure(NamedTuple):
+    """The failure to explain: its kind, its reason, and when it shows (ns of the run)."""
+
+    kind: Kind
+    reason: str
+    shown_ns: int
+
+
+def failure_of(run: StoredRun, results: Results) -> Failure:
+    """Return the worst proven failure of a run; raises `UsageError` if there is none."""
+    for result in results.checkers:
+        if result.verdict is Verdict.INVALID:
+            kind = Kind(result.checker, rule_of(result))
+            return Failure(kind, result.reason, _shown_ns(run.history, result.operations))
+    raise UsageError(
+        f"the run {str(run.folder)!r} has the verdict {results.verdict.value}; only an invalid run "
+        "has causes to find: give an invalid one, or another seed"
+    )
+
+
+def _shown_ns(history: History, operations: Iterable[int]) -> int:
+    """Return when the last of the first operations that a checker names ended."""
+    wanted = set(list(operations)[:_INVOLVED_MAX])
+    times = [op.time for op in history if op.index in wanted]
+    times += [
+        pair.completion.time
+        for pair in history.pairs
+        if pair.invoke.index in wanted and pair.completion is not None
+    ]
+    return max(times, default=end_of(history))
+
+
+def end_of(history: History) -> int:
+    """The time of the last op, in ns of the run."""
+    return max((op.time for op in history), default=0)
+
+
+def explain(
+    folder: Path,
+    environment: Environment,
+    *,
+    parts: tuple[str, ...] = (CAUSES, TIME),
+    seeds: int,
+    reseeds: int,
+    jobs: int,
+    cpu_s_max: float,
+    on_progress: Callable[[Progress], None],
+) -> Why:
+    """Find out why the run in `folder` failed; the run is one of the simulation.
+
+    Raises `UsageError` if the run did not fail, or if the code no longer fails in the same way.
+    """
+    run = load_run(folder)
+    failure = failure_of(run, read_results(folder))
+    case = run.case
+    if RESEED_AT in case.knobs:
+        raise UsageError(
+            f"the case has the knob {RESEED_AT}, which this search sets itself; drop it"
+        )
+    variants = variants_of(case, run.history, environment) if CAUSES in parts else []
+    kinds = len(variants) + 2
+    total = (kinds * seeds if CAUSES in parts else 0) + (
+        POINTS_MAX * reseeds if TIME in parts else 0
+    )
+    done = 0
+    memory = folder / MEMORY
+    with Trials(jobs=jobs, cpu_s_max=cpu_s_max, memory=memory) as trials:
+
+        def count(part: str) -> Callable[[], None]:
+            def one() -> None:
+                nonlocal done
+                done += 1
+                on_progress(Progress(part, done, total, trials.cpu_s))
+
+            return one
+
+        _require_failure(case, failure.kind, trials)
+        why = _new(run, failure, seeds, reseeds)
+        if CAUSES in parts:
+            recorded = with_recorded_ops(case, run.history)
+            rates = find_causes(
+                case, recorded, variants, failure.kind, trials, seeds=seeds, on_trial=count(CAUSES)
+            )
+            why = msgspec.structs.replace(
+                why, base=rates.base, recorded=rates.recorded, causes=rates.causes
+            )
+        if TIME in parts:
+            points = find_points(
+                case,
+                failure.kind,
+                trials,
+                until_ns=failure.shown_ns,
+                reseeds=reseeds,
+                on_trial=count(TIME),
+            )
+            inevitable = inevitable_from(points, run.history)
+            why = msgspec.structs.replace(why, points=points, inevitable=inevitable)
+        return msgspec.structs.replace(
+            why, trials=trials.runs, cpu_s=trials.cpu_s, cut=trials.exhausted
+        )
+
+
+def _require_failure(case: Case, kind: Kind, trials: Trials) -> None:
+    """Raise `UsageError` unless the case still fails in the way that was recorded."""
+    for trial in trials.run([case]):
+        if kind not in trial.kinds:
+            now = ", ".join(map(str, trial.kinds)) or trial.result.verdict
+            raise UsageError(
+                f"the run failed with {kind}, but a repetition gives: {now}; the code has changed "
+                "since the run: give the run's case.json instead"
+            )
+
+
+def _new(run: StoredRun, failure: Failure, seeds: int, reseeds: int) -> Why:
+    faults = tuple(
+        FaultSpan(
+            id=fault.id,
+            nemesis=fault.nemesis,
+            targets=fault.targets,
+            start_ns=fault.start,
+            end_ns=fault.end,
+        )
+        for fault in faults_of(run.history)
+    )
+    return Why(
+        run=f"{run.folder.resolve().parent.name}/{run.folder.resolve().name}",
+        digest=run.history.digest(),
+        seed=run.case.seed,
+        checker=failure.kind.checker,
+        rule=failure.kind.rule,
+        reason=failure.reason[:REASON_MAX],
+        shown_ns=failure.shown_ns,
+        end_ns=end_of(run.history),
+        seeds=seeds,
+        reseeds=reseeds,
+        faults=faults,
+    )
+
+
+def in_words(progress: Progress) -> str:
+    """The progress as one line."""
+    what = "causes" if progress.part == CAUSES else "the rate along the time"
+    return (
+        f"{what}: {progress.done} of at most {counted(progress.total, 'run')}, "
+        f"{progress.cpu_s:.0f} s of CPU time"
+    )
+
+
+def is_simulated(run: StoredRun) -> bool:
+    """Whether the run is complete, and was made in the simulation."""
+    return run.record is not None and not run.foreign and run.record.environment == SIM
