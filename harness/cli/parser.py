@@ -23,6 +23,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "soak": "run many seeds of one case; resumable",
         "check": "check stored runs again, or histories from other harnesses",
         "check-determinism": "prove that a seed replays bit for bit",
+        "replay": "run a simulated run again and stop it at a moment, to look, step and debug",
     },
     "look": {
         "report": "check and aggregate a whole store, or draw the page of one run",

@@ -113,6 +113,7 @@ class TargetTraits(TypedDict, total=False):
     variant_of: Mapping[str, str]
     larger: tuple[Mapping[str, Any], ...]
     tools: tuple[str, ...]
+    state_pages: tuple[str, ...]
 
 
 class Target(Plugin):
@@ -144,6 +145,9 @@ class Target(Plugin):
     need such nodes."""
     tools: tuple[str, ...] = ()
     """Commands that `harness up` prints; in them, the cluster's name replaces `CLUSTER`."""
+    state_pages: tuple[str, ...] = ("/",)
+    """The paths of pages that together show a node's state as JSON, for `harness replay`. Nodes may
+    lack some of the pages. A page must answer without a wait."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
         set_traits(cls, TargetTraits, traits)
@@ -160,6 +164,12 @@ class Target(Plugin):
         """Return the permits: promises that the profile does not make (`harness.permits`)."""
         del settings
         return ()
+
+    def message_name(self, frame: bytes) -> str:
+        """Return the type of a frame between nodes, or of a frame from or to a client, in a few
+        words, such as the name of its method.
+        """
+        return f"{len(frame)} bytes"
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options for one seed of a soak: all options in `given`, and drawn ones."""
