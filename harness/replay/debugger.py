@@ -104,8 +104,9 @@ class Names(types.SimpleNamespace):
 class NodeDebugger(pdb.Pdb):
     """A `Pdb` on the frames of one node.
 
-    The names `env` (the node's `Env`), `objects` (its objects, as attributes with the
-    names that `show NODE` prints) and `tasks` exist in every frame. `quit` ends the replay; `continue` lets it go on.
+    The names `env` (the node's `Env`), `objects` (its objects, as attributes with the names that
+    `show NODE` prints) and `tasks` exist in every frame. `quit` ends the replay; `continue` lets it
+    go on.
     """
 
     def __init__(
