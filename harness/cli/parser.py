@@ -26,6 +26,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "shrink": "find the smallest case that fails like a run",
         "check-determinism": "prove that a seed replays bit for bit",
         "bisect": "find the first commit of a repository at which a case fails",
+        "replay": "run a simulated run again and stop it at a moment, to look, step and debug",
     },
     "look": {
         "report": "check and aggregate a whole store, or draw the page of one run",

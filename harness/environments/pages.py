@@ -34,7 +34,7 @@ class PageDoor:
 
     def __init__(self, handler: PageHandler, on_event: Callable[..., None]) -> None:
         """`handler` makes the node's pages, and `on_event` is the node's `Env.event`."""
-        self._handler = handler
+        self.handler = handler
         self._on_event = on_event
         self._in_flight = 0
 
@@ -51,7 +51,7 @@ class PageDoor:
         self._in_flight += 1
         try:
             async with asyncio.timeout(PAGE_TIMEOUT_S):
-                response = await self._handler(request)
+                response = await self.handler(request)
         except TimeoutError:
             return self._failed(request, f"it took more than {PAGE_TIMEOUT_S:g} s")
         except Exception as error:  # noqa: BLE001 - it becomes this page's answer

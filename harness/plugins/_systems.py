@@ -114,6 +114,7 @@ class TargetTraits(TypedDict, total=False):
     variant_of: Mapping[str, str]
     larger: tuple[Mapping[str, Any], ...]
     tools: tuple[str, ...]
+    state_pages: tuple[str, ...]
 
 
 class Target(Plugin):
@@ -145,6 +146,9 @@ class Target(Plugin):
     need such nodes."""
     tools: tuple[str, ...] = ()
     """Commands that `harness up` prints; in them, the cluster's name replaces `CLUSTER`."""
+    state_pages: tuple[str, ...] = ("/",)
+    """The paths of pages that together show a node's state as JSON, for `harness replay`. Nodes may
+    lack some of the pages. A page must answer without a wait."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
         set_traits(cls, TargetTraits, traits)
@@ -168,6 +172,12 @@ class Target(Plugin):
         By default, a bare soak of the target should find each of them.
         """
         return [BugSwitch(id=name, title=title) for name, title in self.bugs.items()]
+
+    def message_name(self, frame: bytes) -> str:
+        """Return the type of a frame between nodes, or of a frame from or to a client, in a few
+        words, such as the name of its method.
+        """
+        return f"{len(frame)} bytes"
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options for one seed of a soak: all options in `given`, and drawn ones."""

@@ -26,6 +26,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from harness.env import ClientEnv
@@ -208,7 +209,7 @@ class _Driver:
         flight = _Flight(index, process, draft)
         self.flights[index] = flight
         flight.guard = self.loop.call_later(self.op_timeout_s + GUARD_MARGIN_S, self._guard, flight)
-        flight.task = self._spawn(self._fly(flight), f"op-{op.index}")
+        flight.task = self._spawn(partial(self._fly, flight), f"op-{op.index}")
 
     def _nap(self, index: int, process: int, draft: Draft) -> None:
         self.ctx = self.ctx.busy(index, self.ctx.time_ns)
@@ -221,19 +222,20 @@ class _Driver:
 
         self.naps[index] = self.loop.call_later(float(draft.value), over)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def _spawn(
+        self, work: Callable[[], Coroutine[Any, Any, None]], name: str
+    ) -> asyncio.Task[None]:
         """Start a task that `shut` waits for; an error in the task ends the interpretation."""
         number = self.tasks_made
         self.tasks_made += 1
 
         async def guarded() -> None:
             try:
-                await work
+                await work()  # a task that ends before its first step leaves no coroutine behind
             except Exception as error:  # noqa: BLE001  raised again by the scheduler
                 self._failed(error)
 
         def over(_task: asyncio.Task[None]) -> None:
-            work.close()  # a task that is cancelled before its first step never awaits `work`
             self.tasks.pop(number, None)
             self.wake.set()
 
@@ -342,7 +344,7 @@ class _Driver:
             nap.cancel()
         self.naps.clear()
         for index in sorted(self.clients):
-            self._spawn(self._close(self.clients[index]), f"close-{index}")
+            self._spawn(partial(self._close, self.clients[index]), f"close-{index}")
         self.clients.clear()
         timer = self.loop.call_later(2 * CLOSE_S_MAX, self._abandon)
         try:

@@ -27,6 +27,7 @@ from targets.kudu.bugs import BUGS, PROFILES, Bug
 from targets.kudu.flags import draw_flags
 from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT
 from targets.kudu.permits import permits_of_profile
+from targets.kudu.rpc import frame_name
 from targets.kudu.system import (
     AS,
     CATALOG,
@@ -67,6 +68,7 @@ class KuduTarget(
         f"harness kudu --cluster CLUSTER {action}"
         for action in ("ksck", "table create metrics", "table list --tablets")
     ),
+    state_pages=("/", "/dump-entities", "/tablets"),
 ):
     """Target of the bundled Kudu: masters with a catalog, and tablet servers with tablets."""
 
@@ -172,6 +174,10 @@ class KuduTarget(
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         return permits_of_profile(settings.profile, Layout(settings).flags)
+
+    @override
+    def message_name(self, frame: bytes) -> str:
+        return frame_name(frame)
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:

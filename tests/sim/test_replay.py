@@ -141,7 +141,7 @@ def test_first_divergence_of_traces_of_different_length(tmp_path):
     for name, count in (("x", 3), ("y", 4)):
         writer = TraceWriter(tmp_path / name)
         for i in range(count):
-            writer.write(i * 10**9, "a", f"event {i}")
+            writer.noted(i * 10**9, "a", f"event {i}", b"")
         writer.close()
     divergence = first_divergence(tmp_path / "x", tmp_path / "y")
     assert divergence is not None
@@ -154,7 +154,7 @@ def test_first_divergence_of_traces_of_different_length(tmp_path):
 def test_a_trace_is_bounded_and_says_so(tmp_path):
     writer = TraceWriter(tmp_path / "x", lines_max=2)
     for i in range(5):
-        writer.write(i, "a", "x")
+        writer.noted(i, "a", "x", b"")
     writer.close()
     lines = (tmp_path / "x").read_text().splitlines()
     assert len(lines) == 3

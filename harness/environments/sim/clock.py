@@ -83,6 +83,16 @@ class SimClock:
     def max_error_ns(self) -> int:
         return self._max_error_ns
 
+    @property
+    def skew_ns(self) -> int:
+        """How much the wall clock was shifted from the correct time."""
+        return self._skew_ns
+
+    @property
+    def drift_ppm(self) -> int:
+        """How much too fast both clocks run."""
+        return self._drift_ppm
+
     def world_ns(self, local_ns: int) -> int:
         """The earliest world time at which `monotonic_ns` has reached `local_ns`."""
         left = local_ns - self._local_ns

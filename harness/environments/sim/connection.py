@@ -309,6 +309,11 @@ class SimConn:
 
     # --- for the fabric ---------------------------------------------------------------------
 
+    @property
+    def unread(self) -> tuple[bytes, ...]:
+        """The frames that have arrived and that the node has not received yet."""
+        return tuple(self._inbox)
+
     def take(self, item: Item) -> None:
         """Receive a frame or control message from the incoming pipe."""
         if isinstance(item, bytes):

@@ -93,6 +93,11 @@ class DiskStore:
         self._in_flight: dict[int, Callable[[], None]] = {}
         self._requests = 0
 
+    @property
+    def changes_in_flight(self) -> int:
+        """How many replaces and removes have begun and not ended."""
+        return len(self._in_flight)
+
     def held_bytes(self) -> int:
         return sum(len(inode.visible) for inode in self.files.values())
 

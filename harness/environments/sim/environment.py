@@ -68,8 +68,7 @@ class SimSession(Session):
     @override
     def trace_digest(self) -> str:
         """A digest of all messages, events, writes and faults so far, by which to compare runs."""
-        world = self._world
-        return f"{world.digest:08x}-{world.now_ns:x}-{world.events:x}"
+        return self._world.trace_digest()
 
 
 class SimEnvironment(Environment):
@@ -95,15 +94,15 @@ class SimEnvironment(Environment):
         a deadlock, `TargetError` if a node livelocks or bypasses `Env`, and `InfrastructureError`
         if a run reaches its limit of events or virtual time.
         """
-        deployment = _Deployment(plan)
+        deployment = Deployment(plan)
         try:
             return deployment.run(main)
         finally:
             deployment.tear_down()
 
 
-class _Deployment:
-    """One execution of a plan: a world, its machines and the driver."""
+class Deployment:
+    """One execution of a plan: a world, its network, its machines and the driver."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         self._plan = plan
@@ -126,7 +125,7 @@ class _Deployment:
         )
         if knobs.trace is not None:
             self.world.trace = TraceWriter(Path(knobs.trace))
-        self._machines: dict[str, Machine] = {}
+        self.machines: dict[str, Machine] = {}
         self._streams = Streams(plan.seed)
         if knobs.reseed_at_s is not None:
             at_ns = round(knobs.reseed_at_s * 1e9)
@@ -136,10 +135,10 @@ class _Deployment:
         self._add_machine(CLIENT, None, {})
         for spec in plan.nodes:
             self._add_machine(spec.name, spec, entries[spec.name])
-        fabric = Fabric(self.world, self._machines, knobs, self._streams.open("net"), plan.ends)
-        self._cluster = SimCluster(self.world, fabric, self._machines, stop_s=knobs.stop_s)
-        for machine in self._machines.values():
-            machine.plug_in(fabric, self._machines, self._cluster.publish)
+        self.fabric = Fabric(self.world, self.machines, knobs, self._streams.open("net"), plan.ends)
+        self.cluster = SimCluster(self.world, self.fabric, self.machines, stop_s=knobs.stop_s)
+        for machine in self.machines.values():
+            machine.plug_in(self.fabric, self.machines, self.cluster.publish)
 
     def _add_machine(
         self, name: str, spec: NodeSpec | None, entries: Mapping[str, NodeMain]
@@ -147,7 +146,7 @@ class _Deployment:
         knobs, world = self._knobs, self.world
         error_ns = int(knobs.clock_error_ms * _MS)
         off_ns = self._wall_clocks.randrange(error_ns + 1) - error_ns // 2
-        self._machines[name] = Machine(
+        self.machines[name] = Machine(
             world,
             name,
             streams=self._streams,
@@ -163,17 +162,18 @@ class _Deployment:
             entries=entries,
         )
 
-    def run(self, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+    def run(self, main: Callable[[Session], Coroutine[Any, Any, T]], *, graceful: bool = True) -> T:
+        """Start the nodes and run `main`; the first Ctrl-C only asks a `graceful` run to end."""
         world = self.world
-        driver = self._machines[CLIENT].boot()
+        driver = self.machines[CLIENT].boot()
         assert isinstance(driver.env, SimClientEnv)
-        session = SimSession(world, self._cluster, driver.env, self._streams)
-        for layer in start_layers(self._cluster.nodes.values()):
+        session = SimSession(world, self.cluster, driver.env, self._streams)
+        for layer in start_layers(self.cluster.nodes.values()):
             for name in layer:
-                self._machines[name].boot()
+                self.machines[name].boot()
         task = driver.loop.create_task(main(session), name="driver")
         task.add_done_callback(lambda _: world.stop())
-        with _interruptible(world, session.interrupted):
+        with _interruptible(world, session.interrupted) if graceful else contextlib.nullcontext():
             world.run()
         return task.result()
 
@@ -187,14 +187,14 @@ class _Deployment:
             if self._plan.folder is not None:
                 logs = self._plan.folder / "logs"
                 logs.mkdir(parents=True, exist_ok=True)
-                for name in self._cluster.nodes:
+                for name in self.cluster.nodes:
                     lines = self.world.log_lines(name)
                     text = "".join(f"{line}\n" for line in lines)
                     (logs / f"{name}.log").write_text(text, encoding="utf-8")
         except OSError as error:
             _log.warning("cannot write the logs of the simulated nodes: %s", error)
         # Break reference cycles (machines, connections, cluster) without the garbage collector.
-        self._machines.clear()
+        self.machines.clear()
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -27,7 +27,6 @@ BACKLOG_MAX: Final = 1024
 _SYN_RETRIES_MAX: Final = 6
 _SYN_RETRY_NS: Final = 1_000_000_000
 _MS: Final = 1_000_000
-_TRACED_BYTES_MAX: Final = 96
 
 
 class Host(Owner, Protocol):
@@ -73,7 +72,7 @@ class Fabric:
         self._links: dict[Link, Direction] = {}
         self._ends: dict[int, tuple[SimConn, SimConn]] = {}
         self._connections = 0
-        self._attempts: dict[int, _Attempt] = {}
+        self._attempts: dict[int, Attempt] = {}
         self.aliases: dict[str, str] = {}
 
     def link(self, source: str, destination: str) -> Direction:
@@ -85,20 +84,24 @@ class Fabric:
 
     def trace_frame(self, pipe: Pipe, frame: bytes, at_ns: int) -> None:
         assert self.world.trace is not None
-        where = pipe.link.link
-        self.world.trace.write(
-            self.world.now_ns,
-            where.source,
-            f"send {where.destination} #{pipe.number} due {at_ns / 1e9:.9f} "
-            f"{len(frame)} bytes {frame[:_TRACED_BYTES_MAX]!r}",
-        )
+        self.world.trace.sent(self.world.now_ns, pipe.link.link, pipe.number, at_ns, frame)
+
+    @property
+    def links(self) -> Iterable[Direction]:
+        """The links that were used or broken so far."""
+        return self._links.values()
+
+    @property
+    def connections(self) -> Iterable[tuple[int, SimConn, SimConn]]:
+        """The connections of which an end is open: number, calling end, accepted end."""
+        return [(number, *ends) for number, ends in self._ends.items()]
 
     # --- connections ------------------------------------------------------------------------
 
     async def connect(self, owner: Host, address: Address) -> SimConn:
         if address.node not in self._machines:
             raise ConnectionRefusedError(f"no node is named {address.node!r}")
-        attempt = _Attempt(owner, self._end_of(owner), address)
+        attempt = Attempt(owner, self._end_of(owner), address)
         self._send_syn(attempt)
         try:
             return await attempt.future
@@ -114,7 +117,7 @@ class Fabric:
         caller = calling_end()
         return caller if owner.name == CLIENT and caller in self.clients else owner.name
 
-    def _send_syn(self, attempt: _Attempt) -> None:
+    def _send_syn(self, attempt: Attempt) -> None:
         if attempt.over or not attempt.owner.loop.alive:
             return
         world, link = self.world, attempt.link(self)
@@ -124,7 +127,7 @@ class Fabric:
         else:
             world.schedule(at_ns + int(link.quality.delay_ms * _MS), self._syn_arrives, attempt)
 
-    def _lose_syn(self, attempt: _Attempt, link: Direction) -> None:
+    def _lose_syn(self, attempt: Attempt, link: Direction) -> None:
         link.touch_cuts()
         if attempt.retries == _SYN_RETRIES_MAX:
             self.world.schedule(
@@ -138,7 +141,7 @@ class Fabric:
         )
         attempt.retries += 1
 
-    def _syn_arrives(self, attempt: _Attempt) -> None:
+    def _syn_arrives(self, attempt: Attempt) -> None:
         if attempt.over or not attempt.owner.loop.alive:
             return
         link = attempt.link(self)
@@ -154,7 +157,7 @@ class Fabric:
         else:
             self._establish(attempt, peer, listener)
 
-    def _refuse(self, attempt: _Attempt) -> None:
+    def _refuse(self, attempt: Attempt) -> None:
         back = self.link(attempt.address.node, attempt.source)
         if back.blocked:
             self._lose_syn(attempt, back)
@@ -165,7 +168,7 @@ class Fabric:
             ConnectionRefusedError(f"nobody listens on {attempt.address}"),
         )
 
-    def _establish(self, attempt: _Attempt, peer: Host, listener: SimListener) -> None:
+    def _establish(self, attempt: Attempt, peer: Host, listener: SimListener) -> None:
         owner = attempt.owner
         self._connections += 1
         number = self._connections
@@ -252,7 +255,7 @@ def _reset_held(pipe: Pipe) -> None:
         pipe.receiver.become_reset()
 
 
-class _Attempt:
+class Attempt:
     """An attempt to open a connection, until it is open, refused or given up."""
 
     __slots__ = ("address", "end", "future", "over", "owner", "retries", "source")

@@ -12,13 +12,37 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
+from harness.cluster import Link
+
 TRACE_LINES_MAX: Final = 5_000_000
 _CONTEXT_LINES: Final = 5
+_TRACED_BYTES_MAX: Final = 96
 _END: Final = "(the trace ends here)"
+
+
+class Trace(Protocol):
+    """A listener to the occurrences in a world, in their order; it must not change the world."""
+
+    def noted(self, now_ns: int, node: str, what: str, data: bytes) -> None:
+        """Hear of an event of a node, a write to its disk, or a verb of the cluster."""
+
+    def sent(self, now_ns: int, link: Link, pipe: int, at_ns: int, frame: bytes) -> None:
+        """Hear of a frame that was sent and arrives at `at_ns`; `pipe` numbers a direction of a
+        connection.
+        """
+
+    def close(self) -> None:
+        """End the trace, because the world is discarded."""
+
+
+def noted_text(what: str, data: bytes) -> str:
+    """Return an occurrence as one line: `what`, and its data with control characters replaced."""
+    text = "".join(c if c.isprintable() else "·" for c in data.decode(errors="replace"))
+    return f"{what} {text}".rstrip()
 
 
 class TraceWriter:
@@ -30,7 +54,18 @@ class TraceWriter:
         self._lines_left = lines_max
         self._lines_max = lines_max
 
-    def write(self, now_ns: int, node: str, what: str) -> None:
+    def noted(self, now_ns: int, node: str, what: str, data: bytes) -> None:
+        self._write(now_ns, node, noted_text(what, data))
+
+    def sent(self, now_ns: int, link: Link, pipe: int, at_ns: int, frame: bytes) -> None:
+        self._write(
+            now_ns,
+            link.source,
+            f"send {link.destination} #{pipe} due {at_ns / 1e9:.9f} "
+            f"{len(frame)} bytes {frame[:_TRACED_BYTES_MAX]!r}",
+        )
+
+    def _write(self, now_ns: int, node: str, what: str) -> None:
         if self._lines_left > 0:
             self._file.write(f"{now_ns / 1e9:.9f} {node} {what}\n")
         elif self._lines_left == 0:

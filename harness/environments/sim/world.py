@@ -23,14 +23,14 @@ import gc
 import itertools
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
 from harness.environments.sim.clock import Entry, SimClock
 from harness.environments.sim.loop import NodeLoop
-from harness.environments.sim.trace import TraceWriter
+from harness.environments.sim.trace import Trace
 from harness.environments.sim.tripwires import Tripwires
 from harness.errors import InfrastructureError, InternalError, TargetError
 
@@ -40,6 +40,10 @@ _FULL_COLLECTION_CHECKPOINTS: Final = 64
 _CANCELLED_TIMERS_MIN: Final = 4096
 _CLOSE_ATTEMPTS_MAX: Final = 100
 _TASKS_SHOWN_MAX: Final = 20
+
+Before = Callable[[NodeLoop | None, Callable[..., object], Sequence[Any]], None]
+"""A function that is called before each event of a world, with the node's loop (`None` outside of
+all nodes), the function of the event, and its arguments. It must not change the world."""
 
 
 class World:
@@ -53,7 +57,8 @@ class World:
         self.current: NodeLoop | None = None
         self.events = 0
         self.digest = 0
-        self.trace: TraceWriter | None = None
+        self.trace: Trace | None = None
+        self.before: Before | None = None
         self.loops: list[NodeLoop] = []  # all loops, even of dead nodes, in order of creation
         self.tripwires = Tripwires(lambda message: self.fail(TargetError(message)))
         self._events_max = events_max
@@ -102,8 +107,11 @@ class World:
         """Add the occurrence `what` on a node, with its `data`, to the run's digest and trace."""
         self.digest = crc32(data, crc32(f"{self.now_ns} {node} {what}".encode(), self.digest))
         if self.trace is not None:
-            text = "".join(c if c.isprintable() else "·" for c in data.decode(errors="replace"))
-            self.trace.write(self.now_ns, node, f"{what} {text}".rstrip())
+            self.trace.noted(self.now_ns, node, what, data)
+
+    def trace_digest(self) -> str:
+        """The digest of all occurrences so far, with the time and the number of events."""
+        return f"{self.digest:08x}-{self.now_ns:x}-{self.events:x}"
 
     def log(self, node: str, line: str) -> None:
         """Append a line to a node's log, which keeps the last `LOG_LINES_MAX` lines."""
@@ -195,6 +203,8 @@ class World:
             else:
                 self.now_ns = at_ns
                 self.events += 1
+                if self.before is not None:
+                    self.before(None, action, (argument,))
                 action(argument)
 
     def _run_node(self, loop: NodeLoop, checkpoint: int) -> None:
@@ -208,7 +218,7 @@ class World:
             loop.scheduled = False
             loop.due_ns = -1
             return
-        heap, runnable = self.heap, self.runnable
+        heap, runnable, before = self.heap, self.runnable, self.before
         due_ns = loop.due_ns
         if due_ns < 0:
             due_ns = self.now_ns + loop.cost_ns
@@ -225,6 +235,8 @@ class World:
             callback = handle._callback  # noqa: SLF001 (a hot path, and our own class)
             if callback is not None:
                 self.events += 1
+                if before is not None:
+                    before(loop, callback, handle._args)  # noqa: SLF001
                 try:
                     if args := handle._args:  # noqa: SLF001
                         handle._context.run(callback, *args)  # noqa: SLF001

@@ -93,6 +93,7 @@ class Head:
             "tab": self._tab(),
             "numbers": self.numbers(),
             "clean": self._clean(replay),
+            "stop": self._stop(),
             "log": self._log(logs),
             "related": self._related(),
             "meanings": self._meanings(),
@@ -195,6 +196,18 @@ class Head:
             return None
         command = shlex.join([*shlex.split(replay), "--bug", "none"])
         return {"words": f"Without {', '.join(bugs)}", "command": command}
+
+    def _stop(self) -> dict[str, str] | None:
+        """Return a command that replays the run up to the blamed operation; `None` if the run was
+        not simulated, or if no operation is blamed.
+        """
+        op, record = self._op, self._stored.record
+        if op is None or record is None or record.environment != "sim" or self._stored.foreign:
+            return None
+        command = shlex.join(
+            ["harness", "replay", str(self._stored.folder), "--until", f"op={op.index}"]
+        )
+        return {"words": "Stop there", "command": command}
 
     def _log(self, logs: Sequence[Log]) -> dict[str, str] | None:
         """Return a link to the log of the node that answered the blamed operation."""

@@ -88,6 +88,8 @@ def _next(data: dict[str, Any]) -> str:
     items = [("replay", "Replay" if judged else "Judge it", data["replay"])]
     if data["clean"] is not None:
         items.append(("clean", data["clean"]["words"], data["clean"]["command"]))
+    if data["stop"] is not None:
+        items.append(("stop", data["stop"]["words"], data["stop"]["command"]))
     parts = [
         f'<li class="replay"><span>{html.escape(words)}</span> '
         f'<code id="{name}">{html.escape(command)}</code> '

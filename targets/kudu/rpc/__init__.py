@@ -35,7 +35,7 @@ from targets.kudu.rpc.errors import (
     RpcTimeoutError,
 )
 from targets.kudu.rpc.server import CALLS_IN_FLIGHT_MAX, Answer, Handler, RpcServer
-from targets.kudu.rpc.wire import Call, R_co, parse_address
+from targets.kudu.rpc.wire import Call, R_co, frame_name, parse_address
 
 __all__ = [
     "CALLS_IN_FLIGHT_MAX",
@@ -51,5 +51,6 @@ __all__ = [
     "RpcRemoteError",
     "RpcServer",
     "RpcTimeoutError",
+    "frame_name",
     "parse_address",
 ]

@@ -84,6 +84,17 @@ def answer_frame(call_id: int, response: msgspec.Struct) -> bytes:
     return frame
 
 
+def frame_name(frame: bytes) -> str:
+    """Name a frame by its method and the number of its call, for people."""
+    try:
+        head = FRAME_DECODER.decode(frame)
+    except msgspec.DecodeError:
+        return f"{len(frame)} bytes"
+    if head.kind == REQUEST:
+        return f"{head.method} (call {head.call_id})"
+    return f"{'answer' if head.kind == RESPONSE else 'error'} to call {head.call_id}"
+
+
 def parse_address(address: Address | str) -> Address:
     """Parse `"node:port"`. Raises `ValueError` for any other text."""
     if isinstance(address, Address):

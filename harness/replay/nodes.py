@@ -1,0 +1,152 @@
+"""The state of one node: its pages, tasks, files, connections, objects and log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from harness.cluster import DiskQuality
+from harness.env import PageRequest
+from harness.environments.sim.connection import SimConn
+from harness.environments.sim.loop import NodeLoop
+from harness.environments.sim.machine import Incarnation, Machine
+from harness.replay.calls import Namer, call_text_in
+from harness.replay.frames import frames_of, place_of
+from harness.replay.objects import Objects
+from harness.replay.view import ConnectionView, FileView, NodeView, TaskView
+
+LOG_LINES: Final = 30
+TASKS_MAX: Final = 500
+FILES_MAX: Final = 500
+READY_MAX: Final = 100
+
+
+def node_view(
+    machine: Machine,
+    pages: Sequence[str],
+    connections: Sequence[tuple[int, SimConn, SimConn]],
+    sleeps: Mapping[int, float],
+    name: Namer,
+) -> NodeView:
+    """Return the state of a node.
+
+    `pages` are the paths of the pages that show its state. `sleeps` maps futures by their `id` to
+    the times at which timers end them.
+    """
+    incarnation = machine.incarnation
+    loop = None if incarnation is None else incarnation.loop
+    tasks = [] if loop is None else [t for t in loop.tasks() if not t.done()][:TASKS_MAX]
+    objects = Objects()
+    found = objects.collect([(task.get_name(), frames_of(task)) for task in tasks])
+    quality = machine.trouble.quality
+    return NodeView(
+        name=machine.name,
+        state=machine.state.value,
+        boot=machine.boots - 1,
+        variant=machine.variant,
+        pages={} if incarnation is None else _pages(incarnation, pages),
+        wall_skew_ms=machine.clock.skew_ns / 1e6,
+        drift_ppm=machine.clock.drift_ppm,
+        callback_us=machine.cost_ns / 1e3,
+        disk="good" if quality == DiskQuality() else msgspec.json.encode(quality).decode(),
+        ready=[] if loop is None else _ready(loop, name),
+        tasks=[_task(task, sleeps) for task in tasks],
+        files=_files(machine),
+        changes_in_flight=machine.disk.changes_in_flight,
+        connections=[
+            _connection(machine.name, *each) for each in connections if _is_at(machine, each)
+        ],
+        objects=found,
+        objects_cut=objects.cut,
+        log=machine.world.log_lines(machine.name, last_lines=LOG_LINES),
+    )
+
+
+def live_objects(incarnation: Incarnation) -> dict[str, Any]:
+    """Return the objects of a node by the names that its view gives them."""
+    tasks = [task for task in incarnation.loop.tasks() if not task.done()][:TASKS_MAX]
+    objects = Objects()
+    objects.collect([(task.get_name(), frames_of(task)) for task in tasks])
+    return objects.live()
+
+
+def _pages(incarnation: Incarnation, paths: Sequence[str]) -> dict[str, Any]:
+    """Ask a node for pages as JSON, without letting time pass.
+
+    A page that a node does not have is left out. A page that has to wait is reported as such.
+    """
+    door = incarnation.pages
+    pages: dict[str, Any] = {}
+    if door is None:
+        return pages
+    for path in paths:
+        answer = door.handler(PageRequest(path, {}, accepts_json=True))
+        waiting = getattr(answer, "send", None)
+        if waiting is None:
+            continue
+        try:
+            waiting(None)
+        except StopIteration as end:
+            response = end.value
+            if response.status == HTTPStatus.OK:
+                pages[path] = msgspec.json.decode(response.body)
+        except Exception as error:  # noqa: BLE001 - the page is the target's code
+            pages[path] = {"error": f"{type(error).__name__}: {error}"}
+        else:
+            pages[path] = {"error": "the page has to wait before it answers"}
+    return pages
+
+
+def _task(task: asyncio.Task[Any], sleeps: Mapping[int, float]) -> TaskView:
+    frames = frames_of(task)
+    waiter = getattr(task, "_fut_waiter", None)
+    waits_for = "its turn" if waiter is None else type(waiter).__name__.strip("_").lower()
+    if isinstance(waiter, asyncio.Task):
+        waits_for = f"task {waiter.get_name()}"
+    elif isinstance(waiter, asyncio.Future) and waiter.done():
+        waits_for = "its turn"
+    elif id(waiter) in sleeps:
+        waits_for = f"{sleeps[id(waiter)]:.6f} s"
+    return TaskView(
+        name=task.get_name(), waits_for=waits_for, stack=[place_of(frame) for frame in frames]
+    )
+
+
+def _ready(loop: NodeLoop, name: Namer) -> list[str]:
+    return [
+        call_text_in(loop, handle._callback, handle._args, name)  # noqa: SLF001 - our own class
+        for handle in list(loop.ready)[:READY_MAX]
+        if handle._callback is not None  # noqa: SLF001
+    ]
+
+
+def _files(machine: Machine) -> list[FileView]:
+    return [
+        FileView(
+            path=path,
+            bytes=len(inode.visible),
+            synced_bytes=len(inode.durable),
+            unsynced_writes=len(inode.unsynced),
+        )
+        for path, inode in sorted(machine.disk.files.items())[:FILES_MAX]
+    ]
+
+
+def _is_at(machine: Machine, connection: tuple[int, SimConn, SimConn]) -> bool:
+    return any(end.owner.name == machine.name for end in connection[1:])
+
+
+def _connection(node: str, number: int, calling: SimConn, accepted: SimConn) -> ConnectionView:
+    end = calling if calling.owner.name == node else accepted
+    return ConnectionView(
+        connection=number,
+        peer=end.peer,
+        opened_by=calling.owner.name,
+        unread=len(end.unread),
+        held=len(end.out.held),
+        unsent_bytes=end.out.buffered_bytes,
+    )

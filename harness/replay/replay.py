@@ -1,0 +1,141 @@
+"""One replay: the case runs again in the simulation, under a watch that stops it.
+
+The replay is the original run up to its end: same case, same code, same events in the same order.
+If the original is stored, every op is compared with it, and the first difference is reported, since
+then the code or its settings have changed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.case import Case
+from harness.environments.sim.environment import Deployment, SimEnvironment
+from harness.errors import UsageError, counted, listed
+from harness.ops import NS_PER_S, History, Op, encode_op
+from harness.plan.planning import Plan, plan_case
+from harness.plugins import DeploymentPlan, Session, override
+from harness.replay.moments import AtEvent, AtOp, Order, Until
+from harness.replay.watch import ReplayQuit, Stop, Watch
+from harness.run.phases import conduct
+
+T = TypeVar("T")
+_KINDS_SHOWN_MAX = 20
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a replay: how many stops it had, and whether the run went to its end.
+
+    `differs_at` is the index of the first op that differs from the stored run, if any. `missed`
+    says why the last moment that was asked for never came.
+    """
+
+    stops: int
+    whole: bool
+    ops: int
+    time_s: float
+    trace_digest: str | None
+    differs_at: int | None
+    missed: str | None = None
+
+
+class WatchedSimulation(SimEnvironment):
+    """The simulation, with a watch on its world. Ctrl-C ends it at once."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    @override
+    def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        deployment = Deployment(plan)
+        self._watch.attach(deployment)
+        tracer = sys.gettrace()
+        try:
+            return deployment.run(main, graceful=False)
+        finally:
+            sys.settrace(tracer)  # a debugger that is still at work must not see the end of nodes
+            deployment.tear_down()
+
+
+class Replay:
+    """A replay of one case, and of the stored `original`, if there is one."""
+
+    def __init__(self, case: Case, original: History | None = None) -> None:
+        """Plan the case; raises `UsageError` like a run."""
+        self.plan: Plan = plan_case(case, SimEnvironment())
+        self.differs_at: int | None = None
+        self._original = original
+        self.has_original = original is not None
+        self._heard: Callable[[Op], None] = lambda _: None
+
+    def listen(self, listener: Callable[[Op], None]) -> None:
+        """Call `listener` with each op, for a display of progress."""
+        self._heard = listener
+
+    def run(self, order: Order, on_stop: Callable[[Watch, Stop], Order]) -> Ended:
+        """Run the case until a stop returns `Quit`, or to its end.
+
+        `on_stop` is called at each stop, and returns where to stop next. Raises the errors of runs,
+        and `UsageError` if `order` never came.
+        """
+        watch = Watch(order, lambda stop: on_stop(watch, stop), self.plan.target.message_name)
+
+        def listen(op: Op) -> None:
+            self._compare(op)
+            self._heard(op)
+            watch.on_op(op)
+
+        digest: str | None = None
+        whole = True
+        try:
+            outcome = conduct(
+                self.plan,
+                WatchedSimulation(watch),
+                run_id="replay",
+                folder=None,
+                listener=listen,
+            )
+            digest = outcome.trace_digest
+        except ReplayQuit:
+            whole = False
+        ended = Ended(
+            stops=watch.stops,
+            whole=whole,
+            ops=len(watch.ops),
+            time_s=watch.ops[-1].time / NS_PER_S if watch.ops else 0.0,
+            trace_digest=digest,
+            differs_at=self.differs_at,
+        )
+        if whole and isinstance(watch.order, Until):
+            missed = _never(watch.order, watch, ended)
+            if not watch.stops:
+                raise UsageError(missed)
+            ended = msgspec.structs.replace(ended, missed=missed)
+        return ended
+
+    def _compare(self, op: Op) -> None:
+        if self._original is None or self.differs_at is not None:
+            return
+        original = self._original
+        same = op.index < len(original) and encode_op(original[op.index]) == encode_op(op)
+        if not same:
+            self.differs_at = op.index
+
+
+def _never(order: Order, watch: Watch, ended: Ended) -> str:
+    if isinstance(order, AtOp):
+        return f"{order} never came: the run has {counted(ended.ops, 'op')}, from 0 on"
+    if isinstance(order, AtEvent):
+        count = watch.kinds[order.trigger.event]
+        if count:
+            return (
+                f"{order} never came: nodes announced {order.trigger.event!r} "
+                f"{counted(count, 'time')}, but not often enough with these fields"
+            )
+        kinds = listed([kind for kind, _ in watch.kinds.most_common()], limit=_KINDS_SHOWN_MAX)
+        return f"{order} never came: no node announced such an event; the run has {kinds}"
+    return f"{order} never came: the run ended at {ended.time_s:.3f} s"

@@ -1,0 +1,175 @@
+"""The state of a stopped world, as data: the content of `harness replay --json`.
+
+Times end in `_s` and are seconds of the run. Nothing here depends on addresses, paths or hash
+seeds, so two replays of one case to one moment give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+SCHEMA: Final = 1
+
+
+class MomentView(msgspec.Struct, frozen=True, kw_only=True):
+    """The moment: its time, its cause, and the code that runs (`stack`, the outermost first).
+
+    `events` numbers the event that runs (`within`) or comes next, which `event` names.
+    """
+
+    time_s: float
+    time_ns: int
+    events: int
+    what: str
+    node: str | None
+    within: bool
+    event: str
+    stack: list[str]
+    phase: str
+
+
+class OperationView(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation of a client that has begun and not ended."""
+
+    index: int
+    process: str
+    f: str
+    value: Any
+    since_s: float
+
+
+class FaultView(msgspec.Struct, frozen=True, kw_only=True):
+    """An injected fault that is not healed."""
+
+    id: str
+    kind: str
+    nemesis: str
+    targets: list[str]
+    since_s: float
+    note: str
+
+
+class LinkView(msgspec.Struct, frozen=True, kw_only=True):
+    """A link with faults; `blocked` links pass no frame."""
+
+    link: str
+    blocked: bool
+    faults: list[str]
+    quality: str
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+    """A message between two nodes that its receiver has not read.
+
+    `state` is "in flight", "held" (swallowed by a fault; it may arrive after the heal) or "unread"
+    (arrived, but not yet received by the node). Only a message in flight has `arrives_s`.
+    """
+
+    source: str
+    destination: str
+    state: str
+    arrives_s: float | None
+    bytes: int
+    connection: int
+    what: str
+    content: str
+
+
+class TimerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A timer of a node, and the task that it wakes, if any."""
+
+    node: str
+    at_s: float
+    calls: str
+    task: str | None
+
+
+class TaskView(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that has not ended: the places in code at which it waits, the outermost first."""
+
+    name: str
+    waits_for: str
+    stack: list[str]
+
+
+class FileView(msgspec.Struct, frozen=True, kw_only=True):
+    """A file: its size, the size that is durable, and the writes since its last sync."""
+
+    path: str
+    bytes: int
+    synced_bytes: int
+    unsynced_writes: int
+
+
+class ConnectionView(msgspec.Struct, frozen=True, kw_only=True):
+    """An open end of a connection of a node."""
+
+    connection: int
+    peer: str
+    opened_by: str
+    unread: int
+    held: int
+    unsent_bytes: int
+
+
+class ObjectView(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of the target's code, and its fields as text; `used_by` is a task or an object."""
+
+    name: str
+    used_by: str
+    fields: dict[str, str]
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """One node. `pages` has the data of its pages by path (`Target.state_pages`)."""
+
+    name: str
+    state: str
+    boot: int
+    variant: str
+    pages: dict[str, Any]
+    wall_skew_ms: float
+    drift_ppm: int
+    callback_us: float
+    disk: str
+    ready: list[str]
+    tasks: list[TaskView]
+    files: list[FileView]
+    changes_in_flight: int
+    connections: list[ConnectionView]
+    objects: list[ObjectView]
+    objects_cut: bool
+    log: list[str]
+
+
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a stopped world. `others` are due events that are no message and no timer."""
+
+    schema: int = SCHEMA
+    target: str
+    profile: str
+    bugs: list[str]
+    workload: str
+    seed: int
+    moment: MomentView
+    leaders: list[str]
+    operations: list[OperationView]
+    last_ops: list[str]
+    faults: list[FaultView]
+    links: list[LinkView]
+    messages: list[MessageView]
+    timers: list[TimerView]
+    others: list[str]
+    nodes: list[NodeView]
+    trace_digest: str
+
+    def node(self, name: str) -> NodeView | None:
+        """Return the node of this name, or `None`."""
+        return next((node for node in self.nodes if node.name == name), None)
+
+    def sha256(self) -> str:
+        """Return a digest of the whole state, by which to compare two replays."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
