@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from harness.case import stream
-from harness.cluster import Capability, Link, Usage
+from harness.cluster import Capability, ClusterEvent, Link, Usage
 from harness.errors import InfrastructureError, TargetError, listed, shown
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.nodes.deployment import start_bound_s, start_down
@@ -56,6 +56,14 @@ PATIENCE_S_MIN: Final = 2.0
 less: the promise under test is that the target serves, not that it serves within a millisecond."""
 
 
+class Observer(Protocol):
+    """A part of the harness that follows a run."""
+
+    def on_op(self, op: Op) -> None: ...
+
+    def on_event(self, event: ClusterEvent, now_ns: int) -> None: ...
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run: its history, and whether the user cut it short.
 
@@ -80,10 +88,13 @@ def conduct(
     logs_below: Path | None = None,
     link_proxy: str | None = None,
     listener: Callable[[Op], None] | None = None,
+    observer: Observer | None = None,
 ) -> Outcome:
     """Deploy, run all phases, tear down, and return the history (sealed in `folder`, if given).
 
-    If `folder` is `None`, the logs of nodes go into the folder `logs_below`, if it is given.
+    If `folder` is `None`, the logs of nodes go into the folder `logs_below`, if it is given. The
+    `observer` gets each op, and each event of a node with the time of its arrival, in ns after the
+    start of the run; it must not change anything.
 
     Raises `InfrastructureError` or `TargetError` if there is nothing to judge: the nodes did not
     start, or a fault did not take effect. The op log then stays in the folder.
@@ -108,6 +119,10 @@ def conduct(
         if listener is not None:
             recorder.listen(listener)
         run = _Run(plan, session, recorder)
+        if observer is not None:
+            watch = observer  # the type checker does not follow the variable into the function
+            recorder.listen(watch.on_op)
+            cluster.subscribe(lambda event: watch.on_event(event, recorder.now_ns()))
         interrupted = await run.phases()
         return Outcome(
             history=recorder.history(),
