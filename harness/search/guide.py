@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from harness.case import Case, stream
+from harness.case import SEARCH, Case, stream
 from harness.errors import UsageError
 from harness.plan.planning import plan_case
 from harness.plan.random_case import NONE
@@ -60,7 +60,8 @@ class Guide:
         if self.search != UNIFORM or not self._candidates:
             return fresh
         planned = plan_case(fresh, self._environment).case
-        return with_uniform_faults(planned, self._candidates)
+        made = with_uniform_faults(planned, self._candidates)
+        return msgspec.structs.replace(made, drawn={**planned.drawn, SEARCH: UNIFORM})
 
     def generation(self, seeds: Iterable[int]) -> dict[int, Proposal]:
         """Draw the cases of a generation."""
@@ -84,6 +85,8 @@ class Guide:
                 fresh=fresh,
             )
             varied, changes = vary(rng, parent.case, material)
+            drawn = {**fresh.drawn, SEARCH: GUIDED}
+            varied = msgspec.structs.replace(varied, drawn=drawn)
             try:
                 planned = plan_case(varied, self._environment).case
             except UsageError:  # options that exclude a fault, such as too few clients

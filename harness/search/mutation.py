@@ -251,4 +251,4 @@ def _renumbered(case: Case) -> Case:
         msgspec.structs.replace(fault, id=f"f{number}") for number, fault in enumerate(faults)
     )
     used = tuple(dict.fromkeys(fault.nemesis for fault in faults)) or (NONE,)
-    return msgspec.structs.replace(case, faults=numbered, nemeses=used, given=(), drawn={})
+    return msgspec.structs.replace(case, faults=numbered, nemeses=used)
