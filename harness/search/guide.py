@@ -1,15 +1,15 @@
 """The guide of a search: which case each seed runs, from what earlier seeds reached.
 
-Seeds run in generations of `GENERATION` seeds. All cases of a generation are drawn before its first
-run, from the results of the generations before it in the order of their seeds. The cases therefore
+Seeds run in generations (`generations`). All cases of a generation are drawn before its first run,
+from the results of the generations before it in the order of their seeds. The cases therefore
 depend neither on the number of workers nor on interruptions. The first generation is drawn freshly,
-exactly as a swarm draws these seeds. Later ones have one fresh case in `FRESH_EVERY`; the others
-are variations of cases in the corpus.
+exactly as a swarm draws these seeds. Later ones have about one fresh case in `FRESH_EVERY`; the
+others are variations of cases in the corpus.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -28,10 +28,23 @@ UNIFORM: Final = "uniform"
 SWARM: Final = "swarm"
 GUIDED: Final = "guided"
 Search = Literal["uniform", "swarm", "guided"]
-GENERATION: Final = 16
+GENERATION_MIN: Final = 8
+GENERATION_MAX: Final = 64
 FRESH_EVERY: Final = 4
 TRIES_MAX: Final = 8
 """The number of variations that are tried for a seed before it gets a fresh case."""
+
+
+def generations(first: int, last: int) -> Iterator[range]:
+    """Yield the seeds of each generation: half as many as ran before, within bounds.
+
+    Small generations learn soon, and large ones keep many workers busy.
+    """
+    begin = first
+    while begin <= last:
+        size = min(max(GENERATION_MIN, (begin - first) // 2), GENERATION_MAX)
+        yield range(begin, min(begin + size, last + 1))
+        begin += size
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):

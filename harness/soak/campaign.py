@@ -23,13 +23,13 @@ from harness.ops import Verdict
 from harness.plugins import Environment, SunkRuns
 from harness.registry import load_plugin
 from harness.search.guide import (
-    GENERATION,
     GUIDED,
     SWARM,
     UNIFORM,
     Guide,
     Proposal,
     Search,
+    generations,
 )
 from harness.soak.identity import SoakId, soak_id
 from harness.soak.journal import Journal, Lock
@@ -256,9 +256,7 @@ class Campaign:
         if not self._guided:
             yield map(self.job, self.pending())
             return
-        first, last = self.spec.first, self.spec.last
-        for begin in range(first, last + 1, GENERATION):
-            seeds = range(begin, min(begin + GENERATION, last + 1))
+        for seeds in generations(self.spec.first, self.spec.last):
             self._proposals = self.guide.generation(seeds)
             yield map(self.job, self._pending(seeds))
             self._learn()
