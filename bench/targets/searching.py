@@ -112,9 +112,8 @@ def campaign(defect: str, search: Search, number: int, limit_s: float, cap_s: fl
 def campaigns(arguments: argparse.Namespace) -> Iterator[Campaign]:
     """Run campaigns, round by round, until the CPU time is used."""
     defects = HARD if arguments.only is None else tuple(arguments.only.split(","))
-    unknown = sorted(
-        set(defects) - MUTANTS.keys() - {b.id for row in LEDGERS.values() for b in row}
-    )
+    switches = {bug.id for target in LEDGERS for bug in found_switches(target)}
+    unknown = sorted(set(defects) - MUTANTS.keys() - switches)
     if unknown:
         raise SystemExit(f"no mutant or switch {unknown[0]!r}")
     spent_s = 0.0
