@@ -86,12 +86,13 @@ def _move(rng: random.Random, case: Case, material: Material) -> Case | None:
 
 
 def _stretch(rng: random.Random, case: Case, _: Material) -> Case | None:
-    """Give a fault another duration; some faults then outlive the chaos phase."""
+    """Give a fault another duration; a late one may then outlive the chaos phase."""
     horizon_ns = int(case.time_limit_s * NS_PER_S)
 
     def change(fault: Fault) -> dict[str, Any]:
-        over_ns = 0 if rng.randrange(4) else max(0, horizon_ns - fault.at_ns)
-        return {"duration_ns": over_ns + _duration_ns(rng)}
+        left_ns = max(0, horizon_ns - fault.at_ns)
+        over_ns = left_ns if 2 * left_ns < horizon_ns and not rng.randrange(3) else 0
+        return {"duration_ns": over_ns + _duration_ns(rng, case)}
 
     return _edit(rng, case, change)
 
@@ -116,7 +117,7 @@ def _add(rng: random.Random, case: Case, material: Material) -> Case | None:
     added = Fault(
         id="",
         at_ns=_moment(rng, case, material),
-        duration_ns=_duration_ns(rng),
+        duration_ns=_duration_ns(rng, case),
         **of_kind(rng, rng.choice(material.candidates)),
     )
     return msgspec.structs.replace(case, faults=(*faults, added))
@@ -142,7 +143,7 @@ def _at_event(rng: random.Random, case: Case, material: Material) -> Case | None
         text = _triggered(rng, fault, kind)
         if text is None:
             return {}
-        return {**of_kind(rng, text), "at_ns": at_ns, "duration_ns": _duration_ns(rng)}
+        return {**of_kind(rng, text), "at_ns": at_ns, "duration_ns": _duration_ns(rng, case)}
 
     return _edit(rng, case, change)
 
@@ -211,9 +212,13 @@ def _moment(rng: random.Random, case: Case, material: Material) -> int:
     return max(0, at_ns + (near_ns if rng.randrange(2) else -near_ns))
 
 
-def _duration_ns(rng: random.Random) -> int:
-    """A duration, of which each order of magnitude is equally likely."""
-    low, high = map(math.log, DURATION_S)
+def _duration_ns(rng: random.Random, case: Case) -> int:
+    """A duration, of which each order of magnitude is equally likely.
+
+    It is at most a quarter of the chaos phase: in a system that is down, nothing is found.
+    """
+    least_s, most_s = DURATION_S
+    low, high = math.log(least_s), math.log(max(least_s, min(most_s, case.time_limit_s / 4)))
     return int(math.exp(rng.uniform(low, high)) * NS_PER_S)
 
 
