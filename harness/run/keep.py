@@ -26,7 +26,8 @@ from harness.errors import HarnessError, HistoryError, InfrastructureError
 from harness.ops import Op
 from harness.plan.planning import Plan
 from harness.plugins import Checker, Environment
-from harness.run.phases import Observer, Outcome, conduct
+from harness.run.phases import Outcome, conduct
+from harness.run.recorder import Observer
 from harness.store import RunFolder, RunRecord
 from harness.verdict.judge import Judgement, judge
 from harness.verdict.limits import CHECK_TIME_LIMIT_S

@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from harness.case import stream
-from harness.cluster import Capability, ClusterEvent, Link, Usage
+from harness.cluster import Capability, Link, Usage
 from harness.errors import InfrastructureError, TargetError, listed, shown
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.nodes.deployment import start_bound_s, start_down
@@ -32,7 +32,7 @@ from harness.run.heartbeat import Heartbeat
 from harness.run.live_target import OpenedTarget, look
 from harness.run.operations import restore
 from harness.run.probe import POLL_S, Driver, probe
-from harness.run.recorder import Recorder
+from harness.run.recorder import Observer, Recorder, observe
 from harness.store.folder import RunFolder
 from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 
@@ -54,14 +54,6 @@ LEADER_POLL_S: Final = 1.0
 PATIENCE_S_MIN: Final = 2.0
 """The minimum timeout of operations of the harness itself, even if the workload's clients wait
 less: the promise under test is that the target serves, not that it serves within a millisecond."""
-
-
-class Observer(Protocol):
-    """A part of the harness that follows a run."""
-
-    def on_op(self, op: Op) -> None: ...
-
-    def on_event(self, event: ClusterEvent, now_ns: int) -> None: ...
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,9 +84,7 @@ def conduct(
 ) -> Outcome:
     """Deploy, run all phases, tear down, and return the history (sealed in `folder`, if given).
 
-    If `folder` is `None`, the logs of nodes go into the folder `logs_below`, if it is given. The
-    `observer` gets each op, and each event of a node with the time of its arrival, in ns after the
-    start of the run; it must not change anything.
+    If `folder` is `None`, the logs of nodes go into the folder `logs_below`, if it is given.
 
     Raises `InfrastructureError` or `TargetError` if there is nothing to judge: the nodes did not
     start, or a fault did not take effect. The op log then stays in the folder.
@@ -120,9 +110,7 @@ def conduct(
             recorder.listen(listener)
         run = _Run(plan, session, recorder)
         if observer is not None:
-            watch = observer  # the type checker does not follow the variable into the function
-            recorder.listen(watch.on_op)
-            cluster.subscribe(lambda event: watch.on_event(event, recorder.now_ns()))
+            observe(observer, recorder, cluster)
         interrupted = await run.phases()
         return Outcome(
             history=recorder.history(),

@@ -44,6 +44,7 @@ def different(one, other):
     return {f for f in one.__struct_fields__ if getattr(one, f) != getattr(other, f)}
 
 
+@pytest.mark.slow
 def test_variations_are_valid_bounded_and_equal_for_equal_streams():
     case, refused = PARENT, 0
     for number in range(150):
@@ -81,20 +82,10 @@ def test_a_change_of_one_fault_leaves_the_others(name, fields):
     assert different(*pairs[0]) <= fields
 
 
-def test_retarget_draws_arguments():
-    case, parent = (
-        changed("retarget", faults=planned(1).faults, nemeses=("pause-random",))
-        if (any(fault.args for fault in planned(1).faults))
-        else changed("retarget", faults=swapped("pause-random"))
-    )
-    assert {
-        field for a, b in zip(case.faults, parent.faults, strict=True) for field in different(a, b)
-    } == {"args"}
-
-
-def swapped(name):
-    fault = PARENT.faults[0]
-    return (msgspec.structs.replace(fault, nemesis=name, args={"draw": 1}),)
+def test_retarget_draws_arguments_again():
+    fault = msgspec.structs.replace(PARENT.faults[0], nemesis="pause-random", args={"draw": 1})
+    case, parent = changed("retarget", faults=(fault,))
+    assert different(case.faults[0], parent.faults[0]) == {"args"}
 
 
 def test_add_and_remove_change_the_number_of_faults():
