@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from harness.cluster import CHECKPOINT, Cluster, ClusterEvent, NodeSpec
+from harness.cluster import CHECKPOINT, ClusterEvent, Controls, NodeSpec
 from harness.env import Clock
 from harness.errors import InfrastructureError, TargetError, shown
 from harness.ops import HARNESS, NS_PER_S, Attempt, History, Op, OpType, Process
@@ -145,7 +145,7 @@ class Observer(Protocol):
         ...
 
 
-def observe(observer: Observer, recorder: Recorder, cluster: Cluster) -> None:
+def observe(observer: Observer, recorder: Recorder, cluster: Controls) -> None:
     """Give `observer` every op and event from now on, in the order in which they occur."""
     recorder.listen(observer.on_op)
     cluster.subscribe(lambda event: observer.on_event(event, recorder.now_ns()))
