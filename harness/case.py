@@ -22,6 +22,7 @@ from harness.ops import ScheduledOp
 __all__ = [
     "CASE_SCHEMA",
     "IMPORTED",
+    "SEARCH",
     "Case",
     "Damage",
     "Fault",
@@ -38,6 +39,8 @@ IMPORTED: Final = "imported"
 FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
+SEARCH: Final = "search"
+"""The key of `Case.drawn` for the name of the search that made the faults (`harness.search`)."""
 Damage = Literal["minority", "majority"]
 """The share of a replica group that may lose synced data to faults (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
@@ -85,7 +88,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     options and the pace of faults. The seed never draws values that the user set: options and knobs
     that are present, fields that differ from their defaults, and fields in `given`. A planned case
     has the drawn values; `drawn` then holds the values that these fields had before the draw, and
-    that are equal for all seeds of a soak.
+    that are equal for all seeds of a soak. If a search made the faults, `drawn` names it, too
+    (`SEARCH`).
     """
 
     schema: int = CASE_SCHEMA
@@ -112,6 +116,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ops: tuple[ScheduledOp, ...] | None = None
     # Checkers that the user adds to the workload's checkers. Planning adds the target's checkers.
     checkers: tuple[str, ...] = ()
+
+    @property
+    def searched(self) -> bool:
+        """Whether a search made the faults; it tries moments at which a fault may hit nothing."""
+        return SEARCH in self.drawn
 
     @property
     def model(self) -> str | None:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-
 from bench.targets.ledgers import LEDGERS, case_of, found_switches
+
 from harness.case import Case
 from harness.environments.sim import SimEnvironment
 from harness.ops import NS_PER_S, History

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-
 from bench.targets.ledgers import LEDGERS, case_of, found_switches
+
 from harness.case import load_case
 from harness.errors import UsageError
 from harness.soak.result import SeedJob

@@ -7,7 +7,7 @@ is `unknown` if some evidence is missing:
   profile does not have (`Permit.lacks`); such an exception makes the verdict `permitted`, not
   `valid`;
 * enough mutations were acknowledged that the target had something to lose; reads do not count;
-* every nemesis of the case hit a node, and its effect was measured (packets dropped, ...);
+* every nemesis of the case hit a node with a measured effect, unless a search made the faults;
 * the load was the requested load, and operations overlapped (`checkers.conduct.load`);
 * the run reached its final reads, completed all of them, and the target delivered a snapshot.
 
@@ -365,7 +365,7 @@ def _doubts_about_faults(
 ) -> list[_Doubt]:
     """Return a doubt for each nemesis of the case that never had a measured effect."""
     doubts = []
-    for nemesis in _planned(case):
+    for nemesis in () if case.searched else _planned(case):
         of_nemesis = [fault for fault in faults if fault.nemesis == nemesis]
         hit = [fault for fault in of_nemesis if fault.targets and fault.id not in undone]
         unmeasured = sum(fault.bitten is None for fault in hit)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.case import Case, stream
+from harness.case import SEARCH, Case, stream
 from harness.errors import UsageError, shown
 from harness.plan.reach import can_hit_all
 from harness.plugins import Environment, Target, TargetSettings, Workload
@@ -132,6 +132,7 @@ def undrawn(case: Case) -> Case:
     if not case.drawn:
         return case
     asked = {**case.drawn, "nemeses": tuple(case.drawn["nemeses"])}
+    asked.pop(SEARCH, None)
     return msgspec.structs.replace(case, **asked, drawn={})
 
 

@@ -27,6 +27,7 @@ from harness.ops import Op
 from harness.plan.planning import Plan
 from harness.plugins import Checker, Environment
 from harness.run.phases import Outcome, conduct
+from harness.run.recorder import Observer
 from harness.store import RunFolder, RunRecord
 from harness.verdict.judge import Judgement, judge
 from harness.verdict.limits import CHECK_TIME_LIMIT_S
@@ -66,6 +67,7 @@ def run_and_keep(
     link_proxy: str | None = None,
     listener: Callable[[Op], None] | None = None,
     conducting: Callable[..., Outcome] | None = None,
+    observer: Observer | None = None,
 ) -> KeptRun:
     """Conduct a run, judge it by `checkers` (default: the plan's) and keep it.
 
@@ -85,6 +87,7 @@ def run_and_keep(
         label=label,
         link_proxy=link_proxy,
         listener=listener,
+        observer=observer,
     )
     judges = plan.checkers if checkers is None else checkers
     judgement = judge(outcome.history, plan.case, judges, time_limit_s=time_limit_s)

@@ -32,7 +32,7 @@ from harness.run.heartbeat import Heartbeat
 from harness.run.live_target import OpenedTarget, look
 from harness.run.operations import restore
 from harness.run.probe import POLL_S, Driver, probe
-from harness.run.recorder import Recorder
+from harness.run.recorder import Observer, Recorder, observe
 from harness.store.folder import RunFolder
 from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 
@@ -81,6 +81,7 @@ def conduct(
     logs_below: Path | None = None,
     link_proxy: str | None = None,
     listener: Callable[[Op], None] | None = None,
+    observer: Observer | None = None,
 ) -> Outcome:
     """Deploy, run all phases, tear down, and return the history (sealed in `folder`, if given).
 
@@ -97,6 +98,8 @@ def conduct(
         recorder = Recorder(session.env.clock, log)
         if listener is not None:
             recorder.listen(listener)
+        if observer is not None:
+            observe(observer, recorder, cluster)
         interrupted = await Run(plan, session, recorder).phases()
         return Outcome(
             history=recorder.history(),

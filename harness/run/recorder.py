@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from harness.cluster import CHECKPOINT, ClusterEvent, NodeSpec
+from harness.cluster import CHECKPOINT, ClusterEvent, Controls, NodeSpec
 from harness.env import Clock
 from harness.errors import InfrastructureError, TargetError, shown
 from harness.ops import HARNESS, NS_PER_S, Attempt, History, Op, OpType, Process
@@ -140,6 +140,22 @@ class Recorder:
         if self._failure is not None:
             raise self._failure
         return History(self._ops)
+
+
+class Observer(Protocol):
+    """A part of the harness that follows a run without changing it."""
+
+    def on_op(self, op: Op) -> None: ...
+
+    def on_event(self, event: ClusterEvent, now_ns: int) -> None:
+        """Take an event of a node; `now_ns` is the time in ns after the start of the run."""
+        ...
+
+
+def observe(observer: Observer, recorder: Recorder, cluster: Controls) -> None:
+    """Give `observer` every op and event from now on, in the order in which they occur."""
+    recorder.listen(observer.on_op)
+    cluster.subscribe(lambda event: observer.on_event(event, recorder.now_ns()))
 
 
 class EventScribe:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,17 @@ import msgspec
 from harness.case import Case
 from harness.errors import InfrastructureError, UsageError, counted
 from harness.ops import Verdict
-from harness.plugins import SunkRuns
+from harness.plugins import Environment, SunkRuns
+from harness.registry import load_plugin
+from harness.search.guide import (
+    GUIDED,
+    SWARM,
+    UNIFORM,
+    Guide,
+    Proposal,
+    Search,
+    generations,
+)
 from harness.soak.identity import SoakId, soak_id
 from harness.soak.journal import Journal, Lock
 from harness.soak.result import CRASH, KEEP_ALL, KEEP_FAILING, SeedJob, SeedResult, Tally
@@ -30,6 +40,7 @@ SOAK_FOLDER: Final = ".soak"
 JOURNALS_A_CASE_MAX: Final = 5
 LABEL_CHARACTERS_MAX: Final = 60
 LATEST: Final = "latest"
+CORPUS_SUFFIX: Final = ".corpus"
 SIM: Final = "sim"
 OpenSink = Callable[[str, str], SunkRuns]
 
@@ -46,6 +57,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     keep: str = KEEP_ALL
     stop_after: int = 0
+    search: Search = SWARM
 
     def __post_init__(self) -> None:
         check_name(self.name, "--name")
@@ -65,6 +77,13 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def folder(self) -> Path:
         return self.store / self.name
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """What decides, besides the case, which cases the seeds run; empty for a swarm."""
+        if self.search == SWARM:
+            return ()
+        return (self.search,) if self.search == UNIFORM else (self.search, str(self.first))
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -89,7 +108,12 @@ class Campaign:
         """
         check_place(spec.store, spec.name)
         self.spec = spec
-        self.id: SoakId = soak_id(spec.case, environment=spec.environment, label=spec.label)
+        self.id: SoakId = soak_id(
+            spec.case, environment=spec.environment, label=spec.label, search=spec.searched
+        )
+        environment: Environment = load_plugin("environments", spec.environment)
+        self.guide = Guide(spec.case, environment, spec.search)
+        self._proposals: dict[int, Proposal] = {}
         self.notes: list[str] = []
         self.tally = Tally()
         self._looked = True  # whether the sink knows all its runs (`SunkRuns.look`)
@@ -131,6 +155,7 @@ class Campaign:
             )
         for other in older[JOURNALS_A_CASE_MAX - 1 :]:
             other.unlink(missing_ok=True)
+            shutil.rmtree(other.with_suffix(CORPUS_SUFFIX), ignore_errors=True)
 
     def _sweep(self) -> None:
         """Remove incomplete folders of killed workers."""
@@ -141,17 +166,15 @@ class Campaign:
         """Count seeds that the journal or the sink has; forget seeds that must run again."""
         again = gone = 0
         for result in self._journal.results():
-            if result.verdict == CRASH:
+            if result.verdict == CRASH and not self._guided:
                 again += 1
-            elif (self.spec.keep == KEEP_ALL or result.failed) and not (
-                self._sinks(result) or self._is_kept(result)
-            ):
+            elif self._keeps(result) and not (self._sinks(result) or self._is_kept(result)):
                 gone += 1
             else:
                 self.tally.take(result)
                 continue
             self._journal.forget(result.seed)
-        if self.sink is not None and not fresh:
+        if self.sink is not None and not (fresh or self._guided):  # a lake lacks what was reached
             self._take_over(self.sink)
         if self.tally.seeds:
             wanted = counted(self.spec.seeds, "seed")
@@ -161,6 +184,16 @@ class Campaign:
         if gone:
             self.notes.append(f"running {counted(gone, 'seed')} again whose runs the store lacks")
         self.done_before = self.tally.seeds
+
+    @property
+    def _guided(self) -> bool:
+        """Whether later cases depend on earlier results, so that no result may change."""
+        return self.spec.search == GUIDED
+
+    def _keeps(self, result: SeedResult) -> bool:
+        """Whether the run of a result must be in the store or the sink."""
+        wanted = self.spec.keep == KEEP_ALL or result.failed
+        return wanted and result.verdict != CRASH
 
     def _take_over(self, sink: SunkRuns) -> None:
         """Record results that the sink has and the journal lacks, such as another machine's."""
@@ -211,14 +244,43 @@ class Campaign:
 
     def pending(self) -> Iterator[int]:
         """The seeds that must run, in order."""
-        for seed in range(self.spec.first, self.spec.last + 1):
-            if seed not in self._journal:
-                yield seed
+        return self._pending(range(self.spec.first, self.spec.last + 1))
+
+    def _pending(self, seeds: Iterable[int]) -> Iterator[int]:
+        return (seed for seed in seeds if seed not in self._journal)
+
+    def waves(self) -> Iterator[Iterator[SeedJob]]:
+        """The jobs of pending seeds, in groups: all jobs of a group must end before the next group
+        is requested. A guided search has one group per generation, other searches only one.
+        """
+        if not self._guided:
+            yield map(self.job, self.pending())
+            return
+        for seeds in generations(self.spec.first, self.spec.last):
+            self._proposals = self.guide.generation(seeds)
+            yield map(self.job, self._pending(seeds))
+            self._learn()
+
+    def _learn(self) -> None:
+        """Give the results of a complete generation to the guide, and store its corpus."""
+        for seed, proposal in self._proposals.items():
+            result = self._journal.result(seed)
+            if result is not None and result.reached is not None:
+                self.guide.learn(seed, proposal, result.reached, failed=result.failed)
+        self.guide.corpus.write(self.corpus_folder)
+
+    @property
+    def corpus_folder(self) -> Path:
+        """The folder of a guided search's corpus."""
+        return self._folder / f"{self.id}{CORPUS_SUFFIX}"
 
     def job(self, seed: int) -> SeedJob:
         spec = self.spec
+        case = self._proposals[seed].case if self._guided else self.guide.case_of(seed)
         return SeedJob(
-            case=msgspec.structs.replace(spec.case, seed=seed, faults=None),
+            case=case,
+            number=seed,
+            observe=self._guided,
             store=str(spec.store.absolute()),
             name=spec.name,
             run_prefix=self._prefix,

@@ -49,12 +49,14 @@ class SoakId(msgspec.Struct, frozen=True):
         return f"{self.case}-{self.code}"
 
 
-def soak_id(case: Case, *, environment: str, label: str | None) -> SoakId:
+def soak_id(
+    case: Case, *, environment: str, label: str | None, search: tuple[str, ...] = ()
+) -> SoakId:
     """Return the identity of a soak of a planned `case`; raises `UsageError` if a plug-in does not
-    load.
+    load. `search` is what else decides which cases its seeds run.
     """
     base = msgspec.structs.replace(case, seed=0, faults=None)
-    content = msgspec.json.encode([SCHEMA, base, environment, label], order="sorted")
+    content = msgspec.json.encode([SCHEMA, base, environment, label, *search], order="sorted")
     return SoakId(hashlib.sha256(content).hexdigest()[:DIGITS], code_digest(base, environment))
 
 

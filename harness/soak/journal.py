@@ -161,6 +161,15 @@ class Journal:
                     if result is not None:
                         yield result
 
+    def result(self, seed: int) -> SeedResult | None:
+        """Return the last result of one seed."""
+        offset = self._offsets[seed - self._first]
+        if offset == _ABSENT:
+            return None
+        with self.path.open("rb") as reader:
+            reader.seek(offset)
+            return self._result(reader.readline(LINE_BYTES_MAX))
+
     def close(self) -> None:
         self._file.close()
 

@@ -13,7 +13,7 @@ from typing import Final
 from harness.soak.result import SeedJob, SeedResult
 from harness.soak.seed import crashed
 from harness.support.interrupts import holding_interrupts
-from harness.support.workers import Lost, WorkerPool
+from harness.support.workers import Crew, Lost, WorkerPool
 
 CASES_A_WORKER: Final = 100
 DEATHS_MAX: Final = 2
@@ -31,12 +31,18 @@ def seed_pool() -> WorkerPool[SeedJob, SeedResult]:
     )
 
 
-def soak(work: Iterator[SeedJob], *, jobs: int, on_result: Callable[[SeedResult], bool]) -> None:
-    """Run all seeds of `work` on `jobs` worker processes.
+def soak(
+    work: Iterator[SeedJob],
+    *,
+    jobs: int,
+    on_result: Callable[[SeedResult], bool],
+    crew: Crew | None = None,
+) -> bool:
+    """Run all seeds of `work` on `jobs` worker processes; returns whether to continue.
 
     `on_result` is called as results arrive and returns whether to continue; its exceptions end the
-    soak. Ctrl-C waits until `on_result` returns. Raises `InfrastructureError` if no worker can be
-    started.
+    soak. Ctrl-C waits until `on_result` returns. Workers of the `crew` stay for the next call.
+    Raises `InfrastructureError` if no worker can be started.
     """
     go_on = True
 
@@ -44,10 +50,10 @@ def soak(work: Iterator[SeedJob], *, jobs: int, on_result: Callable[[SeedResult]
         while go_on and (job := next(work, None)) is not None:
             yield job
 
-    with contextlib.closing(seed_pool().run(wanted(), jobs)) as answers:
+    with contextlib.closing(seed_pool().run(wanted(), jobs, crew)) as answers:
         for job, answer in answers:
             if isinstance(answer, SeedResult):
-                seed = job.case.seed
+                seed = job.seed
                 reason = f"its worker answered with the result of seed {answer.seed}"
                 result = answer if answer.seed == seed else crashed(job, reason, answer.wall_s)
             elif isinstance(answer, Lost):
@@ -56,3 +62,4 @@ def soak(work: Iterator[SeedJob], *, jobs: int, on_result: Callable[[SeedResult]
                 continue
             with holding_interrupts():
                 go_on = on_result(result) and go_on
+    return go_on

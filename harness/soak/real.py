@@ -47,7 +47,7 @@ def soak_one_by_one(
             on_result(stopped(job, why))
             return False
         begin_s, begin_cpu_s = time.monotonic(), time.process_time()
-        listener = None if listen is None else listen(job.case.seed)
+        listener = None if listen is None else listen(job.seed)
         result, interrupted = _run(job, environment, listener)
         result = msgspec.structs.replace(
             result,
@@ -67,7 +67,7 @@ def _run(
     """Run one seed; return its result and whether the user wants to stop."""
     plan = plan_case(job.case, environment)
     assert job.store is not None
-    folder = RunFolder(Path(job.store), job.name, new_run_id(job.case.seed))
+    folder = RunFolder(Path(job.store), job.name, new_run_id(job.seed))
     try:
         kept = run_and_keep(
             plan,
@@ -85,6 +85,6 @@ def _run(
         return msgspec.structs.replace(crash, run=folder.run_id), False
     result = result_of(job, kept)
     if kept.outcome.interrupted and result.stop is None:
-        stop = f"the run of seed {job.case.seed} was interrupted"
+        stop = f"the run of seed {job.seed} was interrupted"
         result = msgspec.structs.replace(result, stop=stop)
     return result, kept.outcome.stop_asked

@@ -18,6 +18,7 @@ import msgspec
 from harness.case import Case
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, counted
 from harness.ops import Verdict
+from harness.search.states import Reached
 from harness.verdict.signature import shapes_text, split
 
 CRASH: Final = "crash"
@@ -43,7 +44,10 @@ so even the number of kept bytes varies)."""
 
 
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The job of a worker: one seed to run. `store` is `None` if no run is kept."""
+    """The job of a worker: one seed to run. `store` is `None` if no run is kept.
+
+    In a guided search, the case of a seed may have another seed than its own.
+    """
 
     case: Case
     store: str | None
@@ -56,11 +60,18 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     reporters: tuple[str, ...] = ()  # reporters that a remote executor runs on failing runs
     artefacts: int = 0  # the number of failing runs for which an executor makes artefacts
     defect: str | None = None  # MODULE:NAME of a defect to plant (`harness.soak.planting`)
+    number: int | None = None  # the seed in the soak, if it is not the case's
+    observe: bool = False  # whether the result has the states that the run reached
+
+    @property
+    def seed(self) -> int:
+        """The seed in the soak."""
+        return self.case.seed if self.number is None else self.number
 
     @property
     def run(self) -> str:
         """The name of the run's folder, which is the same in every repetition of the seed."""
-        return f"{self.run_prefix}{self.case.seed}"
+        return f"{self.run_prefix}{self.seed}"
 
     def of_seed(self, seed: int) -> SeedJob:
         return msgspec.structs.replace(self, case=msgspec.structs.replace(self.case, seed=seed))
@@ -96,6 +107,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_bytes: int = 0  # the worker's peak memory up to the end of the seed
     kept_bytes: int = 0
     permitted: dict[str, int] = {}  # permit -> number of uses
+    reached: Reached | None = None
 
     @property
     def failed(self) -> bool:

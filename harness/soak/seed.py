@@ -22,6 +22,7 @@ from harness.plugins import Environment
 from harness.registry import load_plugin
 from harness.run.keep import KeptRun, run_and_keep
 from harness.run.phases import Outcome
+from harness.search.states import StateWatch
 from harness.soak.planting import planted
 from harness.soak.result import (
     CRASH,
@@ -69,12 +70,21 @@ def _run_seed(job: SeedJob) -> SeedResult:
             return None
         return RunFolder(Path(job.store), job.name, job.run, staged=True)
 
+    watch = StateWatch() if job.observe else None
     kept = run_and_keep(
-        plan, environment, folder_if_wanted, run_id=job.run, label=job.label, code=job.code
+        plan,
+        environment,
+        folder_if_wanted,
+        run_id=job.run,
+        label=job.label,
+        code=job.code,
+        observer=watch,
     )
     if kept.outcome.stop_asked:  # such a history does not depend on the seed alone
-        return stopped(job, f"seed {job.case.seed} was interrupted")
+        return stopped(job, f"seed {job.seed} was interrupted")
     result = result_of(job, kept)
+    if watch is not None:
+        result = msgspec.structs.replace(result, reached=watch.reached())
     if not isinstance(kept.unkept, HistoryError):
         return result
     if result.verdict != Verdict.INVALID.value:
@@ -90,13 +100,13 @@ def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
     stop = None
     if kept.unkept is not None:
         stop = (
-            f"seed {job.case.seed} ({record.verdict.value}) could not be kept: {kept.unkept}; with "
+            f"seed {job.seed} ({record.verdict.value}) could not be kept: {kept.unkept}; with "
             "room in the store, the same command goes on"
         )
     folder = kept.folder
     files = () if folder is None else filter(Path.is_file, folder.rglob("*"))
     return SeedResult(
-        seed=job.case.seed,
+        seed=job.seed,
         verdict=record.verdict.value,
         reason="" if failure is None else shortened(failure.reason),
         checker=None if failure is None else failure.checker or None,
@@ -126,7 +136,7 @@ def _said(found: CheckResult) -> CheckerVerdict:
 def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
     """Return the result of a seed that has no verdict, since its run crashed for `reason`."""
     return SeedResult(
-        seed=job.case.seed,
+        seed=job.seed,
         verdict=CRASH,
         reason=shortened(reason),
         signature=f"{CRASH}{SEPARATOR}{rule_of_words(reason)}",
@@ -136,7 +146,7 @@ def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
 
 def stopped(job: SeedJob, why: str) -> SeedResult:
     """Return a result that stops the soak for the reason `why`; the seed must run again."""
-    return SeedResult(seed=job.case.seed, verdict=CRASH, reason=why, stop=why)
+    return SeedResult(seed=job.seed, verdict=CRASH, reason=why, stop=why)
 
 
 def crash_reason(error: BaseException) -> str:

@@ -49,8 +49,8 @@ def scripted(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def script(*items):
-        def answer(work, *, jobs, on_result):
-            del jobs
+        def answer(work, *, jobs, on_result, crew):
+            del jobs, crew
             for item, job in zip(items, work, strict=False):
                 if isinstance(item, BaseException):
                     raise item
@@ -67,7 +67,8 @@ def scripted(monkeypatch, tmp_path):
                     stop=stop,
                 )
                 if not on_result(result):
-                    return
+                    return False
+            return True
 
         monkeypatch.setattr(soak_verb, "soak", answer)
 

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 from urllib.parse import unquote, urlsplit
 
 from harness.cli.parser import Parser, add_place, add_verbose
@@ -17,6 +17,7 @@ from harness.cli.run.artefacts import chosen_reporters
 from harness.cli.run.case_options import parse_case_options
 from harness.errors import UsageError
 from harness.plan.random_case import ANY
+from harness.search.guide import SWARM, Search
 from harness.soak.result import KEEP_ALL, KEEP_FAILING
 from harness.support.atomic_file import descriptor_of
 
@@ -80,6 +81,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
         raise UsageError(f"--stop-after is {parsed.stop_after}; it must be 0 (run all) or more")
     if not 0 <= parsed.artefacts <= ARTEFACTS_MAX:
         raise UsageError(f"--artefacts is {parsed.artefacts}; it must be in 0 .. {ARTEFACTS_MAX}")
+    _check_search(parsed)
     _check_executor(parsed)
     _check_lake(parsed)
     _check_shrink(parsed)
@@ -98,6 +100,21 @@ def words_of_case(arguments: Sequence[str]) -> list[str]:
     _add_keeping(work)
     _add_outputs(work)
     return work.parse_known_args(list(arguments))[1]
+
+
+def _check_search(parsed: argparse.Namespace) -> None:
+    if parsed.search == SWARM:
+        return
+    if parsed.env != SIM:
+        raise UsageError(
+            f"--search {parsed.search} works only in the simulation, and --env is {parsed.env!r}: "
+            f"use --env sim, or --search {SWARM}"
+        )
+    if parsed.spark_master is not None:
+        raise UsageError(
+            f"--search {parsed.search} works only on this machine: drop --spark-master, or use "
+            f"--search {SWARM}"
+        )
 
 
 def _check_executor(parsed: argparse.Namespace) -> None:
@@ -261,6 +278,13 @@ def _add_work(parser: Parser) -> None:
         metavar="URL",
         help="run the seeds on Spark: local[N], spark://host:port or sc://host:port; its executors "
         "must have this package installed and see the store",
+    )
+    parser.add_argument(
+        "--search",
+        choices=get_args(Search),
+        default=SWARM,
+        help="how seeds get their cases: everything drawn at once, a few kinds of faults per seed, "
+        "or variations of cases that reached new states (default: %(default)s)",
     )
     parser.add_argument(
         "--stop-after",

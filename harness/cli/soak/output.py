@@ -29,6 +29,7 @@ from harness.cli.soak.progress import duration_text
 from harness.cli.styles import HEADLINE_STYLES, VERDICT_STYLES, joined, styled
 from harness.errors import EXIT_VALID, InfrastructureError, clipped, counted
 from harness.ops import Verdict
+from harness.search.guide import SWARM
 from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import JunitCase, JunitCases, write_junit
@@ -55,7 +56,7 @@ class Replays:
 
     def __init__(self, arguments: Sequence[str], parsed: argparse.Namespace) -> None:
         self._words = ["harness", "run", "--env", parsed.env]
-        self._by_file = parsed.case is not None
+        self._by_file = parsed.case is not None or parsed.search != SWARM
         self._kept = words_of_case(arguments)
         self._kept += [word for word in replay_words() if word not in self._kept]
         if parsed.nemesis is None and not parsed.fault:  # a run's default nemesis differs
@@ -291,7 +292,7 @@ class SoakOutput:
         return msgspec.json.encode(content).decode()
 
     def _entry(self, result: SeedResult) -> dict[str, Any]:
-        entry: dict[str, Any] = msgspec.to_builtins(result)
+        entry: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(result, reached=None))
         entry["run"] = self._folder(result) or None
         entry["replay"] = self._replay(result)
         return entry
@@ -330,6 +331,12 @@ class SoakOutput:
             lines.append(f"lake: {campaign.sink.uri}")
         worker = f"{tally.memory_bytes_max / _MIB:.0f} MiB per worker, " if simulated else ""
         lines.append(f"peak memory: {worker}{self.memory_bytes / _MIB:.0f} MiB driver")
+        corpus = campaign.guide.corpus
+        if corpus.states:
+            lines.append(
+                f"search: {counted(corpus.states, 'state')} reached, "
+                f"{counted(len(corpus.entries), 'case')} in {campaign.corpus_folder}"
+            )
         if self.interrupted:
             lines.append(INTERRUPTED)
         elif campaign.stopped is not None:

@@ -57,7 +57,7 @@ class SoakProgress:
         if self._status.terminal:
             self._status.show("")
         for job in jobs:
-            self._running[job.case.seed] = time.monotonic()
+            self._running[job.seed] = time.monotonic()
             yield job
 
     def listen(self, seed: int) -> Progress:

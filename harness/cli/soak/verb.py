@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ from harness.soak.pool import soak
 from harness.soak.real import soak_one_by_one
 from harness.soak.result import SeedResult, exit_code_of
 from harness.support.interrupts import sigterm_interrupts
+from harness.support.workers import Crew
 from harness.verdict.known import KnownFailures
 
 TakeResult = Callable[[SeedResult], bool]
@@ -74,6 +76,7 @@ def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
         name=parsed.name or default_name(asked),
         keep=parsed.keep,
         stop_after=parsed.stop_after,
+        search=parsed.search,
     )
 
 
@@ -177,13 +180,16 @@ def _work(
     progress: SoakProgress | None,
 ) -> bool:
     """Run pending seeds on this machine; returns whether the user interrupted the soak."""
-    jobs = (campaign.job(seed) for seed in campaign.pending())
     if environment.name != SIM:
         listen = None if progress is None else progress.listen
+        jobs = map(campaign.job, campaign.pending())
         return soak_one_by_one(jobs, environment, on_result=take, listen=listen)
-    watched = jobs if progress is None else progress.watched(jobs)
-    with sigterm_interrupts():  # CI systems send this signal first
-        soak(watched, jobs=parsed.jobs, on_result=take)
+    # CI systems send SIGTERM first.
+    with sigterm_interrupts(), contextlib.closing(Crew()) as crew:
+        for wave in campaign.waves():
+            watched = wave if progress is None else progress.watched(wave)
+            if not soak(watched, jobs=parsed.jobs, on_result=take, crew=crew):
+                break
     return False
 
 

@@ -1,0 +1,219 @@
+"""Compare the searches of `harness soak` on defects that are hard to find, for equal CPU time.
+
+        S="python -m bench.targets.searching"
+        $S --cpu 1800 --jobs 1 --json out.json           # run
+        $S --table out.json                              # print the tables again
+
+Each defect is searched for by each search in campaigns: one after the other, from another first
+seed each, until the first proven failure or `--cap` CPU seconds. Rounds of campaigns over all
+defects and searches repeat until `--cpu` CPU seconds are used. A campaign that found nothing counts
+with its CPU time, so ratios between searches are lower bounds where one of them gives up.
+
+The tables show CPU seconds and seeds to the first detection (median per defect), and the ratio of
+CPU time to that of a swarm: the geometric mean over defects, with a 95 % bootstrap interval over
+defects and campaigns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import logging
+import math
+import multiprocessing
+import random
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, get_args
+
+import msgspec
+from bench.targets.ledgers import LEDGERS, found_switches
+
+from harness.case import Case
+from harness.environments.sim.environment import SimEnvironment
+from harness.plan.planning import plan_case
+from harness.plan.random_case import ANY, undrawn
+from harness.search.guide import GUIDED, SWARM, Guide, Proposal, Search, generations
+from harness.soak import SeedJob, run_seed
+from tests.mutants import master_defects, raft_defects, tserver_defects
+from tests.mutants.plant import MUTANTS, planted
+
+REGISTERED = (raft_defects, master_defects, tserver_defects)
+SEARCHES: Final[tuple[Search, ...]] = get_args(Search)
+SEEDS_APART: Final = 10_000
+RESAMPLES: Final = 2000
+HARD: Final = (
+    # Mutants that default soaks find late, or not within 30 seeds of 60 s.
+    *("any-log-wins", "column-ids-reused", "list-in-two-steps", "locate-leaves-out-a-tablet"),
+    *("long-lease", "old-terms-by-counting", "recovery-drops-last", "refusals-unconfirmed"),
+    *("term-not-saved", "vote-not-saved", "wal-never-syncs", "leader-counts-before-durable"),
+    *("marks-cleared-when-sent", "stale-install"),
+    # Switches, without the options and faults of their rows.
+    *("KUDU-495-SPLIT", "KUDU-1374", "LEADER-FLAP-ABA", "ORDER-DELETE", "KUDU-1358", "NO-LEASE"),
+)
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """One search for one defect: `seeds` and `cpu_s` until it was found or given up."""
+
+    defect: str
+    search: Search
+    number: int
+    found: bool
+    seeds: int
+    cpu_s: float
+    checkers: tuple[str, ...] = ()
+
+
+def campaign(defect: str, search: Search, number: int, limit_s: float, cap_s: float) -> Campaign:
+    """Search for a mutant or a switch in this process."""
+    logging.disable(logging.CRITICAL)
+    is_mutant = defect in MUTANTS
+    first = 1 + number * SEEDS_APART
+    asked = Case(
+        seed=first,
+        nemeses=(ANY,),
+        time_limit_s=limit_s,
+        bugs=() if is_mutant else (defect,),
+    )
+    environment = SimEnvironment()
+    base = msgspec.structs.replace(undrawn(plan_case(asked, environment).case), faults=None)
+    guide = Guide(base, environment, search)
+    begin_s = time.process_time()
+    seeds = 0
+    with planted(defect) if is_mutant else contextlib.nullcontext():
+        for wave in generations(first, first + SEEDS_APART - 1):
+            proposals: dict[int, Proposal] = guide.generation(wave) if search == GUIDED else {}
+            for seed in wave:
+                case = proposals[seed].case if search == GUIDED else guide.case_of(seed)
+                job = SeedJob(
+                    case=case, number=seed, observe=search == GUIDED,
+                    store=None, name="search", run_prefix="",
+                )  # fmt: skip
+                result = run_seed(job)
+                seeds += 1
+                found = result.verdict == "invalid"
+                if result.reached is not None:
+                    guide.learn(seed, proposals[seed], result.reached, failed=result.failed)
+                cpu_s = time.process_time() - begin_s
+                if found or cpu_s >= cap_s:
+                    return Campaign(
+                        defect=defect, search=search, number=number, found=found, seeds=seeds,
+                        cpu_s=cpu_s,
+                        checkers=tuple(c.checker for c in result.checkers
+                                       if c.verdict == "invalid"),
+                    )  # fmt: skip
+    raise AssertionError("a campaign has more CPU time than seeds")
+
+
+def campaigns(arguments: argparse.Namespace) -> Iterator[Campaign]:
+    """Run campaigns, round by round, until the CPU time is used."""
+    defects = HARD if arguments.only is None else tuple(arguments.only.split(","))
+    switches = {bug.id for target in LEDGERS for bug in found_switches(target)}
+    unknown = sorted(set(defects) - MUTANTS.keys() - switches)
+    if unknown:
+        raise SystemExit(f"no mutant or switch {unknown[0]!r}")
+    spent_s = 0.0
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
+        for number in range(arguments.first_round, arguments.rounds):
+            runs = [
+                pool.submit(campaign, defect, search, number, arguments.limit, arguments.cap)
+                for defect in defects
+                for search in SEARCHES
+            ]
+            for run in concurrent.futures.as_completed(runs):
+                done = run.result()
+                spent_s += done.cpu_s
+                yield done
+                if spent_s >= arguments.cpu:
+                    for other in runs:
+                        other.cancel()
+                    return
+
+
+def table(found: Sequence[Campaign]) -> Iterator[str]:
+    """Yield the lines of both tables."""
+    by: dict[str, dict[Search, list[Campaign]]] = {}
+    for one in found:
+        by.setdefault(one.defect, {name: [] for name in SEARCHES})[one.search].append(one)
+    heads = "".join(f"{name + ' CPU s':>16}{'seeds':>7}{'found':>7}" for name in SEARCHES)
+    yield f"{'defect':32}{heads}"
+    for defect, rows in sorted(by.items()):
+        cells = ""
+        for name in SEARCHES:
+            row = rows[name]
+            cpu = statistics.median(one.cpu_s for one in row) if row else math.nan
+            seeds = statistics.median([float(one.seeds) for one in row]) if row else math.nan
+            hits = f"{sum(one.found for one in row)}/{len(row)}"
+            cells += f"{cpu:16.1f}{seeds:7.0f}{hits:>7}"
+        yield f"{defect:32}{cells}"
+    for name in SEARCHES:
+        rows_of = [row for rows in by.values() for row in rows[name]]
+        cpu_s = sum(one.cpu_s for one in rows_of)
+        hits = sum(one.found for one in rows_of)
+        yield f"{name:8} {hits} of {len(rows_of)} campaigns found the defect, {cpu_s:.0f} CPU s"
+    complete = [rows for rows in by.values() if all(rows[name] for name in SEARCHES)]
+    for name in SEARCHES:
+        if name != SWARM and complete:
+            mean, low, high = ratio(complete, name)
+            yield (
+                f"CPU time of {name} over {SWARM}: {mean:.2f} "
+                f"(95 % interval {low:.2f} to {high:.2f}, {len(complete)} defects)"
+            )
+
+
+def ratio(
+    defects: Sequence[dict[Search, list[Campaign]]], name: Search
+) -> tuple[float, float, float]:
+    """The geometric mean over defects of the ratio of CPU times, and its bootstrap interval."""
+
+    def mean(sample: Sequence[dict[Search, list[Campaign]]], rng: random.Random | None) -> float:
+        logs = []
+        for rows in sample:
+            two = [
+                row if rng is None else rng.choices(row, k=len(row))
+                for row in (rows[name], rows[SWARM])
+            ]
+            ours, theirs = (statistics.fmean(math.log(one.cpu_s) for one in row) for row in two)
+            logs.append(ours - theirs)
+        return math.exp(statistics.fmean(logs))
+
+    rng = random.Random(1)
+    drawn = sorted(mean(rng.choices(defects, k=len(defects)), rng) for _ in range(RESAMPLES))
+    low, high = drawn[int(0.025 * RESAMPLES)], drawn[int(0.975 * RESAMPLES) - 1]
+    return mean(defects, None), low, high
+
+
+def main() -> None:
+    """Run campaigns or read them from a file, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cpu", type=float, default=1800, help="CPU seconds in all")
+    parser.add_argument("--cap", type=float, default=25, help="CPU seconds per campaign")
+    parser.add_argument("--limit", type=float, default=10, help="time limit of a run, in s")
+    parser.add_argument("--rounds", type=int, default=1000, help="the number of the last round")
+    parser.add_argument("--first-round", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", help="run only these defects, separated by commas")
+    parser.add_argument("--json", type=Path, help="add the campaigns to this file, one per line")
+    parser.add_argument("--table", type=Path, help="print the tables of this file")
+    arguments = parser.parse_args()
+    found: list[Campaign] = []
+    if arguments.table is not None:
+        lines = arguments.table.read_bytes().splitlines()
+        found = [msgspec.json.decode(line, type=Campaign) for line in lines]
+    else:
+        for one in campaigns(arguments):
+            found.append(one)
+            print(msgspec.json.encode(one).decode(), flush=True)
+            if arguments.json is not None:
+                with arguments.json.open("ab") as file:
+                    file.write(msgspec.json.encode(one) + b"\n")
+    print("\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""Search for failures: which case each seed of a soak runs.
+
+| module    | content                                                            |
+|-----------|--------------------------------------------------------------------|
+| states    | the states that a run reached, as digests                          |
+| corpus    | cases that reached states of their own, in memory and on disk      |
+| mutation  | variations of a case: its faults, options, knobs and seed          |
+| uniform   | cases in which everything is drawn at once                         |
+| guide     | generations of cases, each drawn from what earlier ones reached    |
+"""

@@ -1,0 +1,108 @@
+"""The guide of a search: which case each seed runs, from what earlier seeds reached.
+
+Seeds run in generations (`generations`). All cases of a generation are drawn before its first run,
+from the results of the generations before it in the order of their seeds. The cases therefore
+depend neither on the number of workers nor on interruptions. The first generation is drawn freshly,
+exactly as a swarm draws these seeds. Later ones have about one fresh case in `FRESH_EVERY`; the
+others are variations of cases in the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from harness.case import SEARCH, Case, stream
+from harness.errors import UsageError
+from harness.plan.planning import plan_case
+from harness.plan.random_case import NONE
+from harness.plugins import Environment
+from harness.search.corpus import Corpus, Origin
+from harness.search.mutation import Material, vary
+from harness.search.states import Reached
+from harness.search.uniform import with_uniform_faults
+
+UNIFORM: Final = "uniform"
+SWARM: Final = "swarm"
+GUIDED: Final = "guided"
+Search = Literal["uniform", "swarm", "guided"]
+GENERATION_MIN: Final = 8
+GENERATION_MAX: Final = 64
+FRESH_EVERY: Final = 4
+TRIES_MAX: Final = 8
+"""The number of variations that are tried for a seed before it gets a fresh case."""
+
+
+def generations(first: int, last: int) -> Iterator[range]:
+    """Yield the seeds of each generation: half as many as ran before, within bounds.
+
+    Small generations learn soon, and large ones keep many workers busy.
+    """
+    begin = first
+    while begin <= last:
+        size = min(max(GENERATION_MIN, (begin - first) // 2), GENERATION_MAX)
+        yield range(begin, min(begin + size, last + 1))
+        begin += size
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """The planned case of a seed, and how it was made."""
+
+    case: Case
+    origin: Origin
+
+
+class Guide:
+    """The cases of a soak of `case`, whose seed and faults have no effect.
+
+    `case` is planned but not drawn (`harness.plan.random_case.undrawn`).
+    """
+
+    def __init__(self, case: Case, environment: Environment, search: Search) -> None:
+        self.search = search
+        self.corpus = Corpus()
+        self._case = case
+        self._environment = environment
+        self._candidates = tuple(name for name in case.nemeses if name != NONE)
+
+    def case_of(self, seed: int) -> Case:
+        """Return the case of a seed without guidance."""
+        fresh = msgspec.structs.replace(self._case, seed=seed, faults=None)
+        if self.search != UNIFORM or not self._candidates:
+            return fresh
+        planned = plan_case(fresh, self._environment).case
+        made = with_uniform_faults(planned, self._candidates)
+        return msgspec.structs.replace(made, drawn={**planned.drawn, SEARCH: UNIFORM})
+
+    def generation(self, seeds: Iterable[int]) -> dict[int, Proposal]:
+        """Draw the cases of a generation."""
+        return {seed: self._proposal(seed) for seed in seeds}
+
+    def learn(self, seed: int, proposal: Proposal, reached: Reached, *, failed: bool) -> None:
+        """Take what the run of a seed reached; call it in the order of seeds."""
+        self.corpus.take(seed, proposal.case, proposal.origin, reached, failed=failed)
+
+    def _proposal(self, seed: int) -> Proposal:
+        fresh = plan_case(self.case_of(seed), self._environment).case
+        rng = stream(seed, "search/guided")
+        if not self.corpus.entries or not rng.randrange(FRESH_EVERY):
+            return Proposal(case=fresh, origin=Origin())
+        for _ in range(TRIES_MAX):
+            parent, other = self.corpus.choose(rng), self.corpus.choose(rng)
+            material = Material(
+                candidates=self._candidates,
+                moments=parent.reached.moments,
+                other=other.case,
+                fresh=fresh,
+            )
+            varied, changes = vary(rng, parent.case, material)
+            drawn = {**fresh.drawn, SEARCH: GUIDED}
+            varied = msgspec.structs.replace(varied, drawn=drawn)
+            try:
+                planned = plan_case(varied, self._environment).case
+            except UsageError:  # options that exclude a fault, such as too few clients
+                continue
+            return Proposal(case=planned, origin=Origin(parent.number, changes))
+        return Proposal(case=fresh, origin=Origin())
