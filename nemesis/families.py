@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from harness.faults.nemesis_from_text import AimedNemesis
 from harness.faults.schedules import Schedule
+from nemesis.points import AtPoints
 
 FLAPPING = Schedule(times=4)
 ONE_BY_ONE = Schedule(nodes=3)
+
+AT_POINTS = AtPoints()
 
 # --- partitions ------------------------------------------------------------------------------
 

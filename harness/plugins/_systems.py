@@ -107,6 +107,8 @@ class TargetTraits(TypedDict, total=False):
     workload: str | None
     usual: Mapping[str, Any]
     nemeses: tuple[str, ...] | None
+    points: tuple[str, ...]
+    rare_points: tuple[str, ...]
     checkers: tuple[str, ...]
     groups: tuple[str, ...]
     operations: tuple[str, ...]
@@ -130,6 +132,11 @@ class Target(Plugin):
     nemeses: tuple[str, ...] | None = None
     """The nemeses that `--nemesis any` draws from. By default, all installed nemeses that suit all
     targets."""
+    points: tuple[str, ...] = ()
+    """The points of the target's code at which the nemesis `at-points` strikes, each as the kind of
+    an event (`Env.event`) and maybe fields of it: `voted group=master`. They occur in most runs."""
+    rare_points: tuple[str, ...] = ()
+    """Further points, which occur in some runs only."""
     checkers: tuple[str, ...] = ()
     """Checkers for promises that only this target makes (such as `bounds`), added to the
     workload's."""

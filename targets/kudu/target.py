@@ -31,6 +31,20 @@ from targets.kudu.system import (
 )
 
 TSERVERS_MAX: Final = 99
+POINTS: Final = (
+    "candidate group=master", "voted group=master", "leader group=master",
+    "appended group=master", "committed group=master", "snapshot-saved group=master",
+    "catalog-ready", "report-sent what=incremental", "superblock-written", "leader", "voted",
+    "appended",
+)  # fmt: skip
+"""Events at which faults strike; each occurs in most runs of every workload."""
+RARE_POINTS: Final = (
+    "report-sent what=full", "overwrote", "config-appended", "config-committed",
+    "snapshot-saved", "snapshot-received", "snapshot-installed", "row-files-written",
+    "tombstoned", "superblock-written state=COPYING", "tablet-copy-started", "tablet-copy-done",
+    "replica-change",
+)  # fmt: skip
+"""Events of lost logs, large logs, membership, copies and replacement."""
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
 """Cluster sizes that soaks draw; a fourth tablet server can replace a server that is down."""
 
@@ -50,6 +64,8 @@ class KuduTarget(
         "power-cut-leader",
         "power-cut-all",
     ),
+    points=POINTS,
+    rare_points=RARE_POINTS,
     groups=(CATALOG,),
     operations=(STEP_DOWN, AddMaster.f, RemoveMaster.f),
     checkers=("bounds",),
