@@ -240,6 +240,10 @@ SLOW_DISK = AimedNemesis(
     "slow-disk", "the disk of the leader, or of one random node, takes 100 ms for a request",
     "disk leader delay=100ms", "disk one delay=100ms", suits_all=False,
 )  # fmt: skip
+SLOW_DISKS = AimedNemesis(
+    "slow-disks", "the disks of all members take 100 ms for a request, or those of all nodes 20 ms",
+    "disk members delay=100ms", "disk all delay=20ms", suits_all=False,
+)  # fmt: skip
 BIT_ROT = AimedNemesis(
     "bit-rot", "a bit is flipped in half of the blocks on the disk of the leader, or of one random "
     "node; it is started on them, may end, and is started again later",

@@ -1,11 +1,11 @@
 """Faults at points of the target's code, which the seed draws: the nemesis `at-points`.
 
 A target announces its points as events (`Env.event`): a vote is cast, an entry is appended, a
-snapshot is installed. Faults at planned times rarely hit the milliseconds after such a point.
-`at-points` arms up to three *sites* per run, each a point and a fault of the node that reached it,
-and strikes at these sites again and again (compare `BUGGIFY` in FoundationDB's
-`flow/include/flow/Buggify.h`, which also arms few sites per run). Some faults strike at a
-planned time instead, so that a leader is lost and elections happen at all.
+snapshot is installed. Faults at planned times rarely hit the milliseconds after such a point, and
+many defects need two faults at related points. So each run mostly chooses one of the target's
+groups of points, and strikes at these again and again (compare `BUGGIFY` in FoundationDB's
+`flow/include/flow/Buggify.h`, which also arms few sites per run). Some faults strike at a planned
+time instead, so that a leader is lost and elections happen at all.
 
 The words of each fault are in its arguments, so a case shows what happens and replays even if the
 target's points have changed.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from harness.case import Fault, Trigger
@@ -30,19 +31,19 @@ from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target, overrid
 WORDS: Final = "fault"
 """The argument of a fault that holds its words."""
 AT_A_POINT: Final = (
-    "kill it", "kill it", "power-cut it", "power-cut it", "power-cut all", "pause it",
-    "cut it from members", "cut it from others", "cut it to members", "cut members to it",
-    "cut it from one@members", "disk it delay=50ms",
+    *("kill it",) * 4, *("power-cut it",) * 2, "power-cut all", "pause it",
+    *("cut it from one@members",) * 2, "cut it from members", "cut it from others",
+    "cut it to members", "cut members to it", *("disk it delay=50ms",) * 2,
 )  # fmt: skip
 """Faults that strike at points; a repeated one is drawn more often."""
 PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
-"""Faults at planned times, of which each run draws one, so that leaders change."""
-PROVOKE_ONE_IN: Final = 3
-FAULTS_PER_INTERVAL: Final = 3
-SITES_MAX: Final = 3
-NTH: Final = (1, 1, 1, 2, 3, 5, 10)
-AFTER_MS: Final = (0, 0, 0, 1, 3, 10, 50, 300)
-LASTS_MS: Final = (50, 300, 1000, 2500)
+"""Faults at planned times, so that leaders change."""
+PROVOKE_ONE_IN: Final = 4
+FAULTS_PER_INTERVAL: Final = 6
+ALL_GROUPS_ONE_IN: Final = 4
+NTH: Final = (1, 1, 1, 2, 3)
+AFTER_MS: Final = (0, 0, 1, 3, 10, 50)
+LASTS_MS: Final = (50, 50, 300, 1000, 2500)
 """How long a fault lasts: less and more than an election takes."""
 T = TypeVar("T")
 
@@ -54,10 +55,9 @@ class AtPoints(Nemesis, suits_all=False):
     name = "at-points"
     doc = "faults at drawn points of the target's code, such as right after a vote"
 
-    def __init__(self, points: Sequence[str] = (), rare: Sequence[str] = ()) -> None:
-        """`points` and `rare` are those of a target (`Target.points`, `Target.rare_points`)."""
-        self._points = tuple(points)
-        self._rare = tuple(rare)
+    def __init__(self, points: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+        """`points` are those of a target (`Target.points`)."""
+        self._points = points
         every = [*(f"{words} when event x" for words in AT_A_POINT), *PROVOKING]
         self.requires: frozenset[Capability] = frozenset().union(
             *(_fault_of(words).requires for words in every)
@@ -65,7 +65,7 @@ class AtPoints(Nemesis, suits_all=False):
 
     @override
     def for_target(self, target: Target) -> Nemesis:
-        return AtPoints(target.points, target.rare_points)
+        return AtPoints(target.points)
 
     @override
     def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
@@ -83,17 +83,14 @@ class AtPoints(Nemesis, suits_all=False):
         del duration_ns
         if not self._points:
             return ()
-        sites = self._arm(rng)
-        provoking = _one(rng, PROVOKING)
+        groups = list(self._points.values())
+        points = [point for group in groups for point in group]
+        if rng.randrange(ALL_GROUPS_ONE_IN):
+            points = list(_one(rng, groups))
         step_ns = max(1, interval_ns // FAULTS_PER_INTERVAL)
-        count = min(max(1, horizon_ns // step_ns), FAULTS_MAX)
         faults = []
-        for number in range(count):
-            words = provoking
-            if number % PROVOKE_ONE_IN:
-                after_ms = _one(rng, AFTER_MS)
-                after = f" after={after_ms}ms" if after_ms else ""
-                words = f"{_one(rng, sites)} nth={_one(rng, NTH)}{after}"
+        for number in range(min(max(1, horizon_ns // step_ns), FAULTS_MAX)):
+            words = _at_one_of(points, rng) if number % PROVOKE_ONE_IN else _one(rng, PROVOKING)
             faults.append(
                 Fault(
                     id=f"{self.name}-{number + 1}",
@@ -104,14 +101,6 @@ class AtPoints(Nemesis, suits_all=False):
                 )
             )
         return faults
-
-    def _arm(self, rng: random.Random) -> list[str]:
-        """Draw the sites of a run; the first one is at a point that most runs reach."""
-        sites = [f"{_one(rng, AT_A_POINT)} when event {_one(rng, self._points)}"]
-        for _ in range(rng.randrange(SITES_MAX)):
-            points = self._rare if self._rare and not rng.randrange(3) else self._points
-            sites.append(f"{_one(rng, AT_A_POINT)} when event {_one(rng, points)}")
-        return sites
 
     @override
     def check_args(self, args: Mapping[str, Any]) -> None:
@@ -139,6 +128,15 @@ class AtPoints(Nemesis, suits_all=False):
 @functools.lru_cache(maxsize=1000)
 def _fault_of(words: str) -> AimedNemesis:
     return AimedNemesis.of_text(words)
+
+
+def _at_one_of(points: Sequence[str], rng: random.Random) -> str:
+    """Draw a fault at one of the points, in words."""
+    words = f"{_one(rng, AT_A_POINT)} when event {_one(rng, points)}"
+    nth, after_ms = _one(rng, NTH), _one(rng, AFTER_MS)
+    if nth > 1:
+        words += f" nth={nth}"
+    return words + (f" after={after_ms}ms" if after_ms else "")
 
 
 def _one(rng: random.Random, choices: Sequence[T]) -> T:

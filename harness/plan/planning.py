@@ -107,6 +107,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         refuse_unable(nemeses, environment.name, environment.capabilities)
         environment.check_knobs(case.knobs)
     case = draw_case(case, environment)
+    workload = load_plugin("workloads", case.workload)
     nemeses = {name: nemeses[name] for name in _nemesis_names(case)}
     case = msgspec.structs.replace(
         _with_target_options(case, target),
