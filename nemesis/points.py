@@ -39,7 +39,7 @@ AT_A_POINT: Final = (
 PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
 """Faults at planned times, so that leaders change."""
 PROVOKE_ONE_IN: Final = 4
-FAULTS_PER_INTERVAL: Final = 6
+FAULTS_PER_INTERVAL: Final = 3
 ALL_GROUPS_ONE_IN: Final = 4
 NTH: Final = (1, 1, 1, 2, 3)
 AFTER_MS: Final = (0, 0, 1, 3, 10, 50)

@@ -23,8 +23,8 @@ from harness.registry import load_all, load_plugin
 from harness.support.interrupts import blaming
 
 ANY: Final = "any"
-ANY_DRAW: Final = 3
-EXTRA_DRAW: Final = 3
+ANY_DRAW: Final = 2
+EXTRA_DRAW: Final = 2
 """The least `Case.draw` with which a target's `extras` are drawn apart from its other nemeses."""
 NONE: Final = "none"
 PACE: Final = "pace"
@@ -97,8 +97,7 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
         raise UsageError(
             f"no nemesis for the target {case.target!r} can run here; use --nemesis {NONE}"
         )
-    most = ANY_DRAW if target.extras else ANY_DRAW - 1
-    return msgspec.structs.replace(case, nemeses=able, draw=case.draw or most)
+    return msgspec.structs.replace(case, nemeses=able, draw=case.draw or ANY_DRAW)
 
 
 def draw_case(case: Case, environment: Environment | None) -> Case:
@@ -128,8 +127,7 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
 def _draw_nemeses(case: Case, target: Target) -> tuple[str, ...]:
     """Draw 1 to `case.draw` nemeses; of the target's `extras`, at most one.
 
-    An extra nemesis comes on top of the others in half of the seeds, and if there is one, the
-    others may be missing.
+    Half of the seeds have an extra nemesis, alone or together with others.
     """
     rng = stream(case.seed, "draw/nemeses")
     usual = [name for name in case.nemeses if name not in target.extras]
@@ -138,7 +136,7 @@ def _draw_nemeses(case: Case, target: Target) -> tuple[str, ...]:
         count = 1 + rng.randrange(min(case.draw, len(case.nemeses)))
         return tuple(rng.sample(case.nemeses, count))
     extra = extras[rng.randrange(len(extras))] if rng.randrange(2) else None
-    least, most = (1, case.draw - 1) if extra is None else (0, case.draw - 1)
+    least, most = (1, case.draw) if extra is None else (0, case.draw - 1)
     count = least + rng.randrange(min(most, len(usual)) - least + 1)
     return (*rng.sample(usual, count), *([] if extra is None else [extra]))
 

@@ -49,7 +49,9 @@ def inject(name, args, roles=ROLES, down=()):
 
 
 FLAPPING = ("crash-loop", "partition-flapping", "reset-links")
-STEADY = [n for n in plugin_names("nemeses") if n not in {"none", "swizzle", *FLAPPING}]
+STEADY = [
+    n for n in plugin_names("nemeses") if n not in {"none", "at-points", "swizzle", *FLAPPING}
+]
 
 
 @pytest.mark.parametrize("name", STEADY)

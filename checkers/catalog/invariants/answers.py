@@ -166,9 +166,9 @@ def _known_to_rows(
                 what = f"tablet {ident} holds the keys {row['start']!r} to {row['end']!r}"
             else:
                 consensus: Mapping[str, Any] = row.get("consensus") or {}
-                what = _other_leader(answer, tablet, consensus, snapshot)
-                if what is not None:
-                    _complain(findings, "located-rows", answer, what)
+                other = _other_leader(answer, tablet, consensus, snapshot)
+                if other is not None:
+                    _complain(findings, "located-rows", answer, other)
                     continue
                 if consensus.get("opid_index") != FIRST_CONFIG:
                     continue
