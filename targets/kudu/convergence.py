@@ -125,8 +125,8 @@ def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[st
         if tablet["state"] in {"DELETED", "REPLACED"} or consensus is None:
             continue
         led = leaders.get(tablet["id"])
-        if led is not None and led != consensus["leader_uuid"]:
-            named = names.get(consensus["leader_uuid"], "no server")
+        if led is not None and led != consensus.get("leader_uuid"):
+            named = names.get(consensus.get("leader_uuid") or "", "no server")
             yield f"tablet {tablet['id']} is led by {names[led]}, the catalog names {named}"
         for peer in consensus["peers"]:
             where = names.get(peer["uuid"], peer["uuid"])
@@ -149,7 +149,7 @@ def _leaders(tservers: Mapping[str, Dump]) -> dict[str, str]:
     led: dict[str, tuple[int, str]] = {}
     for dump in tservers.values():
         for tablet in dump["tablets"]:
-            raft = tablet["raft"] or {}
+            raft = tablet.get("raft") or {}
             if raft.get("role") == "LEADER":
                 here, nothing = (raft["term"], dump["uuid"]), (-1, "")
                 led[tablet["tablet_id"]] = max(here, led.get(tablet["tablet_id"], nothing))

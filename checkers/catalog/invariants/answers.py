@@ -192,7 +192,8 @@ def _other_leader(
     """
     rows = snapshot.masters[snapshot.leader]
     of_rows = (rows.get("term"), rows.get("revision"))
-    if (answer.value.get("term"), answer.value.get("revision")) != of_rows or not consensus:
+    of_answer = (answer.value.get("term"), answer.value.get("revision"))
+    if None in of_rows or of_answer != of_rows or not consensus:
         return None
     named, leads = tablet.get("leader"), consensus.get("leader_uuid")
     if named == leads:
