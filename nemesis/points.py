@@ -38,7 +38,9 @@ AT_A_POINT: Final = (
 """Faults that strike at points; a repeated one is drawn more often."""
 PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
 """Faults at planned times, so that leaders change."""
-PROVOKE_ONE_IN: Final = 4
+PROVOKE_ONE_IN: Final = (4, 4, 12)
+"""One fault in so many is a provoking one. A new leader asks for all reports, so a lost report only
+stays lost if leaders change rarely."""
 FAULTS_PER_INTERVAL: Final = 3
 ALL_GROUPS_ONE_IN: Final = 4
 NTH: Final = (1, 1, 1, 2, 3)
@@ -87,10 +89,11 @@ class AtPoints(Nemesis, suits_all=False):
         points = [point for group in groups for point in group]
         if rng.randrange(ALL_GROUPS_ONE_IN):
             points = list(_one(rng, groups))
+        provoke_one_in = _one(rng, PROVOKE_ONE_IN)
         step_ns = max(1, interval_ns // FAULTS_PER_INTERVAL)
         faults = []
         for number in range(min(max(1, horizon_ns // step_ns), FAULTS_MAX)):
-            words = _at_one_of(points, rng) if number % PROVOKE_ONE_IN else _one(rng, PROVOKING)
+            words = _at_one_of(points, rng) if number % provoke_one_in else _one(rng, PROVOKING)
             faults.append(
                 Fault(
                     id=f"{self.name}-{number + 1}",
