@@ -65,13 +65,15 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     """An event of a node (`Env.event`) at which a fault strikes, rather than at its planned time.
 
-    The fault strikes at the `nth` matching event after its planned time. An event matches if its
-    kind is `event` and its fields equal the fields in `where`, as JSON or as text.
+    The fault strikes at the `nth` matching event after its planned time, or `after_ns` later. An
+    event matches if its kind is `event` and its fields equal the fields in `where`, as JSON or as
+    text.
     """
 
     event: str
     where: dict[str, str] = msgspec.field(default_factory=dict)
     nth: int = 1
+    after_ns: int = 0
 
     def matches(self, kind: str, data: Mapping[str, Any]) -> bool:
         return kind == self.event and all(

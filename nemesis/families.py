@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from harness.faults.nemesis_from_text import AimedNemesis
 from harness.faults.schedules import Schedule
+from nemesis.points import AtPoints
 
 FLAPPING = Schedule(times=4)
 ONE_BY_ONE = Schedule(nodes=3)
+
+AT_POINTS = AtPoints()
 
 # --- partitions ------------------------------------------------------------------------------
 
@@ -236,6 +239,10 @@ DISK_FULL = AimedNemesis(
 SLOW_DISK = AimedNemesis(
     "slow-disk", "the disk of the leader, or of one random node, takes 100 ms for a request",
     "disk leader delay=100ms", "disk one delay=100ms", suits_all=False,
+)  # fmt: skip
+SLOW_DISKS = AimedNemesis(
+    "slow-disks", "the disks of all members take 100 ms for a request, or those of all nodes 20 ms",
+    "disk members delay=100ms", "disk all delay=20ms", suits_all=False,
 )  # fmt: skip
 BIT_ROT = AimedNemesis(
     "bit-rot", "a bit is flipped in half of the blocks on the disk of the leader, or of one random "

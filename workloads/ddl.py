@@ -248,6 +248,6 @@ class DdlWorkload(Workload):
 
     def final(self, case: Case) -> Sequence[Request]:
         names = [f"t{number}" for number in range(int(case.workload_options["names"]))]
-        kinds = (Get, IsCreateDone, IsAlterDone)
+        kinds = (Get, Locate, IsCreateDone, IsAlterDone)
         looks = [kind(name) for name in names[:DONE_MAX] for kind in kinds]
         return tuple(map(Request.of, [List(), *looks, *map(Get, names[DONE_MAX:])]))

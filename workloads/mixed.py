@@ -8,6 +8,7 @@ their own operations. The checkers of the catalog judge the creates of all parts
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -84,6 +85,12 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
     ) -> Mapping[str, Any]:
         """Require a free server for replicas that move, or a spare master that may join."""
         return members_need(options, target_options, moves=bool(options["moved"]))
+
+    @override
+    def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Draw the options of `ddl` and of `rows`; tablets are drawn once for both."""
+        drawn = {**_DDL.draw_options(rng, {}), **_ROWS.draw_options(rng, {})}
+        return {name: value for name, value in drawn.items() if name not in _SHARED} | {**given}
 
     def generator(self, case: Case) -> Generator:
         options = case.workload_options

@@ -10,6 +10,7 @@
     clock one offset=-5s strobe=500ms
     disk leader error=5%
     kill it when event leader group=master nth=3 for 2s
+    power-cut it when event voted after=5ms for 1s
     do step-down on leader every 10s
     reset leader from followers
 
@@ -180,18 +181,21 @@ def _trigger(text: str, words: list[str]) -> Trigger:
     if len(words) < 3 or words[1] != "event":
         raise _wrong(text, f"has {' '.join(words)!r}", "write `when event KIND`")
     where: dict[str, str] = {}
-    nth = 1
+    nth, after_ns = 1, 0
     for word in words[3:]:
         name, equals, value = word.partition("=")
         if not name or not equals or not value:
-            raise _wrong(text, f"has {word!r} behind an event", "write FIELD=VALUE or nth=3")
+            fix = "write FIELD=VALUE, nth=3 or after=5ms"
+            raise _wrong(text, f"has {word!r} behind an event", fix)
         if name == "nth":
             if not re.fullmatch(r"[1-9]\d{0,5}", value):
                 raise _wrong(text, f"has nth={value}", "write a whole number from 1, such as nth=3")
             nth = int(value)
+        elif name == "after":
+            after_ns = round(_duration_s(text, value) * NS_PER_S)
         else:
             where[name] = value
-    return Trigger(event=words[2], where=where, nth=nth)
+    return Trigger(event=words[2], where=where, nth=nth, after_ns=after_ns)
 
 
 def _whom(text: str, verb: str, body: list[str]) -> Nodes:

@@ -78,7 +78,7 @@ def plan_target(case: Case, environment: Environment) -> TargetPlan:
     """
     target: Target = load_plugin("targets", case.target)
     _check_behaviour(case, target)
-    nemeses = {name: load_nemesis(name) for name in _nemesis_names(case)}
+    nemeses = {name: load_nemesis(name).for_target(target) for name in _nemesis_names(case)}
     refuse_unable(nemeses, environment.name, environment.capabilities)
     case = _with_target_options(case, target)
     settings, nodes = _declared(case, target, environment)
@@ -102,11 +102,12 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         raise UsageError(
             f"--concurrency is {case.concurrency}; the limit is {CONCURRENCY_MAX} processes"
         )
-    nemeses = {name: load_nemesis(name) for name in _nemesis_names(case)}
+    nemeses = {name: load_nemesis(name).for_target(target) for name in _nemesis_names(case)}
     if environment is not None:
         refuse_unable(nemeses, environment.name, environment.capabilities)
         environment.check_knobs(case.knobs)
     case = draw_case(case, environment)
+    workload = load_plugin("workloads", case.workload)
     nemeses = {name: nemeses[name] for name in _nemesis_names(case)}
     case = msgspec.structs.replace(
         _with_target_options(case, target),

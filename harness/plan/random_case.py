@@ -9,6 +9,7 @@ case records all draws, so a run replays and shrinks like any other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,8 @@ from harness.support.interrupts import blaming
 
 ANY: Final = "any"
 ANY_DRAW: Final = 2
+EXTRA_DRAW: Final = 2
+"""The least `Case.draw` with which a target's `extras` are drawn apart from its other nemeses."""
 NONE: Final = "none"
 PACE: Final = "pace"
 Fields = dict[str, Any]
@@ -53,7 +56,7 @@ drawn.
 The pace is drawn only in simulation: real nodes take longer to restart than a drawn fault may last.
 """
 _DEFAULTS: Final = Case(seed=0)
-DRAWABLE: Final = tuple(name for _, choices in DRAWN_TOGETHER for name in choices[0])
+DRAWABLE: Final = ("workload", *(name for _, choices in DRAWN_TOGETHER for name in choices[0]))
 
 
 def expand_any(case: Case, environment: Environment | None) -> Case:
@@ -70,7 +73,7 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
             "leave it out, and give --draw to draw from the others"
         )
     target: Target = load_plugin("targets", case.target)
-    names = target.nemeses
+    names = None if target.nemeses is None else (*target.nemeses, *dict.fromkeys(target.extras))
     if names is None:
         # A nemesis that does not load is skipped; `harness doctor` gives the reason.
         names = tuple(
@@ -101,9 +104,8 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
     """Draw the random fields of a case from its seed."""
     if not case.draw:
         return case
-    rng = stream(case.seed, "draw/nemeses")
-    count = 1 + rng.randrange(min(case.draw, len(case.nemeses)))
-    fields: Fields = {"nemeses": tuple(rng.sample(case.nemeses, count)), "draw": 0}
+    target: Target = load_plugin("targets", case.target)
+    fields: Fields = {"nemeses": _draw_nemeses(case, target), "draw": 0}
     knobs = None
     if environment is not None:
         knobs = environment.draw_knobs(stream(case.seed, "draw/knobs"))
@@ -113,18 +115,60 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
         able = label != PACE or knobs is not None
         if able and not any(_is_given(case, name) for name in choices[0]):
             fields |= choices[stream(case.seed, f"draw/{label}").randrange(len(choices))]
-    target: Target = load_plugin("targets", case.target)
-    workload: Workload = load_plugin("workloads", case.workload)
-    for plugin, field in ((target, "target_options"), (workload, "workload_options")):
-        with blaming(f"the {field.partition('_')[0]} {plugin.name!r}: draw_options()"):
-            drawn = plugin.draw_options(
-                stream(case.seed, f"draw/{field}"), dict(getattr(case, field))
-            )
-            if not isinstance(drawn, dict):
-                raise TypeError(f"{shown(drawn)} is not a dict")
-        fields[field] = drawn
+    fields["target_options"] = _draw_options(case, target, "target_options")
+    workload, needed = _draw_workload(case, target, fields["target_options"])
+    fields["workload"] = workload.name
+    fields["target_options"] |= needed
+    fields["workload_options"] = _draw_options(case, workload, "workload_options")
     asked = {name: getattr(case, name) for name in fields}
     return msgspec.structs.replace(case, **fields, drawn={**asked, "nemeses": list(case.nemeses)})
+
+
+def _draw_nemeses(case: Case, target: Target) -> tuple[str, ...]:
+    """Draw 1 to `case.draw` nemeses; of the target's `extras`, at most one.
+
+    Half of the seeds have an extra nemesis, alone or together with others.
+    """
+    rng = stream(case.seed, "draw/nemeses")
+    usual = [name for name in case.nemeses if name not in target.extras]
+    extras = [name for name in target.extras if name in case.nemeses]
+    if case.draw < EXTRA_DRAW or not usual or not extras:
+        count = 1 + rng.randrange(min(case.draw, len(case.nemeses)))
+        return tuple(rng.sample(case.nemeses, count))
+    extra = extras[rng.randrange(len(extras))] if rng.randrange(2) else None
+    least, most = (1, case.draw) if extra is None else (0, case.draw - 1)
+    count = least + rng.randrange(min(most, len(usual)) - least + 1)
+    return (*rng.sample(usual, count), *([] if extra is None else [extra]))
+
+
+def _draw_workload(
+    case: Case, target: Target, target_options: Mapping[str, Any]
+) -> tuple[Workload, dict[str, Any]]:
+    """Draw the workload; return it and the options of the target that it needs.
+
+    A workload that needs other options than the user's is not drawn.
+    """
+    usual: Workload = load_plugin("workloads", case.workload)
+    if not target.workloads or case.workload_options or _is_given(case, "workload"):
+        return usual, {}
+    names = target.workloads
+    name = names[stream(case.seed, "draw/workload").randrange(len(names))]
+    workload: Workload = load_plugin("workloads", name)
+    options = with_defaults("workload", name, workload.options, {})
+    of_target = with_defaults("target", target.name, target.options, target_options)
+    with blaming(f"the workload {name!r}: needs()"):
+        needed = dict(workload.needs(options, of_target))
+    if needed.keys() & case.target_options.keys():
+        return usual, {}
+    return workload, needed
+
+
+def _draw_options(case: Case, plugin: Target | Workload, field: str) -> dict[str, Any]:
+    with blaming(f"the {field.partition('_')[0]} {plugin.name!r}: draw_options()"):
+        drawn = plugin.draw_options(stream(case.seed, f"draw/{field}"), dict(getattr(case, field)))
+        if not isinstance(drawn, dict):
+            raise TypeError(f"{shown(drawn)} is not a dict")
+    return drawn
 
 
 def undrawn(case: Case) -> Case:

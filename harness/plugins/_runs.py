@@ -106,6 +106,11 @@ class Nemesis(Plugin):
     def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
         set_traits(cls, NemesisTraits, traits)
 
+    def for_target(self, target: Target) -> Nemesis:
+        """Return the nemesis that plans faults of this target; by default this nemesis itself."""
+        del target
+        return self
+
     @abstractmethod
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int

@@ -108,6 +108,9 @@ class TargetTraits(TypedDict, total=False):
     workload: str | None
     usual: Mapping[str, Any]
     nemeses: tuple[str, ...] | None
+    extras: tuple[str, ...]
+    workloads: tuple[str, ...]
+    points: Mapping[str, tuple[str, ...]]
     checkers: tuple[str, ...]
     groups: tuple[str, ...]
     operations: tuple[str, ...]
@@ -132,6 +135,16 @@ class Target(Plugin):
     nemeses: tuple[str, ...] | None = None
     """The nemeses that `--nemesis any` draws from. By default, all installed nemeses that suit all
     targets."""
+    extras: tuple[str, ...] = ()
+    """Nemeses of which a seed of `--nemesis any` draws at most one, besides those of `nemeses` or
+    instead of them. A repeated name is drawn more often."""
+    workloads: tuple[str, ...] = ()
+    """Workloads from which a soak draws for each seed, unless the user chooses a workload. A
+    repeated name is drawn more often; without names, all seeds have the same workload."""
+    points: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The points of the target's code at which the nemesis `at-points` strikes, in named groups.
+    Points of a group occur together, such as those of an election. A point is the kind of an event
+    (`Env.event`) and maybe fields of it: `voted group=master`."""
     checkers: tuple[str, ...] = ()
     """Checkers for promises that only this target makes (such as `bounds`), added to the
     workload's."""

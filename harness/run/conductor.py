@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -210,8 +210,8 @@ class FaultConductor:
             await self.heal(fault.id)
 
     async def _ambush(self, fault: Fault, trigger: Trigger) -> Injection:
-        """Inject `fault` at the event that triggers it, if this event occurs before the chaos phase
-        ends.
+        """Inject `fault` at the event that triggers it, or `after_ns` later, if the chaos phase has
+        not ended by then.
 
         At the moment of the event there is no time to ask nodes for the leader. So the roles are
         read when the wait begins, and announcements of new leaders update the roles.
@@ -230,8 +230,11 @@ class FaultConductor:
             if left or sprung.done() or self._over.is_set():
                 return
             left = -1  # no later event may inject the fault again
+            at_it = msgspec.structs.replace(scene, it=event.node)
+            if trigger.after_ns:  # the node must not wait for this time
+                sprung.set_result((at_it, event))
+                return
             try:
-                at_it = msgspec.structs.replace(scene, it=event.node)
                 sprung.set_result(await self._inject(fault, at_it, event))
             except Exception as error:  # noqa: BLE001 - the waiting task raises the error
                 sprung.set_exception(error)
@@ -245,7 +248,15 @@ class FaultConductor:
             for remove in traps:
                 remove()
         if sprung.done() or left < 0:  # the injection may be in progress when the phase ends
-            return cast("Injection", await sprung)
+            done: Injection | tuple[Scene, ClusterEvent] = await sprung
+            if isinstance(done, Injection):
+                return done
+            scene, event = done
+            event = msgspec.structs.replace(event, time_ns=event.time_ns + trigger.after_ns)
+            left_ns = event.time_ns - event.late_ns - self._env.clock.monotonic_ns()
+            await self._until(self._recorder.now_ns() + left_ns)
+            if not self._over.is_set():
+                return await self._inject(fault, scene, event)
         missed = Injection(
             targets=(), note=f"missed: no event {trigger.event} as it waited for came"
         )

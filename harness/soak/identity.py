@@ -22,7 +22,8 @@ import msgspec
 
 from harness.case import Case
 from harness.faults.parser import are_words
-from harness.registry import plug_in_point
+from harness.plugins import Target
+from harness.registry import load_plugin, plug_in_point
 from harness.support.distributions import OWN, package_files, packages_of
 from harness.verdict.judge import checker_names
 
@@ -102,7 +103,9 @@ def other_code(case: Case, environment: str, code: str | None) -> str | None:
 def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
     yield "environments", environment
     yield "targets", case.target
-    yield "workloads", case.workload
+    target: Target = load_plugin("targets", case.target)
+    for name in sorted({case.workload, *target.workloads}):
+        yield "workloads", name
     for name in sorted({*case.nemeses, *(fault.nemesis for fault in case.faults or ())}):
         if not are_words(name):  # a nemesis written in words has no package of its own
             yield "nemeses", name

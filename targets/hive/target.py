@@ -41,6 +41,7 @@ DRAWN: Final[Mapping[str, Sequence[Any]]] = {
     "metastores": (2, 2, 2, 3),
     "selection": ("", "", "random"),
     "socket_lifetime_ms": (0, 0, 500),
+    "database_log_kb": (512, 4),  # with 4 KiB, the database writes a checkpoint every few seconds
 }
 """Values of options from which a soak draws. Append new entries, so that the draws of earlier seeds
 stay the same.
@@ -68,6 +69,11 @@ class HiveTarget(
         "restart-database",
         "restart-metastores",
     ),
+    extras=("at-points",),
+    points={
+        "change": ("change-written",),
+        "checkpoint": ("checkpoint-due", "checkpoint-written", "change-written"),
+    },
 ):
     """Target of bundled metastores, which are stateless, all active, and share one database."""
 
@@ -124,6 +130,12 @@ class HiveTarget(
         Option("token-key-ms", 5000, "age at which master keys are replaced; Hive: 1 d", _AGE_MS),
         Option("token-scan-ms", 1000, "period of removing expired tokens; Hive: 1 h", _AGE_MS),
         Option("fsync", True, "the database syncs its log before it acknowledges"),
+        Option(
+            "database-log-kb",
+            512,
+            "size of the bundled database's log above which a checkpoint replaces it",
+            within=(1, 1_000_000),
+        ),
         Option("spare-metastores", 0, "metastores that a run may add later", within=(0, 4)),
         Option(
             "uri-list",
@@ -182,6 +194,7 @@ class HiveTarget(
             "port": DATABASE_PORT,
             "databases": list(layout.databases),
             "fsync": options["fsync"],
+            "log_bytes_max": options["database_log_kb"] * 1024,
         }
         node = NodeSpec(
             name=DATABASE_NODE,

@@ -116,6 +116,8 @@ def _counters(dump: Json) -> dict[str, int]:
         for name, value in tablet.items():
             key = f"{name} of a tablet"
             counters[key] = max(counters.get(key, 0), value)
+    if "replies" in dump:
+        counters["remembered replies"] = dump["replies"]["kept"]
     if "files" in dump:
         logs = sum(group.get("log segments", 0) for group in groups)
         counters["files"] = (
@@ -346,6 +348,10 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
             "results", "counter", "remembered results of a tablet",
             RESULTS_MAX + WRITES_WAITING_MAX,
             "new writes are turned away when so many results are remembered",
+        ),
+        _limit(
+            "replies", "counter", "remembered replies", flags.master_replies_max,
+            "flag master_replies_max",
         ),
         _limit("waiting writes", "counter", "waiting writes of a tablet", 16, idle),
         _limit("waiting reads", "counter", "waiting reads of a tablet", 16, idle),

@@ -7,6 +7,7 @@ A cluster must come to rest some time after all faults are healed (invariant I7)
 * no table is ALTERING, no tablet waits to be created, the leader has no pending call;
 * every tablet has as many voters as its table asks for, and no replica waiting for promotion,
   unless there are too few tablet servers (those in maintenance get no replicas);
+* the catalog names the leader of every tablet;
 * every replica that the catalog names exists, runs, has a leader and the table's schema version,
   and has the committed configuration that the catalog has;
 * no tablet server holds other replicas, for example of deleted tablets.
@@ -113,6 +114,7 @@ def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[st
     """Yield a line for each replica that is missing, differs from the catalog or is left over."""
     versions = {table["id"]: table["version"] for table in leader["tables"]}
     names = {dump["uuid"]: name for name, dump in tservers.items()}
+    leaders = _leaders(tservers)
     held = {
         (dump["uuid"], tablet["tablet_id"]): tablet
         for dump in tservers.values()
@@ -122,6 +124,10 @@ def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[st
         consensus = tablet["consensus"]
         if tablet["state"] in {"DELETED", "REPLACED"} or consensus is None:
             continue
+        led = leaders.get(tablet["id"])
+        if led is not None and led != consensus.get("leader_uuid"):
+            named = names.get(consensus.get("leader_uuid") or "", "no server")
+            yield f"tablet {tablet['id']} is led by {names[led]}, the catalog names {named}"
         for peer in consensus["peers"]:
             where = names.get(peer["uuid"], peer["uuid"])
             replica = held.pop((peer["uuid"], tablet["id"]), None)
@@ -136,6 +142,18 @@ def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[st
     for (uuid, tablet_id), replica in held.items():
         if replica["data_state"] != "TOMBSTONED":
             yield f"{names[uuid]} holds tablet {tablet_id}, which is not in the catalog there"
+
+
+def _leaders(tservers: Mapping[str, Dump]) -> dict[str, str]:
+    """Map each tablet to the server that leads it in the highest term."""
+    led: dict[str, tuple[int, str]] = {}
+    for dump in tservers.values():
+        for tablet in dump["tablets"]:
+            raft = tablet.get("raft") or {}
+            if raft.get("role") == "LEADER":
+                here, nothing = (raft["term"], dump["uuid"]), (-1, "")
+                led[tablet["tablet_id"]] = max(here, led.get(tablet["tablet_id"], nothing))
+    return {tablet_id: uuid for tablet_id, (_, uuid) in led.items()}
 
 
 def _problem(replica: Dump, consensus: Dump, version: int) -> str | None:

@@ -75,6 +75,9 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_create_tablets_per_ts: Annotated[int, Within(1, 10_000)] = 60
     max_num_columns: Annotated[int, Within(1, 10_000)] = 300
     max_identifier_length: Annotated[int, Within(1, 65_535)] = 256
+    # Not in Kudu: the number of answers that masters keep for resent requests. Clients send no
+    # request again once half of this number of changes have happened since.
+    master_replies_max: Annotated[int, Within(128, 100_000)] = 4096
     rpc_max_message_size: Annotated[int, Within(1024 * 1024, 2**31 - 1)] = 50 * 1024 * 1024
     remember_responses_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 600_000
     remember_clients_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 3_600_000
@@ -84,6 +87,10 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tablet_history_max_age_sec: Annotated[int, Within(1, 30 * 86_400)] = 7 * 86_400
     # Not in Kudu: above this size the oldest history of a tablet is dropped before its maximum age
     tablet_history_max_kb: Annotated[int, Within(16, 1024 * 1024)] = 4096
+    # Kudu's own default is 100; a request may ask for fewer rows
+    scanner_batch_size_rows: Annotated[int, Within(1, 10_000)] = 10_000
+    # Not in Kudu: the number of rows of a snapshot that a server loads before it does other work
+    rows_loaded_at_once: Annotated[int, Within(1, 100_000)] = 2000
     # The next two flags are not in Kudu: how long a read waits for a majority, in `strict`
     master_follower_read_timeout_ms: Annotated[int, Within(50, 60_000)] = 1000
     master_read_confirm_timeout_ms: Annotated[int, Within(500, 60_000)] = 5000
@@ -133,7 +140,7 @@ RANGES: Final[Mapping[str, Within]] = {
 }
 """The declared range of each numeric flag."""
 
-DRAWN: Final[Mapping[str, Sequence[int]]] = {
+DRAWN: Final[Mapping[str, Sequence[int | str]]] = {
     "master_snapshot_every": (10, 30, 60),
     "tablet_snapshot_every": (2, 4, 50),
     "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000 bytes: a few catalog entries
@@ -141,8 +148,18 @@ DRAWN: Final[Mapping[str, Sequence[int]]] = {
     # With Kudu's own timeout (300 s), no server counts as failed before most runs are over.
     # With a shorter timeout, the masters replace an absent server's replicas on a free server.
     "follower_unavailable_considered_failed_sec": (300, 300, 3, 10),
+    # Without pre-elections, candidates often share a term; with short ones, elections are frequent.
+    "raft_enable_pre_election": ("true", "true", "false"),
+    "raft_heartbeat_interval_ms": (500, 500, 150),
+    "tablet_creation_timeout_ms": (30_000, 30_000, 10_000),
+    "master_replies_max": (4096, 512),
+    # Sizes that runs would otherwise never reach
+    "scanner_batch_size_rows": (10_000, 2),
+    "rows_loaded_at_once": (2000, 3),
+    "tablet_history_max_kb": (4096, 4096, 16),
+    "tablet_history_max_age_sec": (7 * 86_400, 7 * 86_400, 10),
 }
-"""Flags that soaks draw at random: sizes of logs and appends, snapshot intervals, failure timeouts.
+"""Flags that soaks draw at random: sizes, intervals of snapshots and heartbeats, timeouts.
 
 Append new flags at the end, so that the draws of the other flags do not change.
 """

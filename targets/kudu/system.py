@@ -103,6 +103,11 @@ class Layout:
         names_spares = options.get("told_spares", True)
         self.start_list = tuple((every if names_spares else self.masters).values())
         """Addresses of masters with which tablet servers and clients start."""
+        smallest = min(
+            self.flags.master_replies_max, (self.changed or self.flags).master_replies_max
+        )
+        self.late_revisions_max = smallest // 2
+        """The number of changes after which clients send no late copies of a request."""
         self.learns_masters = self.flags.heartbeat_names_masters
         knows_all = len(self.start_list) == len(every)
         if not (knows_all or self.learns_masters or self.changed_list):
@@ -154,6 +159,7 @@ class KuduSystem(System):
             policy,
             relearn_s=self._layout.relearn_s,
             learns_masters=self._layout.learns_masters,
+            late_revisions_max=min(policy.late_revisions_max, self._layout.late_revisions_max),
         )
         if Bug.LEADER_PICK in self._layout.bugs:
             policy = dataclasses.replace(policy, first_leader_wins=True)

@@ -41,6 +41,21 @@ from targets.kudu.system import (
 from targets.ledger import switches_of
 
 TSERVERS_MAX: Final = 99
+POINTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "election": ("candidate group=master", "voted group=master", "leader group=master"),
+    "commit": ("appended group=master", "committed group=master", "overwrote", "catalog-ready"),
+    "snapshot": (
+        "snapshot-saved group=master", "snapshot-received", "snapshot-installed",
+        "row-files-written", "snapshot-saved",
+    ),
+    "tablet": ("superblock-written", "voted", "leader", "appended", "committed"),
+    "report": ("report-sent what=incremental", "report-sent what=full", "catalog-ready"),
+    "replacement": (
+        "replica-change", "config-appended", "config-committed", "tablet-copy-started",
+        "tablet-copy-done", "tombstoned", "superblock-written state=COPYING",
+    ),
+}  # fmt: skip
+"""The events at which faults strike. Those of a replacement occur only in some runs."""
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
 """Cluster sizes that soaks draw; a fourth tablet server can replace a server that is down."""
 
@@ -60,6 +75,22 @@ class KuduTarget(
         "power-cut-leader",
         "power-cut-all",
     ),
+    extras=(
+        *("at-points",) * 6,
+        "slow-disk",
+        "slow-disks",
+        "disk",
+        "bit-rot",
+        "clock",
+        "slow-links",
+        "partition-one-way",
+        "partition-flapping",
+        "crash-loop",
+        "restart-random",
+        "slow-cpu",
+    ),
+    workloads=(*("ddl",) * 6, "mixed", "members", "move", "rows"),
+    points=POINTS,
     groups=(CATALOG,),
     operations=(STEP_DOWN, AddMaster.f, RemoveMaster.f),
     checkers=("bounds",),

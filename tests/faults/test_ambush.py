@@ -90,3 +90,22 @@ def test_an_event_that_does_not_come_is_a_miss():
 
     cluster, (op,) = play(script)
     assert (op["targets"], "missed" in op["note"], cluster.calls) == ([], True, [])
+
+
+def test_it_strikes_a_little_after_the_event_and_does_not_hold_the_node():
+    async def script(cluster, conductor):
+        await cluster.happen("m3", "leader", term=4)
+        assert cluster.calls == []  # the node goes on in the meantime
+
+    cluster, ops = play(script, "kill it when event leader term=4 after=1ms")
+    assert cluster.calls[0][:2] == ("kill", "m3")
+    assert [op["action"] for op in ops] == ["inject", "heal"]
+
+
+def test_it_does_not_strike_after_the_end_of_the_chaos():
+    async def script(cluster, conductor):
+        await cluster.happen("m3", "leader", term=4)
+        conductor.end()
+
+    cluster, (op,) = play(script, "kill it when event leader term=4 after=60s")
+    assert (op["targets"], cluster.calls) == ([], [])

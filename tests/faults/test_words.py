@@ -119,7 +119,7 @@ def test_times():
         "disk one loss=5%", "kill it", "cut it from others", "kill it when", "kill it when event",
         "kill it when leader", "kill it when event leader term", "kill it when event leader =3",
         "kill it when event x nth=0", "kill one when event x nth=two", "when event leader",
-        "kill it when event every 3s for 1s",
+        "kill it when event every 3s for 1s", "kill it when event x after=3",
         "do step-down", "do step-down on", "do on leader", "do step-down on client",
         "do step-down on leader variant", "do step-down on leader variant=",
         "do step-down on leader speed=1",
@@ -182,6 +182,8 @@ def test_what_the_target_does_not_have_is_refused_before_the_start(text, word):
 
 
 def test_events():
+    late = parse("kill it when event leader nth=2 after=5ms").trigger
+    assert (late.nth, late.after_ns, late.where) == (2, 5_000_000, {})
     sentence = parse("kill it when event leader term=3 nth=2 every 10s for 4s")
     assert sentence.trigger == Trigger(event="leader", where={"term": "3"}, nth=2)
     assert sentence.schedule == Schedule(every_ns=10 * S, for_ns=4 * S)

@@ -55,9 +55,7 @@ def test_without_fsync_a_power_cut_loses_what_was_acknowledged_and_a_kill_does_n
     assert lost_by(power_cut=False) == 0
 
 
-def test_a_long_log_becomes_a_checkpoint(monkeypatch):
-    monkeypatch.setattr(journal, "LOG_BYTES_MAX", 500)
-
+def test_a_long_log_becomes_a_checkpoint():
     async def body(database, session):
         wanted = []
         for number in range(30):
@@ -67,7 +65,7 @@ def test_a_long_log_becomes_a_checkpoint(monkeypatch):
                 assert wanted == await after(session, database, power_cut=True)
         assert wanted == await names(database)
 
-    with_store(body)
+    with_store(body, log_bytes_max=500)
 
 
 async def opened(disk):

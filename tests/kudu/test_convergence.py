@@ -114,6 +114,7 @@ CASES = [
     (lambda m, t: t["t2"]["tablets"][0].update(state="BOOTSTRAPPING"), "on t2 is READY, BOOT"),
     (lambda m, t: t["t2"]["tablets"][0].update(data_state="TOMBSTONED"), "on t2 is TOMBSTONED"),
     (lambda m, t: t["t2"]["tablets"][0]["raft"].update(leader_uuid=None), "knows no leader"),
+    (lambda m, t: t["t2"]["tablets"][0]["raft"].update(role="LEADER", term=9), "is led by t2"),
     (
         lambda m, t: t["t2"]["tablets"][0]["committed_config"].update(opid_index=5),
         "has configuration 5",

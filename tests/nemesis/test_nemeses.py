@@ -26,7 +26,7 @@ NOBODY = Roles({"m1": NodeRole("follower", 3)}, MASTERS)
 
 
 def plan(name, seed=1, horizon_s=60):
-    nemesis = load_plugin("nemeses", name)
+    nemesis = load_plugin("nemeses", name).for_target(load_plugin("targets", "kudu"))
     return nemesis.plan(
         stream(seed, name), horizon_ns=horizon_s * S, interval_ns=10 * S, duration_ns=5 * S
     )
@@ -49,7 +49,9 @@ def inject(name, args, roles=ROLES, down=()):
 
 
 FLAPPING = ("crash-loop", "partition-flapping", "reset-links")
-STEADY = [n for n in plugin_names("nemeses") if n not in {"none", "swizzle", *FLAPPING}]
+STEADY = [
+    n for n in plugin_names("nemeses") if n not in {"none", "at-points", "swizzle", *FLAPPING}
+]
 
 
 @pytest.mark.parametrize("name", STEADY)
@@ -218,7 +220,7 @@ WAITS = {"partition-leader", "partition-pair",
          "partition-one-way", "partition-clients", "partition-flapping",
          "kill-leader", "kill-follower", "power-cut-leader", "pause-leader"}  # fmt: skip
 MIXED = {"partition", "partition-some-clients", "kill", "pause", "clock", "disk", "slow-cpu",
-         "slow-disk", "bit-rot"}  # fmt: skip
+         "slow-disk", "bit-rot", "at-points"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in plugin_names("nemeses") if name != "none"])

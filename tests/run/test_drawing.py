@@ -25,13 +25,20 @@ def planned(seed, environment=SIM, **fields):
     return plan_case(Case(seed=seed, **fields), environment).case
 
 
-def test_a_seed_draws_one_or_two_nemeses_and_they_are_in_the_case():
+def test_a_seed_draws_up_to_two_nemeses_of_which_one_may_be_extra():
     cases = [planned(seed, nemeses=(ANY,)) for seed in range(60)]
+    target = load_plugin("targets", "kudu")
     assert all(case.draw == 0 for case in cases)
-    assert Counter(len(case.nemeses) for case in cases).keys() == {1, 2}
     assert all(len(set(case.nemeses)) == len(case.nemeses) for case in cases)
-    names = load_plugin("targets", "kudu").nemeses
-    assert {name for case in cases for name in case.nemeses} == set(names)
+    usual = [[name for name in case.nemeses if name in target.nemeses] for case in cases]
+    extra = [[name for name in case.nemeses if name in target.extras] for case in cases]
+    assert all(a + b == [*case.nemeses] for a, b, case in zip(usual, extra, cases, strict=True))
+    assert Counter(map(len, usual)).keys() == {0, 1, 2}
+    assert Counter(map(len, extra)).keys() == {0, 1}
+    assert {len(case.nemeses) for case in cases} == {1, 2}
+    assert {name for names in usual for name in names} == set(target.nemeses)
+    assert ["at-points"] in extra
+    assert len({name for names in extra for name in names}) > 4
     for case in cases:
         assert {fault.nemesis for fault in case.faults} == set(case.nemeses)
 
@@ -41,6 +48,20 @@ def test_the_draw_depends_on_the_seed_alone_and_a_planned_case_draws_no_more():
     assert planned(7, nemeses=(ANY,), rate=20.0).nemeses == case.nemeses
     assert plan_case(case, SIM).case == case
     assert msgspec.json.decode(case.encode(), type=Case) == case
+
+
+def test_a_seed_draws_the_workload_unless_the_user_chose_one():
+    def workloads(**fields):
+        return {planned(seed, nemeses=(ANY,), **fields).workload for seed in range(40)}
+
+    assert workloads() == set(load_plugin("targets", "kudu").workloads)
+    assert workloads(given=("workload",)) == {"ddl"}
+    assert workloads(workload_options={"names": 3}) == {"ddl"}
+    # The workloads that move replicas need a free server, which this user does not want.
+    assert workloads(target_options={"tservers": 3}) == {"ddl", "rows", "members"}
+    assert {planned(seed).workload for seed in range(10)} == {"ddl"}
+    asked = undrawn(planned(3, nemeses=(ANY,)))
+    assert (asked.workload, asked.workload_options) == ("ddl", {})
 
 
 def test_any_holds_only_what_the_environment_can_do():
@@ -94,9 +115,9 @@ def test_pace_clients_and_options_differ_from_seed_to_seed():
 
 
 def test_what_the_user_gave_is_not_drawn_and_changes_no_other_draw():
-    free = [planned(seed, nemeses=(ANY,)) for seed in range(30)]
+    free = [planned(seed, nemeses=(ANY,), given=("workload",)) for seed in range(30)]
     given = {
-        "given": ("interval_s",),
+        "given": ("interval_s", "workload"),
         "concurrency": 7,
         "target_options": {"masters": 1, "kudu_flag": "log_segment_size_kb=64"},
         "workload_options": {"names": 5},

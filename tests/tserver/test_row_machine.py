@@ -11,7 +11,6 @@ from targets.kudu.flags import Flags
 from targets.kudu.hybrid_clock import from_micros
 from targets.kudu.messages import RowErrorCode as Error
 from targets.kudu.messages import RowKind
-from targets.kudu.tserver import mvcc as _rows
 from targets.kudu.tserver.mvcc import decode_row
 from targets.kudu.tserver.rowset import StoredRows
 from targets.kudu.tserver.tablet import AdvanceOp, AlterSchemaOp, TabletMachine, WriteOp
@@ -193,9 +192,8 @@ def test_a_tablet_does_what_its_log_says(operations, cut):
         assert oracle.at(at) == rows_of(one, at) == rows_of(other, at)
 
 
-async def test_others_go_on_while_rows_are_restored_and_see_what_was_there_before(monkeypatch):
-    monkeypatch.setattr(_rows, "_LOADED_A_STEP", 10)
-    source, target = Log(machine()), Log(machine())
+async def test_others_go_on_while_rows_are_restored_and_see_what_was_there_before():
+    source, target = Log(machine()), Log(machine(rows_loaded_at_once=10))
     for number in range(1, 101):
         source(write(number, row("UPSERT", f"{number:03d}", a="new")))
     target(write(1, row("UPSERT", "x", a="old")))

@@ -29,7 +29,7 @@ def test_readers_may_be_all_clients():
 def test_final_reads_every_name():
     final = DdlWorkload().final(case(names=3))
     assert final[0].f == "list"
-    kinds = ("get", "is-create-done", "is-alter-done")
+    kinds = ("get", "locate", "is-create-done", "is-alter-done")
     assert [(request.f, request.value["name"]) for request in final[1:]] == [
         (kind, name) for name in ("t0", "t1", "t2") for kind in kinds
     ]
@@ -37,7 +37,7 @@ def test_final_reads_every_name():
 
 def test_final_reads_of_many_names_are_bounded():
     final = DdlWorkload().final(case(names=1000))
-    assert len(final) == 1 + 1000 + 2 * DONE_MAX
+    assert len(final) == 1 + 1000 + 3 * DONE_MAX
     assert len({request.value.get("name") for request in final}) == 1001
 
 

@@ -166,6 +166,10 @@ def _known_to_rows(
                 what = f"tablet {ident} holds the keys {row['start']!r} to {row['end']!r}"
             else:
                 consensus: Mapping[str, Any] = row.get("consensus") or {}
+                other = _other_leader(answer, tablet, consensus, snapshot)
+                if other is not None:
+                    _complain(findings, "located-rows", answer, other)
+                    continue
                 if consensus.get("opid_index") != FIRST_CONFIG:
                     continue
                 peers = sorted(peer["uuid"] for peer in consensus["peers"])
@@ -176,6 +180,28 @@ def _known_to_rows(
                     f"beginning; the answer names {', '.join(tablet['replicas'])}"
                 )
             _complain(findings, "located-rows", answer, what, may_be_lost=True)
+
+
+def _other_leader(
+    answer: _Shown, tablet: Mapping[str, Any], consensus: Mapping[str, Any], snapshot: Snapshot
+) -> str | None:
+    """Return what is wrong with the tablet's leader in an answer; `None` if nothing is.
+
+    The leader is part of the rows, so an answer of the final rows' own term and revision must name
+    the leader that these rows have.
+    """
+    rows = snapshot.masters[snapshot.leader]
+    of_rows = (rows.get("term"), rows.get("revision"))
+    of_answer = (answer.value.get("term"), answer.value.get("revision"))
+    if None in of_rows or of_answer != of_rows or not consensus:
+        return None
+    named, leads = tablet.get("leader"), consensus.get("leader_uuid")
+    if named == leads:
+        return None
+    return (
+        f"it names {named or 'no server'} as the leader of tablet {tablet['tablet_id']}, while the "
+        f"rows of the same revision {of_rows[1]} name {leads or 'none'}"
+    )
 
 
 # --- done -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -30,7 +30,7 @@ _MAGIC: Final = b"HIVEDB01"
 _LENGTH: Final = struct.Struct(">Q")
 _CHECKED: Final = struct.Struct(">II")
 LOG_BYTES_MAX: Final = 512 * 1024
-"""The size of the log, in bytes, above which a checkpoint replaces the log."""
+"""The size of the log, in bytes, above which a checkpoint usually replaces the log."""
 
 
 class DamagedLogError(TargetError):
@@ -51,8 +51,21 @@ _record_of: Final = msgspec.msgpack.Decoder(_Record)
 class Journal:
     """The files of the database. Call `open` once, then `write` for each commit."""
 
-    def __init__(self, disk: Disk, *, sync: bool) -> None:
-        """Use the files on `disk`. If `sync`, sync each commit, like PostgreSQL's `fsync`."""
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        sync: bool,
+        log_bytes_max: int = LOG_BYTES_MAX,
+        announce: Callable[[str], None] = lambda _kind: None,
+    ) -> None:
+        """Use the files on `disk`. If `sync`, sync each commit, like PostgreSQL's `fsync`.
+
+        A checkpoint replaces the log above `log_bytes_max` bytes. `announce` publishes the steps
+        of a checkpoint as events, at which faults may strike.
+        """
+        self._log_bytes_max = log_bytes_max
+        self._announce = announce
         self._disk = disk
         self._sync = sync
         self._number = 1
@@ -98,7 +111,7 @@ class Journal:
     async def write(self, changes: tuple[Change, ...]) -> None:
         """Append one commit to the log and sync it. An `OSError` must end the node."""
         assert self._file is not None, "open it first"
-        if self._file.size() > LOG_BYTES_MAX:
+        if self._file.size() > self._log_bytes_max:
             await self._roll()
         body = _encode(changes)
         length = _LENGTH.pack(len(body))
@@ -111,7 +124,9 @@ class Journal:
         assert self._file is not None, "open it first"
         old = self._path(self._number)
         self._number += 1
+        self._announce("checkpoint-due")
         await self._write_checkpoint()
+        self._announce("checkpoint-written")
         self._file.close()
         self._file = await self._disk.open(self._path(self._number))
         await self._disk.remove(old)

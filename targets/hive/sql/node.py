@@ -1,7 +1,8 @@
 """The node `db`: the bundled store as a server, with one session per connection.
 
 The end of a connection rolls back its transaction. `config`: `port`, `databases` (Hive's databases
-to create at the first start), `fsync`, and `idle_s`, which works like PostgreSQL's setting
+to create at the first start), `fsync`, `log_bytes_max` (the size of the log above which a
+checkpoint replaces it), and `idle_s`, which works like PostgreSQL's setting
 `idle_in_transaction_session_timeout`: a session with an open transaction that sends nothing for
 `idle_s` is closed. Otherwise a paused metastore would keep its locks and block all other
 metastores. `idle_s` is shorter than a client's timeout, so a call that waits for a paused
@@ -19,7 +20,7 @@ from harness.env import Conn, Env
 from harness.errors import UsageError
 from targets.hive.channel import IdleError, serve
 from targets.hive.sql.engine import Engine, SessionState
-from targets.hive.sql.journal import Journal
+from targets.hive.sql.journal import LOG_BYTES_MAX, Journal
 from targets.hive.sql.protocol import RefusedStatementError, SqlError, Statement
 from targets.hive.sql.remote import Reply
 from targets.hive.sql.schema import first_rows
@@ -36,6 +37,7 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     databases: tuple[str, ...]
     fsync: bool = True
     idle_s: float = 1.0
+    log_bytes_max: int = LOG_BYTES_MAX
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -44,7 +46,12 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         settings = msgspec.convert(config, StoreConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"bad configuration of the database: {error}") from error
-    journal = Journal(env.disk, sync=settings.fsync)
+    journal = Journal(
+        env.disk,
+        sync=settings.fsync,
+        log_bytes_max=settings.log_bytes_max,
+        announce=env.event,
+    )
     await journal.open(first_rows(settings.databases))
     engine = Engine(journal.store, journal.write)
     sessions = 0

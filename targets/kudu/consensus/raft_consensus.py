@@ -83,8 +83,9 @@ class Replica:
 
         A replica in an empty folder starts from `initial_config`. `on_role_change` is called after
         every change of the role, term, leader or committed configuration and, on a leader, of a
-        peer's health; it must not block. With `trace_steps`, the replica announces every append,
-        sync, vote, commit and apply as an event, for nemeses that trigger on such events. Without
+        peer's health; it must not block. A replica announces votes, changes of configuration,
+        snapshots and, as leader, appends and commits as events, at which faults may strike. With
+        `trace_steps`, it announces every append, sync, answer, commit and apply. Without
         `needs_majority`, a leader that has lost contact with its majority continues to lead, as in
         Kudu, instead of stepping down. `copy_source` returns the description from which a server
         that lacks this group creates an empty replica (`ConsensusService.on_missing_group`);
@@ -113,6 +114,9 @@ class Replica:
         self._busy = False
         self._forced: deque[ev.ConfigForced] = deque()  # effects whose entry is not durable yet
         self._announced: tuple[Role, int] | None = None
+        self._announced_vote: tuple[int, str | None] = (0, None)
+        self._appended_index = 0
+        self._saved_config_index = -1
         self._elections = {"started": 0, "won": 0}  # since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
@@ -139,6 +143,7 @@ class Replica:
             every=snapshot_every,
             log_bytes_max=flags.log_cache_size_limit_kb * 1024,
             files=files,
+            announce=self._trace,
         )
         self._election = ElectionTimeouts(flags, env.random)
         self._timer = ReplicaTimer(env, flags, self._election, self._timer_fired, self._panic)
@@ -229,6 +234,9 @@ class Replica:
         assert self.state_text == "NOT_INITIALIZED", f"the replica is {self.state_text}"
         self.state_text = "BOOTSTRAPPING"
         self._core = core = await self._recover()
+        self._announced_vote = (core.term, core.voted_for)
+        self._appended_index = core.log.last_index
+        self._saved_config_index = core.configs.committed.opid_index
         self._calls = ConsensusCalls(core, self.step)
         self.state_text = "RUNNING"
         self._spawn(self._wal.run(), "wal")
@@ -365,6 +373,10 @@ class Replica:
     async def _pass_barrier(self, effect: ev.Effect) -> None:
         if isinstance(effect, ev.SaveMeta):
             await self._save_votes(effect.term, effect.voted_for, effect.committed_config)
+            index = effect.committed_config.opid_index
+            if index > self._saved_config_index:
+                self._saved_config_index = index
+                self._trace("config-committed", index=index)
         else:
             assert isinstance(effect, ev.InstallSnapshot), effect
             await self._snapshots.install(effect)
@@ -389,7 +401,7 @@ class Replica:
             effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
 
     def _trace(self, kind: str, **data: Any) -> None:
-        """Announce an append, sync, vote, commit or apply; call this only with `trace_steps`."""
+        """Announce a point of the code, such as an append or a vote, as an event."""
         self._env.event(kind, group=self._group_label, term=self.term, **data)
 
     # --- effects ----------------------------------------------------------------------------
@@ -417,20 +429,31 @@ class Replica:
         }
 
     def _append_log(self, effect: ev.AppendLog) -> None:
-        if self._trace_steps:
-            self._trace("appended", index=effect.entries[-1].index)
+        last, core = effect.entries[-1], self.core
+        if effect.entries[0].index <= self._appended_index:
+            self._trace("overwrote", index=effect.entries[0].index)
+        self._appended_index = last.index
+        if last.kind is msg.EntryKind.CONFIG:
+            self._trace("config-appended", index=last.index)
+        elif self._trace_steps or (core.role is Role.LEADER and last.kind is msg.EntryKind.WRITE):
+            self._trace("appended", index=last.index)
         self._wal.append(effect.sequence, effect.preceding, effect.entries)
 
     def _reply(self, effect: ev.Reply) -> None:
-        if self._trace_steps:
-            is_vote = isinstance(effect.response, msg.RequestConsensusVoteResponse)
-            self._trace("voted" if is_vote else "acked")
-        effect.reply.set(effect.response)
+        response, core = effect.response, self.core
+        if isinstance(response, msg.RequestConsensusVoteResponse):
+            vote = (core.term, core.voted_for)
+            if response.vote_granted and core.voted_for and vote != self._announced_vote:
+                self._announced_vote = vote
+                self._trace("voted")
+        elif self._trace_steps:
+            self._trace("acked")
+        effect.reply.set(response)
 
     def _committed(self, effect: ev.Committed) -> None:
         """Apply committed entries, and take a snapshot if one is due."""
         log = self.core.log
-        if self._trace_steps:
+        if self._trace_steps or self.core.role is Role.LEADER:
             self._trace("committed", index=effect.index)
         self._applier.apply(log.between(self._applier.journal.index + 1, effect.index))
         if self._trace_steps:

@@ -13,6 +13,7 @@ remaining log entries that do not continue the snapshot.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -36,9 +37,14 @@ class Snapshots:
         *,
         every: int,
         log_bytes_max: int,
+        announce: Callable[[str], None],
         files: SnapshotFiles | None = None,
     ) -> None:
-        """A new snapshot is due after `every` entries or `log_bytes_max` bytes of log in memory."""
+        """A new snapshot is due after `every` entries or `log_bytes_max` bytes of log in memory.
+
+        `announce` publishes the steps of a snapshot as events, at which faults may strike.
+        """
+        self._announce = announce
         self._disk = disk
         self._path = cmeta.snapshot_path(folder)
         self._wal = wal
@@ -75,6 +81,7 @@ class Snapshots:
             # Skip the save if a newer snapshot was installed during the wait for the lock.
             if self._applier.journal.index > self.index:
                 await self._save(self._applier.snapshot(log.configs.committed))
+                self._announce("snapshot-saved")
                 await self._wal.collect(self.index)
         self._running = False
         kept = 0 if log.payload_bytes > self._log_bytes_max else self._every // 2
@@ -86,7 +93,9 @@ class Snapshots:
             snapshot = cmeta.Snapshot(
                 effect.last_included, effect.config, effect.digest, effect.data
             )
+            self._announce("snapshot-received")
             await self._save(snapshot)
+            self._announce("snapshot-installed")
             if effect.keep_log:
                 await self._wal.collect(effect.last_included.index)
             else:
@@ -107,6 +116,7 @@ class Snapshots:
     async def _save(self, snapshot: cmeta.Snapshot) -> None:
         if self._files is not None:
             snapshot = msgspec.structs.replace(snapshot, data=await self._files.save(snapshot.data))
+            self._announce("row-files-written")
         await cmeta.save(self._disk, self._path, snapshot)
         self.index = snapshot.last_included.index
         if self._files is not None:

@@ -87,7 +87,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     client = RpcClient(env, resolve_once=Bug.DNS_ONCE in bugs)
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
-    rows, tservers = SystemTablet(), TServerMap()
+    rows, tservers = SystemTablet(replies_max=settings.flags.master_replies_max), TServerMap()
     leadership, pages, hms = _wire(node, server, rows, tservers, settings)
     try:
         await pages.serve()

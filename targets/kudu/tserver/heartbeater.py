@@ -132,6 +132,9 @@ class _MasterLoop:
             is_incremental = plan.kind is ReportKind.INCREMENTAL
             updated, removed = tablets.report(plan.tablet_ids if is_incremental else None)
             report = TabletReport(is_incremental, plan.sequence_number, updated, removed)
+            if updated or removed:
+                what, count = plan.kind.value, len(updated) + len(removed)
+                self._node.env.event("report-sent", to=self._master, what=what, tablets=count)
         return TSHeartbeatRequest(
             ts_uuid=self._node.uuid,
             ts_seqno=self._seqno,

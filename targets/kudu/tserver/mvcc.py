@@ -38,7 +38,7 @@ _DIGEST_BYTES: Final = 16
 _DIGEST_MASK: Final = (1 << 8 * _DIGEST_BYTES) - 1
 _RECORD_OVERHEAD_BYTES: Final = 8
 _EXAMINED_PER_ROW: Final = 10
-_LOADED_A_STEP: Final = 2000
+LOADED_AT_ONCE: Final = 2000
 _rows = msgspec.msgpack.Decoder(dict[int, Value])
 encode_row = msgspec.msgpack.Encoder().encode
 decode_row = _rows.decode
@@ -107,8 +107,12 @@ class RowStore:
     `changes` has the versions that were written since the last `take_changes`.
     """
 
-    def __init__(self, *, history_bytes_max: int) -> None:
-        """History beyond `history_bytes_max` bytes is removed even if it is not old."""
+    def __init__(self, *, history_bytes_max: int, loaded_at_once: int = LOADED_AT_ONCE) -> None:
+        """History beyond `history_bytes_max` bytes is removed even if it is not old.
+
+        `load` pauses after every `loaded_at_once` records.
+        """
+        self._loaded_at_once = loaded_at_once
         self._history_bytes_max = history_bytes_max
         # key -> its versions, oldest first; a single version is stored without a list
         self._chains: dict[bytes, bytes | list[bytes]] = {}
@@ -307,7 +311,7 @@ class RowStore:
         assert not self._chains, "the store is not empty"
         chains = self._chains
         for count, (key, version) in enumerate(records, 1):
-            if count % _LOADED_A_STEP == 0:
+            if count % self._loaded_at_once == 0:
                 yield
             chain = chains.get(key)
             if chain is None:
@@ -319,7 +323,7 @@ class RowStore:
         self._keys = SortedKeys(chains)
         history = []
         for count, (key, chain) in enumerate(chains.items(), 1):
-            if count % _LOADED_A_STEP == 0:
+            if count % self._loaded_at_once == 0:
                 yield
             versions = [chain] if isinstance(chain, bytes) else chain
             for position, version in enumerate(versions):

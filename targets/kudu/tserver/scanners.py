@@ -66,6 +66,7 @@ class Scans:
         safe_time: SafeTime,
     ) -> None:
         self._uuid = node.uuid
+        self._batch_rows_max = node.flags.scanner_batch_size_rows
         self._confirms = Bug.NO_LEASE not in node.bugs
         self._replica = replica
         self._machine = machine
@@ -183,7 +184,7 @@ class Scans:
             timestamp,
             request.key_start if token is None else max(token.next_key, request.key_start),
             request.key_end,
-            rows_max=request.batch_rows,
+            rows_max=min(request.batch_rows, self._batch_rows_max),
             bytes_max=BATCH_BYTES_MAX,
         )
         key_ids = [column.id for column in machine.key]

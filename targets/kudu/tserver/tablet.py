@@ -159,7 +159,10 @@ class TabletMachine:
         )
 
     def _no_rows(self) -> RowStore:
-        return RowStore(history_bytes_max=self._flags.tablet_history_max_kb * 1024)
+        return RowStore(
+            history_bytes_max=self._flags.tablet_history_max_kb * 1024,
+            loaded_at_once=self._flags.rows_loaded_at_once,
+        )
 
     def _set_schema(self, schema: Schema, schema_version: int) -> None:
         self.schema = schema

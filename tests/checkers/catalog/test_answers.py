@@ -103,6 +103,24 @@ def test_sound_answers():
 
 
 @pytest.mark.parametrize(
+    ("leader", "at", "found"),
+    [
+        ("u1", (1, 9), []),
+        ("u2", (1, 9), ["located-rows"]),
+        (None, (1, 9), ["located-rows"]),
+        ("u2", (1, 8), []),  # the leader may have changed since
+        ("u2", (2, 9), []),
+    ],
+)
+def test_an_answer_of_the_final_revision_names_the_leader_of_the_rows(leader, at, found):
+    h, dump = made(), snapshot()
+    dump["masters"]["m1"]["revision"] = 9
+    tablets = [shown_tablet(*keys, leader=leader) for keys in (("A1", "", "80"), ("A2", "80", ""))]
+    locate(h, *tablets, term=at[0], revision=at[1])
+    assert rules(h, dump) == found
+
+
+@pytest.mark.parametrize(
     ("tablets", "rule"),
     [
         ([shown_tablet("A1", "", "80")], "located"),

@@ -4,7 +4,7 @@ Kudu keeps rows of (entry type, entry id, metadata) in one Raft tablet, `sys.cat
 (`master/sys_catalog.h`). `SystemTablet` has the same rows, in one map per entry type. A node that
 applies a batch does not read its own clock: the leader puts its wall clock into the batch.
 
-The newest `REPLIES_MAX` answers are kept for resent requests. The number of answers is bounded, not
+The newest `replies_max` answers are kept for resent requests. The number of answers is bounded, not
 their age: an age depends on clocks that may be skewed, and an answer that is dropped too early
 would let an operation run twice. The number of dropped answers is part of the state and of every
 dump. Answers are kept encoded, as in snapshots, because they are rarely requested.
@@ -69,7 +69,8 @@ _snapshots: Final = msgspec.msgpack.Decoder(_HmsSnapshot)
 class SystemTablet:
     """The rows of the system tablet on one master; the `StateMachine` of its Raft replica."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, replies_max: int = REPLIES_MAX) -> None:
+        self._replies_max = replies_max
         self.last_index = 0  # index of the last batch that changed rows
         self.cluster_id: str | None = None
         self.tables: dict[str, TableRecord] = {}
@@ -108,7 +109,7 @@ class SystemTablet:
         if batch.reply is not None:
             reply = msgspec.structs.replace(batch.reply, index=index, term=term)
             self.replies[reply.key] = msgspec.Raw(_encoder.encode(reply))
-            while len(self.replies) > REPLIES_MAX:
+            while len(self.replies) > self._replies_max:
                 del self.replies[next(iter(self.replies))]
                 self.replies_forgotten += 1
         if isinstance(batch, HmsBatch):

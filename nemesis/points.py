@@ -1,0 +1,146 @@
+"""Faults at points of the target's code, which the seed draws: the nemesis `at-points`.
+
+A target announces its points as events (`Env.event`): a vote is cast, an entry is appended, a
+snapshot is installed. Faults at planned times rarely hit the milliseconds after such a point, and
+many defects need two faults at related points. So each run mostly chooses one of the target's
+groups of points, and strikes at these again and again (compare `BUGGIFY` in FoundationDB's
+`flow/include/flow/Buggify.h`, which also arms few sites per run). Some faults strike at a planned
+time instead, so that a leader is lost and elections happen at all.
+
+The words of each fault are in its arguments, so a case shows what happens and replays even if the
+target's points have changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from harness.case import Fault, Trigger
+from harness.cluster import Capability, NodeSpec
+from harness.errors import UsageError
+from harness.faults.nemesis_from_text import AimedNemesis
+from harness.faults.schedules import FAULTS_MAX
+from harness.nodes.faults import Aim
+from harness.ops import NS_PER_S
+from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target, override
+
+WORDS: Final = "fault"
+"""The argument of a fault that holds its words."""
+AT_A_POINT: Final = (
+    *("kill it",) * 4, *("power-cut it",) * 2, "power-cut all", "pause it",
+    *("cut it from one@members",) * 2, "cut it from members", "cut it from others",
+    "cut it to members", "cut members to it", *("disk it delay=50ms",) * 2,
+)  # fmt: skip
+"""Faults that strike at points; a repeated one is drawn more often."""
+PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
+"""Faults at planned times, so that leaders change."""
+PROVOKE_ONE_IN: Final = (4, 4, 12)
+"""One fault in so many is a provoking one. A new leader asks for all reports, so a lost report only
+stays lost if leaders change rarely."""
+FAULTS_PER_INTERVAL: Final = 3
+ALL_GROUPS_ONE_IN: Final = 4
+NTH: Final = (1, 1, 1, 2, 3)
+AFTER_MS: Final = (0, 0, 1, 3, 10, 50)
+LASTS_MS: Final = (50, 50, 300, 1000, 2500)
+"""How long a fault lasts: less and more than an election takes."""
+T = TypeVar("T")
+
+
+class AtPoints(Nemesis, suits_all=False):
+    """Faults that strike when a node reaches a drawn point of the target's code."""
+
+    api_version = NEMESIS_API_VERSION
+    name = "at-points"
+    doc = "faults at drawn points of the target's code, such as right after a vote"
+
+    def __init__(self, points: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+        """`points` are those of a target (`Target.points`)."""
+        self._points = points
+        every = [*(f"{words} when event x" for words in AT_A_POINT), *PROVOKING]
+        self.requires: frozenset[Capability] = frozenset().union(
+            *(_fault_of(words).requires for words in every)
+        )
+
+    @override
+    def for_target(self, target: Target) -> Nemesis:
+        return AtPoints(target.points)
+
+    @override
+    def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
+        del specs
+        if not target.points:
+            raise UsageError(
+                f"the target {target.name!r} declares no points (`Target.points`), so the nemesis "
+                f"{self.name!r} has nothing to strike at; choose another nemesis"
+            )
+
+    def plan(
+        self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
+    ) -> Sequence[Fault]:
+        """Plan `FAULTS_PER_INTERVAL` faults per interval; `duration_ns` limits none of them."""
+        del duration_ns
+        if not self._points:
+            return ()
+        groups = list(self._points.values())
+        points = [point for group in groups for point in group]
+        if rng.randrange(ALL_GROUPS_ONE_IN):
+            points = list(_one(rng, groups))
+        provoke_one_in = _one(rng, PROVOKE_ONE_IN)
+        step_ns = max(1, interval_ns // FAULTS_PER_INTERVAL)
+        faults = []
+        for number in range(min(max(1, horizon_ns // step_ns), FAULTS_MAX)):
+            words = _at_one_of(points, rng) if number % provoke_one_in else _one(rng, PROVOKING)
+            faults.append(
+                Fault(
+                    id=f"{self.name}-{number + 1}",
+                    nemesis=self.name,
+                    at_ns=step_ns * number + rng.randrange(step_ns),
+                    duration_ns=_one(rng, LASTS_MS) * NS_PER_S // 1000,
+                    args={WORDS: words, **_fault_of(words).draw_args(rng)},
+                )
+            )
+        return faults
+
+    @override
+    def check_args(self, args: Mapping[str, Any]) -> None:
+        words = args.get(WORDS)
+        if not isinstance(words, str):
+            raise UsageError(
+                f"the argument {WORDS!r} of the nemesis {self.name!r} is {words!r}; write a fault "
+                "in words, such as 'kill it when event voted'"
+            )
+        _fault_of(words).check_args({name: args[name] for name in args if name != WORDS})
+
+    @override
+    def needs_leader(self, fault: Fault) -> bool | str:
+        return _fault_of(fault.args[WORDS]).needs_leader(fault)
+
+    @override
+    def trigger_of(self, fault: Fault) -> Trigger | None:
+        return _fault_of(fault.args[WORDS]).trigger_of(fault)
+
+    def aim(self, scene: Scene, fault: Fault) -> Aim:
+        """Aim as the fault's words say."""
+        return _fault_of(fault.args[WORDS]).aim(scene, fault)
+
+
+@functools.lru_cache(maxsize=1000)
+def _fault_of(words: str) -> AimedNemesis:
+    return AimedNemesis.of_text(words)
+
+
+def _at_one_of(points: Sequence[str], rng: random.Random) -> str:
+    """Draw a fault at one of the points, in words."""
+    words = f"{_one(rng, AT_A_POINT)} when event {_one(rng, points)}"
+    nth, after_ms = _one(rng, NTH), _one(rng, AFTER_MS)
+    if nth > 1:
+        words += f" nth={nth}"
+    return words + (f" after={after_ms}ms" if after_ms else "")
+
+
+def _one(rng: random.Random, choices: Sequence[T]) -> T:
+    return choices[rng.randrange(len(choices))]
