@@ -99,7 +99,7 @@ def conduct(
         if listener is not None:
             recorder.listen(listener)
         if observer is not None:
-            observe(observer, recorder, cluster)
+            observe(observer, recorder, session.cluster)
         interrupted = await Run(plan, session, recorder).phases()
         return Outcome(
             history=recorder.history(),
