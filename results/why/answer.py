@@ -26,12 +26,14 @@ VERDICTS: Final = (NECESSARY, RAISES, LOWERS, NO_DIFFERENCE, IMPOSSIBLE, NOT_TRI
 class Count(msgspec.Struct, frozen=True):
     """The runs of one variant that ended, and how many failed in the way to explain.
 
-    Runs that crashed the harness are not among `runs`, since they have no verdict.
+    `failed_otherwise` runs are invalid by another checker or rule only. Runs that crashed the
+    harness are not among `runs`, since they have no verdict.
     """
 
     failed: int = 0
     runs: int = 0
     failed_otherwise: int = 0
+    unknown: int = 0
     crashed: int = 0
 
     @property

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from harness.case import Case
+from harness.ops import Verdict
 from harness.soak.result import CRASH
 from harness.trials.trials import Kind, Trial, Trials
 from results.statistics.estimates import ALPHA, fisher_exact, holm
@@ -55,7 +56,8 @@ def counted_in(count: Count, trial: Trial, kind: Kind) -> Count:
         count,
         runs=count.runs + 1,
         failed=count.failed + failed,
-        failed_otherwise=count.failed_otherwise + (trial.result.failed and not failed),
+        failed_otherwise=count.failed_otherwise + (bool(trial.kinds) and not failed),
+        unknown=count.unknown + (trial.result.verdict == Verdict.UNKNOWN.value),
     )
 
 

@@ -31,7 +31,7 @@ from results.why.answer import (
     Point,
     Why,
 )
-from results.why.words import inevitable_in_words, notes_of, seconds
+from results.why.words import inevitable_in_words, notes_of, others_in_words, seconds
 
 PAGE_FILE: Final = "why.html"
 WIDTH: Final = 960
@@ -152,10 +152,11 @@ def _row(place: int, label: str, count: Count, kind: str, verdict: str) -> str:
     title = f"{label}: {numbers or 'not tried'}"
     if count.runs:
         title += f", 95 % interval {low * 100:.0f} to {high * 100:.0f} %"
+        title = ", ".join(filter(None, (title, others_in_words(count))))
     end = WIDTH - RIGHT + 14
     parts = [
         _text(LEFT - 12, y + 4, "label", clipped(label, LABEL_MAX)),
-        _text(end, y + 4, "numbers", numbers),
+        _text(end, y + 4, "numbers", f"{numbers}*" if others_in_words(count) else numbers),
         _text(end + 62, y + 4, "verdict", verdict),
     ]
     if count.runs:

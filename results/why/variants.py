@@ -17,6 +17,7 @@ from harness.case import Case, Fault
 from harness.errors import UsageError, counted
 from harness.ops import NS_PER_S, History, ScheduledOp
 from harness.plan.planning import plan_case
+from harness.plan.random_case import NONE
 from harness.plugins import Environment, Target, Workload
 from harness.plugins.options import Option
 from harness.registry import load_plugin
@@ -103,7 +104,11 @@ def _without_faults(case: Case, history: History) -> Iterator[Variant]:
     def without(left_out: Sequence[Fault]) -> Case:
         ids = {fault.id for fault in left_out}
         rest = tuple(fault for fault in faults if fault.id not in ids)
-        return msgspec.structs.replace(case, faults=rest)
+        planned = {fault.nemesis for fault in rest}
+        idle = {fault.nemesis for fault in left_out} - planned
+        # A run whose nemesis never strikes is unknown: it proves nothing about this nemesis.
+        active = tuple(nemesis for nemesis in case.nemeses if nemesis not in idle)
+        return msgspec.structs.replace(case, faults=rest, nemeses=active or (NONE,))
 
     if len(faults) > 1:
         yield Variant("all-faults", "", f"all {len(faults)} faults", without(faults))

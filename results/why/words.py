@@ -46,6 +46,8 @@ def _causes(why: Why) -> list[str]:
     for cause in why.causes[:ROWS_MAX]:
         tried = cause.without.runs > 0
         end = f"{_fails(cause.without)}  {cause.verdict}" if tried else cause.verdict
+        if others := others_in_words(cause.without):
+            end = f"{end}; {others}"
         lines.append(f"  {clipped(cause.words, PART_MAX - 2):{PART_MAX - 2}}  {end}")
     if len(why.causes) > ROWS_MAX:
         lines.append(f"  {len(why.causes) - ROWS_MAX} more parts, without a difference: see --json")
@@ -56,6 +58,16 @@ def _fails(count: Count) -> str:
     low, high = count.interval
     interval = f"({low:.0%} to {high:.0%})".replace("%", " %")
     return f"{count.failed:>3} of {count.runs} fail {interval:16}"
+
+
+def others_in_words(count: Count) -> str:
+    """The numbers of runs that failed otherwise or are unknown, as text; empty if there is none."""
+    parts = []
+    if count.failed_otherwise:
+        parts.append(f"{count.failed_otherwise} fail in another way")
+    if count.unknown:
+        parts.append(f"{count.unknown} are unknown")
+    return ", ".join(parts)
 
 
 def _time(why: Why) -> list[str]:
@@ -125,6 +137,11 @@ def notes_of(why: Why) -> list[str]:
     together = NECESSARY in verdicts.get("all-faults", ())
     if together and NECESSARY not in verdicts.get("fault", ()):
         notes.append("Some fault is necessary, but no single one: they can replace each other.")
+    if any(2 * cause.without.failed_otherwise > cause.without.runs for cause in why.causes):
+        notes.append(
+            "Where most runs fail in another way, the part decides how the failure shows, and "
+            "perhaps not whether it comes."
+        )
     if NO_DIFFERENCE in of:
         notes.append(
             "No difference shown is no proof: parts that can replace each other hide each other."

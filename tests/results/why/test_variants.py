@@ -35,6 +35,9 @@ def test_every_part_is_left_out_once():
         ("knobs", "cpu"),
     ]
     assert found["all-faults", ""].case.faults == ()
+    assert found["all-faults", ""].case.nemeses == ("none",)
+    assert found["fault", "p1"].case.nemeses == ("kill-leader",)
+    assert found["fault", "k1"].case.nemeses == planned.nemeses
     assert [each.id for each in found["faults", "kill-leader"].case.faults] == ["p1"]
     assert [each.id for each in found["fault", "k2"].case.faults] == ["k1", "p1"]
     assert found["bug", "NO-LEASE"].case.bugs == ("KUDU-765",)
