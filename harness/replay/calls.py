@@ -1,4 +1,4 @@
-"""The events of a world in words: which task, timer or message a function stands for."""
+"""The events of a world in words: the task, timer or message behind a function."""
 
 from __future__ import annotations
 

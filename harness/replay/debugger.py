@@ -173,8 +173,8 @@ class NodeDebugger(pdb.Pdb):
         if not self._opened or f is not self._opened[-1]:
             return super().get_stack(f, t)
         stack = [(frame, frame.f_lineno) for frame in self._opened]
-        own = [i for i, frame in enumerate(self._opened) if not _is_foreign(frame)]
-        return stack, own[-1] if own else len(stack) - 1
+        of_node = [i for i, frame in enumerate(self._opened) if not _is_foreign(frame)]
+        return stack, of_node[-1] if of_node else len(stack) - 1
 
     def precmd(self, line: str) -> str:
         if self._echo:

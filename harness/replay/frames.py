@@ -70,5 +70,5 @@ def place_of(frame: FrameType) -> str:
 
 
 def line_of(frame: FrameType) -> int:
-    """Return the current line of a frame; its first line if it has not begun."""
+    """Return the current line of a frame; its first line before it begins."""
     return frame.f_lineno or frame.f_code.co_firstlineno

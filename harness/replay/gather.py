@@ -42,7 +42,7 @@ TIMERS_MAX: Final = 2000
 
 
 def look(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
-    """Return the state of the world, which stands still and is not changed."""
+    """Return the state of the world, which is not changed."""
     data = in_copy(lambda: msgspec.json.encode(gather(plan, watch, stop)), timeout_s=LOOK_TIMEOUT_S)
     return msgspec.json.decode(data, type=Stopped)
 
@@ -126,8 +126,8 @@ def _event_text(stop: Stop, name: Namer) -> str:
 
 
 def _leaders(ops: Iterable[Op]) -> list[str]:
-    said = [op.value for op in ops if op.f == "leader" and isinstance(op.value, dict)]
-    return [f"{value.get('node')} led in term {value.get('term')}" for value in said[-3:]]
+    leads = [op.value for op in ops if op.f == "leader" and isinstance(op.value, dict)]
+    return [f"{value.get('node')} led in term {value.get('term')}" for value in leads[-3:]]
 
 
 def _open_operations(ops: Iterable[Op]) -> list[OperationView]:

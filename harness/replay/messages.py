@@ -1,4 +1,4 @@
-"""Messages between nodes that their receivers have not read: in flight, held or unread."""
+"""Messages between nodes on their way to the receiver: in flight, held or unread."""
 
 from __future__ import annotations
 

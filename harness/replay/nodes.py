@@ -41,7 +41,7 @@ def node_view(
     loop = None if incarnation is None else incarnation.loop
     tasks = [] if loop is None else [t for t in loop.tasks() if not t.done()][:TASKS_MAX]
     objects = Objects()
-    found = objects.collect([(task.get_name(), frames_of(task)) for task in tasks])
+    object_views = objects.collect([(task.get_name(), frames_of(task)) for task in tasks])
     quality = machine.trouble.quality
     return NodeView(
         name=machine.name,
@@ -60,7 +60,7 @@ def node_view(
         connections=[
             _connection(machine.name, *each) for each in connections if _is_at(machine, each)
         ],
-        objects=found,
+        objects=object_views,
         objects_cut=objects.cut,
         log=machine.world.log_lines(machine.name, last_lines=LOG_LINES),
     )

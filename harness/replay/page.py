@@ -73,12 +73,12 @@ def _code(state: Stopped) -> str:
 
 def _overview(state: Stopped) -> str:
     """One row per node: its state, and the plain values of its first page."""
-    shown: dict[str, None] = {}
+    short: dict[str, None] = {}
     for node in state.nodes:
         for name, value in _plain(node):
             if len(value) <= 24:
-                shown[name] = None
-    names = list(shown)[:10]
+                short[name] = None
+    names = list(short)[:10]
     rows = [
         [f"#{node.name}", node.state, *(dict(_plain(node)).get(name, "") for name in names)]
         for node in state.nodes

@@ -178,8 +178,8 @@ def _page(path: str, data: Any, *, full: bool) -> list[str]:
 
 def table(rows: Iterable[Sequence[str]], most: float = math.inf) -> list[str]:
     """Return rows as lines with aligned columns; a last line counts the rows above `most`."""
-    shown = list(rows)
-    kept = shown if most == math.inf else shown[: int(most)]
+    all_rows = list(rows)
+    kept = all_rows if most == math.inf else all_rows[: int(most)]
     widths = [max(len(row[i]) for row in kept) for i in range(len(kept[0]))] if kept else []
     lines = [
         "  "
@@ -188,7 +188,7 @@ def table(rows: Iterable[Sequence[str]], most: float = math.inf) -> list[str]:
         ).rstrip()
         for row in kept
     ]
-    return [*lines, *_more(len(shown), most)]
+    return [*lines, *_more(len(all_rows), most)]
 
 
 def _first(texts: Sequence[str], most: int) -> list[str]:

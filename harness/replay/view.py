@@ -62,7 +62,7 @@ class LinkView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageView(msgspec.Struct, frozen=True, kw_only=True):
-    """A message between two nodes that its receiver has not read.
+    """A message between two nodes, on its way to the code of the receiver.
 
     `state` is "in flight", "held" (swallowed by a fault; it may arrive after the heal) or "unread"
     (arrived, but not yet received by the node). Only a message in flight has `arrives_s`.
@@ -88,7 +88,7 @@ class TimerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that has not ended: the places in code at which it waits, the outermost first."""
+    """An unfinished task: the places in code at which it waits, the outermost first."""
 
     name: str
     waits_for: str

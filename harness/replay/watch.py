@@ -38,7 +38,7 @@ class ReplayQuit(Exception):  # noqa: N818 - it ends a replay on request
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment at which the world stands still.
+    """A moment at which the world is halted.
 
     `within` an event, `event` is the one that runs; else it is the one that comes next: the loop of
     its node (`None` outside of all nodes), its function and its arguments.
@@ -73,7 +73,7 @@ class Watch:
         self._event: Event
 
     def attach(self, deployment: Deployment) -> None:
-        """Watch the world of `deployment`, which has not run yet."""
+        """Watch the world of `deployment`, before it runs."""
         self.deployment = deployment
         world = deployment.world
         self._traced, world.trace = world.trace, self

@@ -198,15 +198,16 @@ class Head:
         return {"words": f"Without {', '.join(bugs)}", "command": command}
 
     def _stop(self) -> dict[str, str] | None:
-        """Return a command that replays the run up to the blamed operation; `None` if the run was
-        not simulated, or if no operation is blamed.
+        """Return a command that replays the run up to the invocation of the blamed operation;
+        `None` if the run was not simulated, or if no operation is blamed.
         """
         op, record = self._op, self._stored.record
         if op is None or record is None or record.environment != "sim" or self._stored.foreign:
             return None
-        command = shlex.join(
-            ["harness", "replay", str(self._stored.folder), "--until", f"op={op.index}"]
-        )
+        pairs = self._timeline.history.pairs
+        index = next((pair.invoke.index for pair in pairs if pair.completion is op), op.index)
+        folder = str(self._stored.folder)
+        command = shlex.join(["harness", "replay", folder, "--until", f"op={index}"])
         return {"words": "Stop there", "command": command}
 
     def _log(self, logs: Sequence[Log]) -> dict[str, str] | None:

@@ -184,6 +184,8 @@ def test_the_box_of_next_steps(tmp_path):
     )  # fmt: skip
     data, text = head_of(tmp_path, result, case=case, logs=logs, replay="harness run --case c.json")
     assert data["clean"]["command"] == "harness run --case c.json --bug none"
+    assert data["stop"]["command"].startswith("harness replay ")
+    assert data["stop"]["command"].endswith(f" --until op={READ}")
     assert data["log"] == {"words": "Log of m1 at 0.705 s", "node": "m1", "path": "m1.log"}
     assert [(name, place) for name, _, place in data["meanings"]] == [
         ("stale-read", "docs/checkers.md#reading-an-explanation"),
