@@ -23,6 +23,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "soak": "run many seeds of one case; resumable",
         "exam": "look for every known defect, and count false alarms; resumable",
         "check": "check stored runs again, or histories from other harnesses",
+        "shrink": "find the smallest case that fails like a run",
         "check-determinism": "prove that a seed replays bit for bit",
     },
     "look": {
@@ -63,6 +64,7 @@ _MODULES: Final[dict[str, str]] = {
     "run": "run.verb",
     "check-determinism": "run.check_determinism_verb",
     "soak": "soak.verb",
+    "shrink": "shrink.verb",
     "check": "check.verb",
     "import": "check.import_verb",
     "export": "check.export_verb",

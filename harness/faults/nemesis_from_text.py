@@ -69,6 +69,11 @@ class AimedNemesis(Nemesis):
             duration_ns=duration_ns,
         )
 
+    @property
+    def drawn_args(self) -> Collection[str]:
+        """The names of the arguments that a fault of this nemesis has."""
+        return self._drawn.keys()
+
     def draw_args(self, rng: random.Random) -> dict[str, Any]:
         """Draw the sentence (`choice`), and the number that determines its targets (`draw`)."""
         return {name: rng.randrange(limit) for name, limit in self._drawn.items()}
@@ -116,16 +121,16 @@ class AimedNemesis(Nemesis):
 
     def needs_leader(self, fault: Fault) -> bool | str:
         """Whether this fault waits for a leader; a string is the group of that leader."""
-        whom = self._sentence(fault).whom
+        whom = self.sentence(fault).whom
         return whom.group or whom.needs_leader
 
     def trigger_of(self, fault: Fault) -> Trigger | None:
         """The event that this fault waits for, if there is one."""
-        return self._sentence(fault).trigger
+        return self.sentence(fault).trigger
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
         """Choose the targets that this fault's sentence means at this moment."""
-        sentence = self._sentence(fault)
+        sentence = self.sentence(fault)
         scene = msgspec.structs.replace(scene, draw=int(fault.args.get(DRAW, 0)))
         whom = sentence.whom
         if isinstance(whom, Nodes):
@@ -138,7 +143,8 @@ class AimedNemesis(Nemesis):
         nodes = tuple(end for end in ends if not is_client(end))
         return Aim(what=sentence.kind, targets=nodes, links=tuple(links), note=note)
 
-    def _sentence(self, fault: Fault) -> Sentence:
+    def sentence(self, fault: Fault) -> Sentence:
+        """The sentence that was drawn for this fault."""
         if KEEP_OTHERS in fault.args:
             return self.sentences[0 if fault.args[KEEP_OTHERS] else 1]
         return self.sentences[int(fault.args.get(CHOICE, 0)) % len(self.sentences)]

@@ -120,6 +120,13 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind.requires | more
 
     @property
+    def untimed(self) -> str:
+        """The text without its times; an event stays."""
+        words = self.text.split()
+        end = next((n for n, word in enumerate(words) if word in _TIMES), len(words))
+        return " ".join(words[:end])
+
+    @property
     def clients_min(self) -> int:
         """The number of clients that a run needs, so that every client in the sentence exists."""
         ends = self.whom.ends if isinstance(self.whom, Links) else []

@@ -17,6 +17,7 @@ is in `ops.log`, and `harness check` reads it back.
 
 from harness.store.buckets import lat_bucket
 from harness.store.folder import (
+    SHRUNK_SUFFIX,
     RunFolder,
     RunRecord,
     StoredRun,
@@ -24,11 +25,13 @@ from harness.store.folder import (
     is_being_written,
     load_run,
     new_run_id,
+    shrunk_name,
 )
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
 
 __all__ = [
+    "SHRUNK_SUFFIX",
     "OpLog",
     "RunFolder",
     "RunRecord",
@@ -40,5 +43,6 @@ __all__ = [
     "new_run_id",
     "read_log",
     "read_parquet",
+    "shrunk_name",
     "write_parquet",
 ]

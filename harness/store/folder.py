@@ -23,6 +23,8 @@ from harness.store.parquet import read_parquet, write_parquet
 from harness.verdict.signature import Failure
 
 STAGED_SUFFIX: Final = ".part"
+SHRUNK_SUFFIX: Final = "-shrunk"
+"""The end of the name of a run that `harness shrink` made from the run without this end."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -66,6 +68,11 @@ def new_run_id(seed: int) -> str:
     return f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03}-{seed}-{os.getpid()}"
 
 
+def shrunk_name(run: str) -> str:
+    """The name of the run that `harness shrink` makes from a run; both have the same parent."""
+    return f"{run[: 100 - len(SHRUNK_SUFFIX)]}{SHRUNK_SUFFIX}"
+
+
 def check_name(text: str, flag: str) -> None:
     """Raise `UsageError` for a text that cannot be the name of a folder in a store."""
     if not _NAME.fullmatch(text):
@@ -101,15 +108,18 @@ class RunFolder:
     (`is_being_written`).
     """
 
-    def __init__(self, store: Path, name: str, run_id: str, *, staged: bool = False) -> None:
+    def __init__(
+        self, store: Path, name: str, run_id: str, *, staged: bool = False, latest: bool = True
+    ) -> None:
         """Create the folder `store/name/run_id`, and make `store/name/latest` link to it. For a
-        staged run, `publish` does both.
+        staged run, `publish` does both. Without `latest`, the link stays as it is.
         """
         check_name(name, "--name")
         check_name(run_id, "run")
         self.name = name
         self.run_id = run_id
         self._seed: int | None = None
+        self._may_be_latest = latest
         parent = store / name
         self.path = parent / (f".{run_id}.{os.getpid()}{STAGED_SUFFIX}" if staged else run_id)
         try:
@@ -145,6 +155,8 @@ class RunFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _point_latest(self) -> None:
+        if not self._may_be_latest:
+            return
         temporary = self.path.parent / f".latest-{self.run_id}-{os.getpid()}"
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(self.run_id)

@@ -4,4 +4,5 @@
 |----------|-----------------------------------------------------------------------------|
 | memory   | results on disk                                                             |
 | trials   | the engine: variants on worker processes, within a limit, remembered on disk |
+| shrink/  | from a failing case to the smallest case that fails in the same way           |
 """

@@ -18,14 +18,15 @@ import msgspec
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.ops import Verdict
+from harness.ops import CheckResult, Verdict
 from harness.soak.identity import code_digest
+from harness.soak.planting import defect_digest
 from harness.soak.pool import seed_pool
 from harness.soak.result import SeedJob, SeedResult
 from harness.soak.seed import crashed
 from harness.support.workers import Crew, Lost
 from harness.trials.memory import Memory, trial_key
-from harness.verdict.signature import SEPARATOR
+from harness.verdict.signature import SEPARATOR, SIGNATURE
 
 SIM: Final = "sim"
 
@@ -54,12 +55,40 @@ class Trial(NamedTuple):
 
 def kinds_of(result: SeedResult) -> tuple[Kind, ...]:
     """Return the kinds of the proven failures of a run."""
-    kinds: dict[Kind, None] = {}
-    for said in result.checkers:
-        if said.verdict == Verdict.INVALID.value:
-            checker, _, rest = said.signature.partition(SEPARATOR)
-            kinds[Kind(checker or said.checker, rest.partition(SEPARATOR)[0])] = None
-    return tuple(kinds)
+    kinds = (
+        _kind(said.checker, said.signature)
+        for said in result.checkers
+        if said.verdict == Verdict.INVALID.value
+    )
+    return tuple(dict.fromkeys(kinds))
+
+
+def kinds_in(results: Path) -> tuple[Kind, ...]:
+    """Return the kinds of the proven failures in a run's `results.json`; none if it is missing.
+
+    Raises `UsageError` if the file cannot be read.
+    """
+    try:
+        found = msgspec.json.decode(results.read_bytes(), type=_Results)
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{str(results)!r} cannot be read: {error}") from error
+    kinds = (
+        _kind(each.checker, str(each.details.get(SIGNATURE, "")))
+        for each in found.checkers
+        if each.verdict is Verdict.INVALID
+    )
+    return tuple(dict.fromkeys(kinds))
+
+
+def _kind(checker: str, signature: str) -> Kind:
+    name, _, rest = signature.partition(SEPARATOR)
+    return Kind(name or checker, rest.partition(SEPARATOR)[0])
+
+
+class _Results(msgspec.Struct, frozen=True):
+    checkers: tuple[CheckResult, ...] = ()
 
 
 class Trials:
@@ -67,11 +96,18 @@ class Trials:
 
     The time of remembered results counts, so that a resumed search ends where one that was never
     interrupted would end. `memory` is the file of results; `None` remembers them in this process
-    only. Raises `UsageError` if a plug-in of the case does not load, and `InfrastructureError` for
-    disk errors.
+    only. `defect` is a defect to plant in all runs (`harness.soak.planting`). Raises `UsageError`
+    if a plug-in of the case or the defect does not load, and `InfrastructureError` for disk errors.
     """
 
-    def __init__(self, *, jobs: int, cpu_s_max: float, memory: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: int,
+        cpu_s_max: float,
+        memory: Path | None = None,
+        defect: str | None = None,
+    ) -> None:
         """Open the memory."""
         self.cpu_s = 0.0
         """the CPU time of all results that were returned, each counted once"""
@@ -80,6 +116,8 @@ class Trials:
         self._jobs = jobs
         self._cpu_s_max = cpu_s_max
         self._memory = Memory(memory)
+        self._defect = defect
+        self._defect_digest = defect_digest(defect)
         self._counted: set[str] = set()
         self._codes: dict[bytes, str] = {}
         self._crew = Crew()
@@ -88,6 +126,10 @@ class Trials:
     def exhausted(self) -> bool:
         """Whether the CPU time is used up: `run` returns nothing more."""
         return self.cpu_s >= self._cpu_s_max
+
+    def spend(self, cpu_s: float) -> None:
+        """Count CPU time that the search itself used, outside of the workers."""
+        self.cpu_s += cpu_s
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +167,12 @@ class Trials:
                     ready.append(self._counted_in(case, known))
                     continue
                 yield SeedJob(
-                    case=case, store=None, name="trial", run_prefix="", code=self._code(case)
+                    case=case,
+                    store=None,
+                    name="trial",
+                    run_prefix="",
+                    code=self._code(case),
+                    defect=self._defect,
                 )
 
         pool = seed_pool()
@@ -175,7 +222,7 @@ class Trials:
         return Trial(case, result)
 
     def _key(self, case: Case) -> str:
-        return trial_key(case, self._code(case))
+        return trial_key(case, self._code(case) + self._defect_digest)
 
     def _code(self, case: Case) -> str:
         """The digest of the code that runs the case, computed once per set of plug-ins."""

@@ -146,7 +146,7 @@ def _switches(
             yield msgspec.structs.replace(about, reason=switch.cause)
             continue
         words = words_of(name, switch)
-        case = case_of(words)
+        case = case_of(words, switch.seed)
         if (why := _refusal(case, environment)) is not None:
             refused[f"{name} {switch.id}"] = why
             continue

@@ -27,6 +27,7 @@ SEEDS_MAX: Final = 10_000_000
 SEED_MAX: Final = 2**63 - 1
 JOBS_MAX: Final = 512
 ARTEFACTS_DEFAULT: Final = 10
+SHRUNK_MAX: Final = 3
 ARTEFACTS_MAX: Final = 1000
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 GITHUB_SUMMARY: Final = "GITHUB_STEP_SUMMARY"
@@ -57,7 +58,17 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     _add_keeping(parser)
     _add_outputs(parser)
     parser.show_first(
-        *("-h", "--help-all", "--env", "--seeds", "--jobs", "--stop-after", "--fresh", "--target"),
+        *(
+            "-h",
+            "--help-all",
+            "--env",
+            "--seeds",
+            "--jobs",
+            "--stop-after",
+            "--shrink",
+            "--fresh",
+            "--target",
+        ),
         *("--workload", "--nemesis", "--fault", "--bug", "--profile", "--time-limit", "--case"),
         *("--store", "--name", "--label", "--keep", "--lake", "--junit", "--json"),
     )
@@ -71,6 +82,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
         raise UsageError(f"--artefacts is {parsed.artefacts}; it must be in 0 .. {ARTEFACTS_MAX}")
     _check_executor(parsed)
     _check_lake(parsed)
+    _check_shrink(parsed)
     parsed.reporter_names = chosen_reporters(parsed.reporters)
     parsed.known_failures = known_failures(parsed.known, config=not parsed.no_config)
     _find_summary(parsed)
@@ -125,6 +137,21 @@ def _check_lake(parsed: argparse.Namespace) -> None:
             f"--lake {parsed.lake!r} and --store {str(parsed.store)!r} are one within the other; "
             "keep them apart"
         )
+
+
+def _check_shrink(parsed: argparse.Namespace) -> None:
+    if not parsed.shrink:
+        return
+    for flag, given in (
+        (f"--env {parsed.env}", parsed.env != SIM),
+        ("--lake", parsed.lake is not None),
+        ("--spark-master", parsed.spark_master is not None),
+    ):
+        if given:
+            raise UsageError(
+                f"--shrink needs failing runs of the simulation in a local store, but {flag} is "
+                "given; drop one of the two, and use `harness shrink` later"
+            )
 
 
 def _find_summary(parsed: argparse.Namespace) -> None:
@@ -241,6 +268,12 @@ def _add_work(parser: Parser) -> None:
         default=0,
         metavar="N",
         help="stop after N invalid seeds; 0 runs all (default: 0)",
+    )
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help=f"shrink the first failing run of each signature, at most {SHRUNK_MAX} runs "
+        "(see `harness shrink`)",
     )
     parser.add_argument(
         "--fresh", action="store_true", help="discard the progress of an earlier soak of this case"

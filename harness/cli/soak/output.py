@@ -23,7 +23,8 @@ from harness import __version__
 from harness.cli.output import note
 from harness.cli.project import replay_words
 from harness.cli.run.artefacts import make_artefacts
-from harness.cli.soak.options import BY_SIGNATURE, SIM, words_of_case
+from harness.cli.shrink.soaked import ShrunkRun, shrink_groups
+from harness.cli.soak.options import BY_SIGNATURE, SHRUNK_MAX, SIM, words_of_case
 from harness.cli.soak.progress import duration_text
 from harness.cli.styles import HEADLINE_STYLES, VERDICT_STYLES, joined, styled
 from harness.errors import EXIT_VALID, InfrastructureError, clipped, counted
@@ -101,6 +102,7 @@ class SoakOutput:
     wall_s: float
     exit_code: int
     interrupted: bool
+    shrunk: list[ShrunkRun] = field(default_factory=list)
     # Measured before a reporter loads its dependencies, which are not the soak's own memory.
     memory_bytes: int = field(default_factory=memory_bytes_max)
 
@@ -142,6 +144,17 @@ class SoakOutput:
             folder = Path(self._folder(result))
             if {path.name for path in folder.iterdir()} <= _OWN_FILES:
                 make_artefacts(folder, names)
+
+    def shrink(self) -> None:
+        """Shrink the first failing run of each signature, unless the user wants to stop."""
+        if self.parsed.shrink and not self.interrupted:
+            self.shrunk = shrink_groups(
+                [each for each in self._groups if not self._known.excuses(each.signature)],
+                self.campaign.spec.folder,
+                most=SHRUNK_MAX,
+                jobs=self.parsed.jobs,
+                quiet=self.parsed.quiet or self.parsed.json,
+            )
 
     def write_files(self) -> None:
         """Write the requested files; a failure does not prevent the other files.
@@ -270,6 +283,7 @@ class SoakOutput:
                 }
                 for group in groups
             ],
+            "shrunk": [each.json for each in self.shrunk],
             "gone": self._known.gone(group.signature for group in groups),
             "results_left_out": max(0, tally.seeds - RESULTS_MAX),
             "results": [self._entry(result) for result in self._chosen()],
@@ -351,6 +365,12 @@ class SoakOutput:
                 parts.append(f"  operations: {group.shapes_text}")
             parts.append(f"  seed {first.seed}: {text}")
             parts.append(f"  {self._replay(first)}")
+            parts += [
+                line
+                for each in self.shrunk
+                if each.signature == group.signature
+                for line in each.lines
+            ]
             if self.parsed.verbose and (place := self._folder(first)):
                 parts.append(f"  {place}")
         if len(groups) > most:

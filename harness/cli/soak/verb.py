@@ -133,6 +133,7 @@ def _run(
     if campaign.stopped is not None:
         note(f"harness: {campaign.stopped}")
     output.make_artefacts()
+    output.shrink()
     say(*([output.json()] if parsed.json else output.text()))
     try:
         output.write_files()

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from harness.case import replay_command
+from harness.case import load_case, replay_command
 from harness.errors import UsageError, clipped
 from harness.ops import CheckResult, Op, Verdict
 from harness.registry import load_plugin
-from harness.store import StoredRun
+from harness.store import SHRUNK_SUFFIX, StoredRun, shrunk_name
 from harness.verdict.explain import Timeline
 from harness.verdict.signature import rule_of
 from results.run.page.logs import Log
 from results.run.page.summary import Results, about
 
 HEADLINE_CHARS_MAX: Final = 200
+PAGE: Final = "report.html"
 ISSUE_LINES_MAX: Final = 12
 ISSUE_CASE_CHARS_MAX: Final = 6_000
 RULES: Final = {
@@ -92,6 +94,7 @@ class Head:
             "numbers": self.numbers(),
             "clean": self._clean(replay),
             "log": self._log(logs),
+            "related": self._related(),
             "meanings": self._meanings(),
             "issue": self._issue(),
         }
@@ -202,6 +205,18 @@ class Head:
         words = f"Log of {node} at {self._op.time / 1e9:.3f} s"
         return {"words": words, "node": log.node, "path": log.path}
 
+    def _related(self) -> list[tuple[str, str]]:
+        """Return links to the shrunk run, or back from it: words and a relative address."""
+        folder = self._stored.folder.resolve()
+        rows = []
+        shrunk = folder.with_name(shrunk_name(folder.name))
+        if (shrunk / "case.json").is_file():
+            rows.append((f"Shrunk: {_size(shrunk)}", f"../{shrunk.name}/{PAGE}"))
+        first = folder.with_name(folder.name.removesuffix(SHRUNK_SUFFIX))
+        if first != folder and (first / "case.json").is_file():
+            rows.append(("The run that was shrunk to this one", f"../{first.name}/{PAGE}"))
+        return rows
+
     def _meanings(self) -> list[tuple[str, str, str]]:
         """Explain the broken rule and the case's bugs: name, meaning, page of the documentation."""
         rows = []
@@ -253,6 +268,16 @@ class Head:
             summary = "<details><summary>case.json</summary>"
             parts.append(f"{summary}\n\n{_fenced([case], 'json')}\n\n</details>")
         return "\n\n".join(parts)
+
+
+def _size(folder: Path) -> str:
+    """Write the size of a shrunk run's case: its faults and operations."""
+    try:
+        case = load_case(folder / "case.json")
+    except UsageError:
+        return "the smallest case that was found"
+    faults = _many(len(case.faults or ()), "fault")
+    return faults if case.ops is None else f"{faults}, {_many(len(case.ops), 'operation')}"
 
 
 def _plugin(group: str, name: str) -> Any:

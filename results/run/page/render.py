@@ -100,6 +100,10 @@ def _next(data: dict[str, Any]) -> str:
         words = html.escape(data["log"]["words"])
         parts.append(f'<li><a id="log-link" href="./{path}">{words}</a></li>')
     parts += [
+        f'<li><a class="related" href="{html.escape(quote(address))}">{html.escape(words)}</a></li>'
+        for words, address in data["related"]
+    ]
+    parts += [
         f"<li><b>{html.escape(name)}</b>: {html.escape(meaning)} "
         f'<span class="soft">({html.escape(place)})</span></li>'
         for name, meaning, place in data["meanings"]

@@ -1,0 +1,15 @@
+"""Shrinking: from a failing case to the smallest case that fails in the same way.
+
+| module     | content                                                                    |
+|------------|----------------------------------------------------------------------------|
+| course     | `shrink`: which reductions are tried, and in which order                   |
+| search     | the best case so far, and candidates on several seeds                      |
+| faults     | fewer, earlier and shorter faults, in plain words                          |
+| load       | time limit, clients, nodes, options and knobs                              |
+| operations | a list of operations in place of the generator, and fewer of them          |
+"""
+
+from harness.trials.shrink.course import Shrunk, shrink
+from harness.trials.shrink.search import Step
+
+__all__ = ["Shrunk", "Step", "shrink"]

@@ -1,0 +1,174 @@
+"""The course of a shrink: which reductions are tried, and in which order."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import UsageError, counted
+from harness.ops import NS_PER_S
+from harness.plan.planning import plan_case
+from harness.plan.random_case import undrawn
+from harness.plugins import Environment
+from harness.registry import load_plugin
+from harness.run.phases import WARM_UP_S
+from harness.soak.result import SeedResult
+from harness.trials.shrink import faults, load, operations
+from harness.trials.shrink.search import SEEDS_DEFAULT, Search, Step
+from harness.trials.trials import SIM, Kind, Trial, Trials
+
+START_SEEDS: Final = 100
+"""The number of seeds that are tried to see the failure for the first time."""
+
+
+class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
+    """The smallest failing case that was found, and how it was found.
+
+    `operations` is the number of operations of clients, without final reads and probes. It is
+    `None` if the failure needs the generator of the workload, because operations at fixed times
+    did not fail. `exhausted` means that the limit of CPU time ended the search.
+    """
+
+    case: Case
+    kind: Kind
+    result: SeedResult
+    start: Case
+    operations: int | None
+    steps: tuple[Step, ...]
+    runs: int
+    cpu_s: float
+    exhausted: bool
+
+    @property
+    def faults(self) -> int:
+        """The number of faults that are left."""
+        return len(self.case.faults or ())
+
+
+def shrink(
+    trials: Trials,
+    case: Case,
+    kind: Kind | None = None,
+    *,
+    seeds: int = SEEDS_DEFAULT,
+    start_seeds: int = START_SEEDS,
+    on_step: Callable[[Step, Case], None] = lambda _step, _case: None,
+    on_trial: Callable[[], None] = lambda: None,
+) -> Shrunk:
+    """Shrink a failing case: faults, operations, clients, nodes, durations, options and knobs.
+
+    Every candidate is tried with `seeds` seeds, and accepted if a run fails with `kind`: the same
+    checker reports the same rule. If `kind` is `None`, the worst failure of the case is meant; if
+    it has an empty rule, any rule of its checker. If the seed of the case does not fail (any
+    more), up to `start_seeds` seeds are tried.
+
+    Raises `UsageError` if no seed fails so, and like `Trials`.
+    """
+    environment: Environment = load_plugin("environments", SIM)
+    first, met = _first_failure(trials, case, environment, kind, start_seeds, on_trial)
+    search = Search(
+        trials,
+        first,
+        met,
+        seeds=seeds,
+        on_step=on_step,
+        on_trial=on_trial,
+    )
+    _shrink(search)
+    counted = search.case.ops
+    return Shrunk(
+        case=search.case,
+        kind=search.kind,
+        result=search.best.result,
+        start=first.case,
+        operations=None if counted is None else len(counted),
+        steps=tuple(search.steps),
+        runs=trials.runs,
+        cpu_s=trials.cpu_s,
+        exhausted=trials.exhausted,
+    )
+
+
+def _first_failure(
+    trials: Trials,
+    case: Case,
+    environment: Environment,
+    kind: Kind | None,
+    seeds: int,
+    on_trial: Callable[[], None],
+) -> tuple[Trial, Kind]:
+    """The first seed that fails, as a case without draws, and its kind of failure."""
+    found: tuple[Trial, Kind] | None = None
+    others: dict[Kind, None] = {}
+
+    def cases() -> Iterator[Case]:
+        for number in range(seeds):
+            if found is not None:
+                return
+            each = msgspec.structs.replace(case, seed=(case.seed + number) % 2**63)
+            if number and case.drawn:
+                each = msgspec.structs.replace(undrawn(each), faults=None)
+            planned = plan_case(each, environment).case
+            yield msgspec.structs.replace(planned, draw=0, drawn={}, given=())
+
+    with contextlib.closing(trials.in_order(cases())) as results:
+        for trial in results:
+            on_trial()
+            same = [each for each in trial.kinds if _is_like(each, kind)]
+            if found is None and same:
+                found = trial, same[0]
+            others |= dict.fromkeys(trial.kinds)
+    if found is None:
+        like = "" if kind is None else f" of the kind {kind}"
+        seen = f"; other failures: {', '.join(map(str, others))}" if others else ""
+        raise UsageError(
+            f"no failure{like} in {counted(trials.runs, 'seed')} from seed {case.seed} on{seen}; "
+            "find a failing seed with `harness soak`, or give more --cpu"
+        )
+    return found
+
+
+def _is_like(kind: Kind, wanted: Kind | None) -> bool:
+    return wanted is None or kind == wanted or wanted == Kind(kind.checker, "")
+
+
+def _shrink(search: Search) -> None:
+    plain = faults.in_plain_words(search.case)
+    if search.first(faults.packed_cases(plain), "a short run with few faults") is None:
+        _cut_after_failure(search)
+        faults.shrink_faults(search)
+        plain = faults.in_plain_words(search.case)
+        search.first([faults.packed(plain, plain.faults or ()), plain], "an early start")
+    if not operations.record_operations(search):  # the generator matters: make it do less
+        load.shrink_time(search)
+        faults.shrink_faults(search)
+        load.shrink_world(search)
+        load.shrink_time(search)
+        if not operations.record_operations(search):
+            return
+    operations.shrink_operations(search)
+    faults.shrink_faults(search)
+    operations.tidy_operations(search)
+    load.shrink_world(search)
+    operations.shrink_operations(search, chunk_max=2)
+    operations.tidy_operations(search)
+    load.shrink_time(search)
+
+
+def _cut_after_failure(search: Search) -> None:
+    """End the run soon after the operations that the failed checker names."""
+    listed = operations.recorded(search.witness())
+    last_ns = max((op.at_ns for op, blamed in listed if blamed), default=None)
+    if last_ns is None:
+        return
+    limit_s = last_ns / NS_PER_S - WARM_UP_S + 1.0
+    if 0 < limit_s < search.case.time_limit_s:
+        kept = [f for f in search.case.faults or () if f.at_ns < limit_s * NS_PER_S]
+        search.try_one(
+            msgspec.structs.replace(faults.with_faults(search.case, kept), time_limit_s=limit_s),
+            "the end after the failure",
+        )

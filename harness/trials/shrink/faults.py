@@ -1,0 +1,122 @@
+"""Reductions of faults: fewer, earlier, shorter, and in plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.case import Case, Fault
+from harness.faults.nemesis_from_text import AimedNemesis, load_nemesis
+from harness.ops import NS_PER_S
+from harness.plan.random_case import NONE
+from harness.trials.shrink.search import Search
+
+FIRST_AT_NS: Final = 1 * NS_PER_S
+"""The start of the first fault of a packed case: clients have found the leader by then."""
+AFTER_NS: Final = 2 * NS_PER_S
+"""The time of operations after the last fault of a packed case."""
+PACKED_MAX: Final = 8
+"""The maximum number of faults of which each pair is tried alone."""
+ROUND_NS: Final = NS_PER_S // 10
+"""Durations are multiples of this."""
+_NTH: Final = re.compile(r"\bnth=(\d+)")
+
+
+def with_faults(case: Case, faults: Sequence[Fault]) -> Case:
+    """Return the case with these faults, and without nemeses that have no fault left."""
+    names = tuple(dict.fromkeys(fault.nemesis for fault in faults)) or (NONE,)
+    return msgspec.structs.replace(case, faults=tuple(faults), nemeses=names)
+
+
+def in_plain_words(case: Case) -> Case:
+    """Return the case with its faults as single sentences without times, such as `kill leader`.
+
+    A nemesis that is not made of words stays as it is.
+    """
+    plain: list[Fault] = []
+    for number, fault in enumerate(case.faults or (), 1):
+        nemesis = load_nemesis(fault.nemesis)
+        if isinstance(nemesis, AimedNemesis):
+            text = nemesis.sentence(fault).untimed
+            args = {
+                name: fault.args[name]
+                for name in AimedNemesis.of_text(text).drawn_args
+                if name in fault.args
+            }
+            plain.append(
+                msgspec.structs.replace(fault, id=f"fault-{number}", nemesis=text, args=args)
+            )
+        else:
+            plain.append(fault)
+    return with_faults(case, plain)
+
+
+def packed(case: Case, faults: Sequence[Fault]) -> Case:
+    """Return the case with only these faults, the first of which begins soon.
+
+    The faults keep their distances, and the chaos phase ends soon after the last fault.
+    """
+    early = min((fault.at_ns for fault in faults), default=0)
+    moved = [
+        msgspec.structs.replace(fault, at_ns=fault.at_ns - early + min(early, FIRST_AT_NS))
+        for fault in faults
+    ]
+    end_ns = end_of(moved) + AFTER_NS
+    limit_s = min(case.time_limit_s, end_ns / NS_PER_S)
+    return msgspec.structs.replace(with_faults(case, moved), time_limit_s=limit_s)
+
+
+def end_of(faults: Sequence[Fault]) -> int:
+    """The end of the last fault, in ns."""
+    return max((fault.at_ns + fault.duration_ns for fault in faults), default=0)
+
+
+def packed_cases(case: Case) -> Iterator[Case]:
+    """Yield packed cases with no fault, with one fault each, and with neighbouring faults."""
+    faults = case.faults or ()
+    yield packed(case, ())
+    for count in (1, 2, 3) if len(faults) <= PACKED_MAX else (1,):
+        for begin in range(len(faults) - count + 1):
+            yield packed(case, faults[begin : begin + count])
+
+
+def shrink_faults(search: Search) -> None:
+    """Reduce the faults of the best case: their number, events and durations."""
+    faults = search.case.faults or ()
+    if len(faults) > 1:
+        search.first([with_faults(search.case, [fault]) for fault in faults], "only one fault")
+    faults = search.case.faults or ()
+    search.drop(faults, lambda rest: with_faults(search.case, rest), "fewer faults")
+    for number in range(len(search.case.faults or ())):
+        search.first(_earlier_events(search.case, number), "an earlier event")
+        while search.first(_shorter(search.case, number), "a shorter fault") == 0:
+            pass
+
+
+def _earlier_events(case: Case, number: int) -> Iterator[Case]:
+    """Yield the case with one fault at an earlier occurrence of its event."""
+    fault = (case.faults or ())[number]
+    event = _NTH.search(fault.nemesis)
+    nth = int(event[1]) if event is not None else 1
+    for lower in sorted({1, 2, nth // 4, nth // 2}):
+        if 0 < lower < nth:
+            text = _NTH.sub(f"nth={lower}", fault.nemesis)
+            yield _replaced(case, number, msgspec.structs.replace(fault, nemesis=text))
+
+
+def _shorter(case: Case, number: int) -> Iterator[Case]:
+    """Yield the case with one fault at a quarter and at half of its duration, rounded."""
+    fault = (case.faults or ())[number]
+    for part in (4, 2):
+        shorter_ns = fault.duration_ns // part // ROUND_NS * ROUND_NS
+        if shorter_ns:
+            yield _replaced(case, number, msgspec.structs.replace(fault, duration_ns=shorter_ns))
+
+
+def _replaced(case: Case, number: int, fault: Fault) -> Case:
+    faults = list(case.faults or ())
+    faults[number] = fault
+    return with_faults(case, faults)

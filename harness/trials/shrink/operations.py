@@ -1,0 +1,192 @@
+"""Reductions of operations: the operations that a generator made become a list, whose items can be
+dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import Case
+from harness.ops import NS_PER_S, Op, ScheduledOp
+from harness.run.phases import WARM_UP_S
+from harness.trials.shrink.search import Search, Witness
+
+RECORDED_SEEDS: Final = 5
+"""The number of seeds with which recorded operations are tried: the failure must survive that they
+come at fixed times.
+"""
+OPS_MAX: Final = 20_000
+"""The maximum number of operations that are recorded, a limit of memory and of time."""
+TAIL_NS: Final = NS_PER_S // 10
+GAPS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.01, 0.05, 0.2, 0.5, 1, 2))
+
+
+def record_operations(search: Search) -> bool:
+    """Replace the generator of the best case by the operations that it made.
+
+    The recorded operations of the warm-up phase come in the chaos phase, so everything moves
+    behind by its length. Returns whether the failure survived.
+    """
+    if search.case.ops is not None:
+        return True
+    witness = search.witness()
+    listed = recorded(witness)
+    if not listed or len(listed) > OPS_MAX:
+        return False
+    ops, blamed = [op for op, _ in listed], [op for op, is_blamed in listed if is_blamed]
+    shift_ns = int(WARM_UP_S * NS_PER_S)
+    case = msgspec.structs.replace(
+        search.case,
+        time_limit_s=search.case.time_limit_s + WARM_UP_S,
+        faults=tuple(
+            msgspec.structs.replace(fault, at_ns=fault.at_ns + shift_ns)
+            for fault in search.case.faults or ()
+        ),
+    )
+    last_ns = max((op.at_ns for op in blamed), default=0)
+    clients = {op.process for op in blamed}
+    related = _related(ops, blamed)
+    guesses = [
+        [],
+        blamed,
+        [op for op in related if op.at_ns <= last_ns],
+        [op for op in ops if op.at_ns <= last_ns and (op in related or op.process in clients)],
+        [op for op in ops if op.at_ns <= last_ns],
+        ops,
+    ]
+    return (
+        search.first(
+            [with_ops(case, guess) for guess in _different(guesses)],
+            "recorded operations",
+            seeds=RECORDED_SEEDS,
+        )
+        is not None
+    )
+
+
+def recorded(witness: Witness) -> list[tuple[ScheduledOp, bool]]:
+    """Return the operations of clients in the order of their starts, and whether a failed result
+    names them; times count from the start of the warm-up.
+    """
+    phases = {op.value["phase"]: op.time for op in witness.history.facts("phase")}
+    begin_ns, end_ns = phases["warm-up"], phases["heal-core"]
+    named = {
+        index
+        for result in witness.judgement.results
+        if not result.verdict.holds
+        for index in result.operations
+    }
+    threads = witness.plan.case.concurrency
+    listed = []
+    for pair in witness.history.pairs:
+        call = pair.invoke
+        if isinstance(call.process, int) and begin_ns <= call.time < end_ns:
+            op = ScheduledOp(call.time - begin_ns, call.process % threads, call.f, call.value)
+            listed.append((op, not named.isdisjoint(_indices(call, pair.completion))))
+    return listed
+
+
+def _indices(call: Op, done: Op | None) -> set[int]:
+    return {call.index} if done is None else {call.index, done.index}
+
+
+def _related(ops: Sequence[ScheduledOp], blamed: Sequence[ScheduledOp]) -> list[ScheduledOp]:
+    """The operations that share a text, such as the name of a table, with a blamed operation."""
+    texts = {text for op in blamed for text in _texts(op.value)}
+    return [op for op in ops if op in blamed or not texts.isdisjoint(_texts(op.value))]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
+
+
+def _different(guesses: Sequence[list[ScheduledOp]]) -> list[list[ScheduledOp]]:
+    """Leave out repeated guesses."""
+    return [guess for place, guess in enumerate(guesses) if guess not in guesses[:place]]
+
+
+def with_ops(case: Case, ops: Sequence[ScheduledOp]) -> Case:
+    """Return the case with these operations in place of its generator."""
+    return msgspec.structs.replace(case, ops=tuple(ops))
+
+
+def shrink_operations(search: Search, *, chunk_max: int | None = None) -> None:
+    """Drop operations from the list of the best case."""
+    search.drop(
+        search.case.ops or (),
+        lambda rest: with_ops(search.case, rest),
+        "fewer operations",
+        chunk_max=chunk_max,
+    )
+
+
+def tidy_operations(search: Search) -> None:
+    """Move the operations and faults of the best case together, and use few clients."""
+    case = search.case
+    if case.ops is None:
+        return
+    search.first([even(case, gap_ns) for gap_ns in GAPS_NS], "even operations")
+    _move_earlier(search)
+
+
+def even(case: Case, gap_ns: int) -> Case:
+    """Return the case with pauses of at most `gap_ns` between operations and faults."""
+    faults = case.faults or ()
+    moments = sorted(
+        {
+            *(op.at_ns for op in case.ops or ()),
+            *(fault.at_ns for fault in faults),
+            *(fault.at_ns + fault.duration_ns for fault in faults),
+        }
+    )
+    places: dict[int, int] = {}
+    before = at = 0
+    for moment in moments:
+        at += min(moment - before, gap_ns)
+        before = moment
+        places[moment] = at
+    ops = [msgspec.structs.replace(op, at_ns=places[op.at_ns]) for op in case.ops or ()]
+    moved = [
+        msgspec.structs.replace(
+            fault,
+            at_ns=places[fault.at_ns],
+            duration_ns=max(
+                1_000_000, places[fault.at_ns + fault.duration_ns] - places[fault.at_ns]
+            ),
+        )
+        for fault in faults
+    ]
+    return msgspec.structs.replace(
+        case, ops=tuple(ops), faults=tuple(moved), time_limit_s=(at + TAIL_NS) / NS_PER_S
+    )
+
+
+def _move_earlier(search: Search) -> None:
+    """Move everything to the beginning of the chaos phase."""
+    case = search.case
+    starts = [op.at_ns for op in case.ops or ()] + [fault.at_ns for fault in case.faults or ()]
+    early = min(starts, default=0)
+    if early <= 0:
+        return
+    search.try_one(
+        msgspec.structs.replace(
+            case,
+            ops=tuple(msgspec.structs.replace(op, at_ns=op.at_ns - early) for op in case.ops or ()),
+            faults=tuple(
+                msgspec.structs.replace(fault, at_ns=fault.at_ns - early)
+                for fault in case.faults or ()
+            ),
+            time_limit_s=max(0.1, case.time_limit_s - early / NS_PER_S),
+        ),
+        "an earlier start",
+    )

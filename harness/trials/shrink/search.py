@@ -1,0 +1,189 @@
+"""The search of a shrink: smaller variants are tried with several seeds, and the first that fails
+alike becomes the best case.
+
+Variants and seeds have a fixed order, and the first success in this order counts, whichever worker
+ends first. So the result does not depend on the number of workers, unless the limit of CPU time
+ends the search.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.ops import History
+from harness.plan.planning import Plan, plan_case
+from harness.plugins import Environment
+from harness.registry import load_plugin
+from harness.run.phases import conduct
+from harness.trials.trials import SIM, Kind, Trial, Trials
+from harness.verdict.judge import Judgement, judge
+from harness.verdict.limits import CHECK_TIME_LIMIT_S
+
+Item = TypeVar("Item")
+SEEDS_DEFAULT: Final = 4
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A reduction that kept the failure: its words, and the trials and CPU time until then."""
+
+    words: str
+    runs: int
+    cpu_s: float
+
+
+class Witness(msgspec.Struct, frozen=True):
+    """The history and the results of one case that was run in this process."""
+
+    plan: Plan
+    history: History
+    judgement: Judgement
+
+
+class Search:
+    """The best case so far, and the means to find a smaller one.
+
+    `best` always fails with `kind`. `on_step` is called after each reduction, and `on_trial` after
+    each trial.
+    """
+
+    def __init__(
+        self,
+        trials: Trials,
+        best: Trial,
+        kind: Kind,
+        *,
+        seeds: int,
+        on_step: Callable[[Step, Case], None],
+        on_trial: Callable[[], None],
+    ) -> None:
+        self.best = best
+        self.kind = kind
+        self.steps: list[Step] = []
+        self.environment: Environment = load_plugin("environments", SIM)
+        self._trials = trials
+        self._seeds = seeds
+        self._on_step = on_step
+        self._on_trial = on_trial
+        self._witness: Witness | None = None
+
+    @property
+    def case(self) -> Case:
+        """The best case so far."""
+        return self.best.case
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the limit of CPU time ended the search."""
+        return self._trials.exhausted
+
+    def try_one(self, candidate: Case | None, words: str, *, seeds: int | None = None) -> bool:
+        """Try one candidate; if it fails alike with a seed, it becomes the best case."""
+        return candidate is not None and self.first([candidate], words, seeds=seeds) is not None
+
+    def first(
+        self, candidates: Iterable[Case], words: str, *, seeds: int | None = None
+    ) -> int | None:
+        """Try candidates in order until one fails with the kind; return its position.
+
+        Each candidate is tried with the seed of the best case and the following seeds.
+        Candidates that cannot be planned are skipped.
+        """
+        positions: list[int] = []
+        found: list[tuple[int, Trial]] = []
+        begin = self.case
+
+        def cases() -> Iterator[Case]:
+            for position, candidate in enumerate(candidates):
+                if found:
+                    return
+                planned = self._planned(candidate)
+                if planned is None or planned == begin:
+                    continue
+                for number in range(self._seeds if seeds is None else seeds):
+                    if found:
+                        return
+                    positions.append(position)
+                    yield msgspec.structs.replace(planned, seed=(begin.seed + number) % 2**63)
+
+        # Trials in progress end, rather than being killed: a new worker costs more than a trial.
+        with contextlib.closing(self._trials.in_order(cases())) as results:
+            for number, trial in enumerate(results):
+                if not found and self.kind in trial.kinds:
+                    found.append((positions[number], trial))
+                self._on_trial()
+        for position, trial in found:
+            self.accept(trial, words)
+            return position
+        return None
+
+    def accept(self, trial: Trial, words: str) -> None:
+        """Make a trial that failed alike the best case."""
+        self.best = trial
+        step = Step(words, self._trials.runs, self._trials.cpu_s)
+        self.steps.append(step)
+        self._on_step(step, trial.case)
+
+    def drop(
+        self,
+        items: Sequence[Item],
+        made: Callable[[Sequence[Item]], Case],
+        words: str,
+        *,
+        chunk_max: int | None = None,
+    ) -> None:
+        """Drop as many items as possible, first in large chunks of at most `chunk_max` items.
+
+        `made` returns the case with the given items. This is delta debugging (Zeller and
+        Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) without its tests of
+        subsets, because a chunk of half the items is the complement of the other half.
+        """
+        size = max(1, min(len(items) // 2, chunk_max or len(items)))
+        while items and not self.exhausted:
+            at = 0
+            dropped = False
+            while at < len(items):
+                rest = [
+                    [*items[:begin], *items[begin + size :]]
+                    for begin in range(at, len(items), size)
+                ]
+                place = self.first(map(made, rest), words)
+                if place is None:
+                    break
+                items, at, dropped = rest[place], at + place * size, True
+            if size == 1 and not dropped:
+                break
+            size = max(1, size // 2)
+
+    def witness(self) -> Witness:
+        """Run the best case in this process, to see its history; the run costs CPU time, too.
+
+        Raises `KeyboardInterrupt` if the user interrupted the run.
+        """
+        if self._witness is None or self._witness.plan.case != self.case:
+            begin_s = time.process_time()
+            self._witness = seen(self.case, self.environment)
+            self._trials.spend(time.process_time() - begin_s)
+        return self._witness
+
+    def _planned(self, candidate: Case) -> Case | None:
+        try:
+            return plan_case(candidate, self.environment).case
+        except UsageError:
+            return None
+
+
+def seen(case: Case, environment: Environment) -> Witness:
+    """Run a case in this process and judge it. Raises `KeyboardInterrupt` after an interrupt."""
+    plan = plan_case(case, environment)
+    outcome = conduct(plan, environment, run_id="shrink", folder=None)
+    if outcome.stop_asked:
+        raise KeyboardInterrupt
+    results = judge(outcome.history, plan.case, plan.checkers, time_limit_s=CHECK_TIME_LIMIT_S)
+    return Witness(plan, outcome.history, results)

@@ -1,0 +1,217 @@
+"""Shrinking: reductions keep what a failure needs, and the search does not depend on workers."""
+
+import msgspec
+import pytest
+
+from harness.case import Case, Fault
+from harness.errors import UsageError
+from harness.ops import NS_PER_S, ScheduledOp
+from harness.plan.planning import plan_case
+from harness.registry import load_plugin
+from harness.soak.result import CheckerVerdict, SeedResult
+from harness.trials.shrink import shrink
+from harness.trials.shrink.faults import in_plain_words, packed, packed_cases
+from harness.trials.shrink.operations import even, recorded
+from harness.trials.shrink.search import Search
+from harness.trials.trials import Kind, Trial, Trials, kinds_in
+
+KIND = Kind("judge", "rule")
+SIM = load_plugin("environments", "sim")
+
+
+class MadeUp:
+    """Trials whose results are made up: a case fails with `KIND` if `fails` says so."""
+
+    def __init__(self, fails, *, limit=10_000):
+        self.fails = fails
+        self.limit = limit
+        self.cases = []
+
+    @property
+    def runs(self):
+        return len(self.cases)
+
+    cpu_s = runs
+
+    @property
+    def exhausted(self):
+        return self.runs >= self.limit
+
+    def spend(self, cpu_s):
+        pass
+
+    def in_order(self, cases):
+        for case in cases:
+            if self.exhausted:
+                return
+            self.cases.append(case)
+            yield Trial(case, made_up(case, fails=self.fails(case)))
+
+
+def made_up(case, *, fails):
+    said = CheckerVerdict("judge", "invalid", "why", "judge · rule · kill")
+    return SeedResult(seed=case.seed, verdict="invalid", reason="", checkers=(said,) * fails)
+
+
+def search_of(case, fails, **more):
+    planned = plan_case(case, SIM).case
+    trials = MadeUp(fails, **more)
+    first = Trial(planned, made_up(planned, fails=True))
+    quiet = {"on_step": lambda *_: None, "on_trial": lambda: None}
+    return Search(trials, first, KIND, seeds=2, **quiet), trials
+
+
+def fault(at_s, *, number=1, nemesis="kill leader", for_s=2.0):
+    return Fault(f"f{number}", nemesis, int(at_s * NS_PER_S), int(for_s * NS_PER_S))
+
+
+def ops_of(case):
+    return [op.value["name"] for op in case.ops]
+
+
+def with_ops(names):
+    ops = tuple(ScheduledOp(NS_PER_S, 0, "get", {"name": name}) for name in names)
+    return Case(seed=1, faults=(), ops=ops)
+
+
+@pytest.mark.parametrize("needed", ["", "a", "gb", "hda", "abcdefgh"])
+def test_dropping_keeps_exactly_the_items_that_the_failure_needs(needed):
+    search, _ = search_of(with_ops("abcdefgh"), lambda case: set(needed) <= set(ops_of(case)))
+    search.drop(
+        search.case.ops, lambda rest: msgspec.structs.replace(search.case, ops=tuple(rest)), "less"
+    )
+    assert ops_of(search.case) == sorted(needed)
+
+
+def test_a_candidate_is_tried_with_several_seeds_and_the_first_that_fails_is_kept():
+    search, trials = search_of(with_ops("ab"), lambda case: case.seed == 2)
+    smaller = msgspec.structs.replace(search.case, ops=())
+    assert search.try_one(smaller, "less")
+    assert [case.seed for case in trials.cases] == [1, 2]
+    assert search.case.seed == 2
+    assert search.case.ops == ()
+
+
+def test_a_candidate_with_another_kind_of_failure_is_refused():
+    search, _ = search_of(with_ops("ab"), lambda _: True)
+    search.kind = Kind("judge", "other rule")
+    assert not search.try_one(msgspec.structs.replace(search.case, ops=()), "less")
+    assert ops_of(search.case) == ["a", "b"]
+
+
+def test_candidates_that_cannot_be_planned_are_skipped():
+    search, trials = search_of(with_ops("ab"), lambda _: True)
+    impossible = msgspec.structs.replace(search.case, workload="no-such")
+    assert search.first([impossible, msgspec.structs.replace(search.case, ops=())], "less") == 1
+    assert all(case.workload == "ddl" for case in trials.cases)
+
+
+def test_the_limit_of_cpu_time_ends_the_search_with_the_best_case_so_far():
+    search, trials = search_of(with_ops("abcdefgh"), lambda case: "a" in ops_of(case), limit=3)
+    search.drop(
+        search.case.ops, lambda rest: msgspec.structs.replace(search.case, ops=tuple(rest)), "less"
+    )
+    assert search.exhausted
+    assert trials.runs == 3
+    assert "a" in ops_of(search.case)
+
+
+def test_packed_faults_begin_soon_and_keep_their_distances():
+    case = Case(seed=1, faults=(fault(20, for_s=14), fault(24, number=2)), time_limit_s=60)
+    made = packed(case, case.faults)
+    assert [each.at_ns / NS_PER_S for each in made.faults] == [1, 5]
+    assert made.time_limit_s == 17
+    assert made.nemeses == ("kill leader",)
+
+
+def test_packed_cases_have_no_fault_then_each_fault_then_neighbours():
+    faults = tuple(fault(10 * n, number=n) for n in (1, 2, 3))
+    made = list(packed_cases(Case(seed=1, faults=faults)))
+    ids = [[each.id for each in case.faults] for case in made]
+    assert ids == [[], ["f1"], ["f2"], ["f3"], ["f1", "f2"], ["f2", "f3"], ["f1", "f2", "f3"]]
+    assert made[0].nemeses == ("none",)
+
+
+def test_faults_of_a_nemesis_become_sentences_without_times():
+    case = plan_case(Case(seed=1, nemeses=("partition-leader",)), SIM).case
+    plain = in_plain_words(case)
+    assert set(plain.nemeses) == {"cut leader from members", "cut leader from others"}
+    assert [each.at_ns for each in plain.faults] == [each.at_ns for each in case.faults]
+    assert plan_case(plain, SIM).case.faults == plain.faults
+    timed = Case(seed=1, nemeses=("kill it when event leader nth=3 at 2s for 1s",))
+    assert in_plain_words(plan_case(timed, SIM).case).nemeses == (
+        "kill it when event leader nth=3",
+    )
+
+
+def test_even_pauses_keep_the_order_of_operations_and_faults():
+    ops = tuple(ScheduledOp(int(at * NS_PER_S), 0, "list", {}) for at in (3, 9))
+    made = even(Case(seed=1, ops=ops, faults=(fault(4, for_s=4),)), NS_PER_S)
+    assert [op.at_ns / NS_PER_S for op in made.ops] == [1, 4]
+    assert [(each.at_ns / NS_PER_S, each.duration_ns / NS_PER_S) for each in made.faults] == [
+        (2, 1)
+    ]
+
+
+def test_a_run_without_results_has_no_kind(tmp_path):
+    assert kinds_in(tmp_path / "results.json") == ()
+    (tmp_path / "results.json").write_text("{")
+    with pytest.raises(UsageError):
+        kinds_in(tmp_path / "results.json")
+
+
+@pytest.mark.slow
+def test_recorded_operations_are_those_of_clients_before_the_heal():
+    search, _ = search_of(Case(seed=1, time_limit_s=1.0, rate=20.0, faults=()), lambda _: True)
+    listed = [op for op, _ in recorded(search.witness())]
+    assert 20 < len(listed) <= 70
+    assert all(0 <= op.at_ns <= 3 * NS_PER_S and 0 <= op.process < 10 for op in listed)
+    assert listed == sorted(listed, key=lambda op: op.at_ns)
+
+
+def stale_read():
+    """A case whose deposed leader answers a read, with four operations that it does not need."""
+    create = {"columns": ["v0"], "name": "t1", "nonce": "n1", "partitions": 1, "replicas": 3}
+    alter = {"name": "t1", "nonce": "n2", "steps": [["add", "cn2"]]}
+    rows = [
+        (0.0, 0, "get", {"name": "t3"}),
+        (0.5, 1, "list", {}),
+        (0.8, 2, "get", {"name": "t2"}),
+        (1.0, 4, "create", create),
+        (1.5, 3, "list", {}),
+        (2.0, 2, "list", {}),
+        (3.0, 6, "alter", alter),
+        (3.8, 0, "get", {"name": "t1"}),
+    ]
+    ops = tuple(ScheduledOp(int(at * NS_PER_S), n, f, value) for at, n, f, value in rows)
+    return Case(
+        seed=1,
+        bugs=("NO-LEASE",),
+        nemeses=("cut leader from members",),
+        faults=(fault(2, nemesis="cut leader from members", for_s=2.4),),
+        ops=ops,
+        time_limit_s=4.0,
+    )
+
+
+@pytest.mark.slow
+def test_a_real_failure_shrinks_alike_with_any_number_of_workers():
+    found = []
+    for jobs in (1, 3):
+        with Trials(jobs=jobs, cpu_s_max=1e6) as trials:
+            kind = Kind("linearizable-catalog", "")
+            found.append(shrink(trials, stale_read(), kind, seeds=2, start_seeds=20))
+    one, three = found
+    assert one.case == three.case
+    assert one.kind == Kind("linearizable-catalog", "stale-read")
+    assert (one.faults, one.exhausted) == (1, False)
+    assert 2 <= one.operations <= 5
+
+
+@pytest.mark.slow
+def test_a_case_that_does_not_fail_is_refused():
+    with (
+        Trials(jobs=1, cpu_s_max=60.0) as trials,
+        pytest.raises(UsageError, match="harness soak"),
+    ):
+        shrink(trials, Case(seed=1, time_limit_s=1.0, nemeses=("none",)), start_seeds=2)
