@@ -58,7 +58,7 @@ nightly: $(DEV_STAMP) $(NATIVE_STAMP) ## run the expensive variants (CONTRIBUTIN
 	$(BIN)/pytest -m nightly -n 2 --dist loadgroup -q
 
 # Within two hours on two cores: --cpu bounds what all runs cost together, in seconds.
-EXAM ?= --first --clean 1..56 --cpu 14000
+EXAM ?= --first --clean 1..69 --cpu 14000
 exam: $(DEV_STAMP) $(NATIVE_STAMP) ## look for every bug switch and planted defect, and for false alarms
 	$(BIN)/harness exam --target kudu,hive --defects tests.mutants $(EXAM)
 

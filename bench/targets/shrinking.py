@@ -16,10 +16,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from bench.targets.ledgers import LEDGERS, case_of, found_switches
 
 from harness.case import load_case
 from harness.errors import UsageError
@@ -27,8 +26,10 @@ from harness.soak.result import SeedJob
 from harness.soak.seed import run_seed
 from harness.trials.shrink import shrink
 from harness.trials.trials import Kind, Trials, kinds_of
+from results.exam.rows import SWITCH, Row, make_paper
 
 CPU_S: Final = 60.0
+TARGETS: Final = ("kudu", "hive")
 WORST: Final = 5
 CASE: Final = ".case.json"
 
@@ -71,36 +72,44 @@ def main() -> int:
         sys.stdout.write(json.dumps(_replayed(parsed.out)))
         return 0
     sizes, missing = [], []
-    for bug in _chosen(parsed.bugs):
-        size = _size_of(bug, parsed)
+    for row in _chosen(parsed.bugs):
+        size = _size_of(row, parsed)
         sizes += [] if size is None else [size]
-        missing += [bug.id] if size is None else []
-        _say(size.line() if size is not None else f"{bug.id:24} did not fail")
+        missing += [row.name] if size is None else []
+        _say(size.line() if size is not None else f"{row.name:24} did not fail")
     if sizes:
         _summarize(sizes)
     same = _same_under_hash_seeds(parsed.out, parsed.hash_seeds)
     return 0 if same and not missing else 1
 
 
-def _chosen(names: Sequence[str]) -> Iterator[Any]:
-    for target in LEDGERS:
-        yield from (bug for bug in found_switches(target) if not names or bug.id in names)
+def _chosen(names: Sequence[str]) -> Iterator[Row]:
+    paper = make_paper(
+        parts=(SWITCH,),
+        targets=TARGETS,
+        only=names or None,
+        defects=None,
+        seeds=range(1, 101),
+        clean_seeds=range(0),
+        first=True,
+    )
+    return (row for row in paper.rows if row.case is not None)
 
 
-def _size_of(bug: Any, parsed: argparse.Namespace) -> Size | None:
+def _size_of(row: Row, parsed: argparse.Namespace) -> Size | None:
     """Shrink the failure of one switch, or read the size from an earlier call."""
-    file = parsed.out / f"{bug.id}.json"
+    assert row.case is not None
+    file = parsed.out / f"{row.name}.json"
     if file.is_file():
         return msgspec.json.decode(file.read_bytes(), type=Size)
-    find = bug.value.find
     with Trials(jobs=parsed.jobs, cpu_s_max=parsed.cpu) as trials:
         try:
-            shrunk = shrink(trials, case_of(bug, find.seed), Kind(find.checker, ""))
+            shrunk = shrink(trials, row.case, Kind(row.expected, ""))
         except UsageError as error:
-            _say(f"{bug.id}: {error}")
+            _say(f"{row.name}: {error}")
             return None
     size = Size(
-        bug=bug.id,
+        bug=row.name,
         kind=str(shrunk.kind),
         faults_before=len(shrunk.start.faults or ()),
         faults=shrunk.faults,
@@ -110,7 +119,7 @@ def _size_of(bug: Any, parsed: argparse.Namespace) -> Size | None:
         trials=shrunk.runs,
         exhausted=shrunk.exhausted,
     )
-    (parsed.out / f"{bug.id}{CASE}").write_bytes(shrunk.case.encode())
+    (parsed.out / f"{row.name}{CASE}").write_bytes(shrunk.case.encode())
     file.write_bytes(msgspec.json.encode(size))
     return size
 

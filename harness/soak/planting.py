@@ -7,10 +7,12 @@ A module of planted defects has the attribute `DEFECTS`, which maps names to
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping
 
 from harness.errors import UsageError, unknown_name
 from harness.plugins import PlantedDefect
+from harness.support.distributions import package_files
 from harness.support.importing import import_module
 
 
@@ -49,3 +51,16 @@ def planted(place: str | None) -> Iterator[None]:
         raise unknown_name("defect", name, defects)
     with defects[name].plant():
         yield
+
+
+def defect_digest(place: str | None) -> str:
+    """Return a digest of a defect and of all Python files of its module or package; empty for
+    `None`.
+    """
+    if place is None:
+        return ""
+    total = hashlib.sha256(place.encode())
+    for name, path in package_files(place.partition(":")[0]):
+        if name.endswith(".py"):
+            total.update(f"{name} ".encode() + path.read_bytes())
+    return total.hexdigest()

@@ -20,6 +20,7 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.ops import CheckResult, Verdict
 from harness.soak.identity import code_digest
+from harness.soak.planting import defect_digest
 from harness.soak.pool import seed_pool
 from harness.soak.result import SeedJob, SeedResult
 from harness.soak.seed import crashed
@@ -95,11 +96,18 @@ class Trials:
 
     The time of remembered results counts, so that a resumed search ends where one that was never
     interrupted would end. `memory` is the file of results; `None` remembers them in this process
-    only. Raises `UsageError` if a plug-in of the case does not load, and `InfrastructureError` for
-    disk errors.
+    only. `defect` is a defect to plant in all runs (`harness.soak.planting`). Raises `UsageError`
+    if a plug-in of the case or the defect does not load, and `InfrastructureError` for disk errors.
     """
 
-    def __init__(self, *, jobs: int, cpu_s_max: float, memory: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: int,
+        cpu_s_max: float,
+        memory: Path | None = None,
+        defect: str | None = None,
+    ) -> None:
         """Open the memory."""
         self.cpu_s = 0.0
         """the CPU time of all results that were returned, each counted once"""
@@ -108,6 +116,8 @@ class Trials:
         self._jobs = jobs
         self._cpu_s_max = cpu_s_max
         self._memory = Memory(memory)
+        self._defect = defect
+        self._defect_digest = defect_digest(defect)
         self._counted: set[str] = set()
         self._codes: dict[bytes, str] = {}
         self._crew = Crew()
@@ -157,7 +167,12 @@ class Trials:
                     ready.append(self._counted_in(case, known))
                     continue
                 yield SeedJob(
-                    case=case, store=None, name="trial", run_prefix="", code=self._code(case)
+                    case=case,
+                    store=None,
+                    name="trial",
+                    run_prefix="",
+                    code=self._code(case),
+                    defect=self._defect,
                 )
 
         pool = seed_pool()
@@ -207,7 +222,7 @@ class Trials:
         return Trial(case, result)
 
     def _key(self, case: Case) -> str:
-        return trial_key(case, self._code(case))
+        return trial_key(case, self._code(case) + self._defect_digest)
 
     def _code(self, case: Case) -> str:
         """The digest of the code that runs the case, computed once per set of plug-ins."""

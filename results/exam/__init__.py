@@ -7,6 +7,7 @@
 | rows       | the rows of an exam: switches, planted defects, clean profiles         |
 | sitting    | runs the seeds of all rows, on worker processes or on Spark            |
 | scores     | results of seeds as scores; the scoreboard, which is `exam.json`       |
+| shrinking  | the sizes of shrunk detections                                         |
 | baseline   | comparison with an earlier scoreboard                                  |
 | trend      | earlier exams, by commit                                               |
 | text       | the scoreboard as text                                                 |

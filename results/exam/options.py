@@ -24,6 +24,7 @@ EPILOG: Final = """examples:
   harness exam --only KUDU-765,NO-LEASE --seeds 1..20
   harness exam --part clean --clean 1..50 --cpu 1500
   harness exam --first --baseline exam.json
+  harness exam --first --shrink
   harness exam --spark-master 'local[4]' --first
 
 After a kill or an interrupt, the same command continues where it stopped.
@@ -112,6 +113,11 @@ def _add_work(parser: Parser) -> None:
         "--spark-master",
         metavar="URL",
         help="run the seeds on Spark: local[N], spark://host:port or sc://host:port",
+    )
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help="shrink the first detection of each defect, within 60 CPU s each and --cpu in all",
     )
     parser.add_argument(
         "--fresh", action="store_true", help="discard the results of earlier exams in this store"

@@ -6,6 +6,8 @@ with a workload, that the simulation refuses has no row; `Paper.refused` has the
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
@@ -113,7 +115,8 @@ def make_paper(
 def case_of(words: str, seed: int = 1) -> Case:
     """The case of `harness soak --env sim WORDS`; raises `UsageError` for invalid options."""
     parsed = parse_case_options(Parser(prog="harness exam"), shlex.split(words), nemesis=ANY)
-    return case_from(parsed, seed)
+    with contextlib.redirect_stderr(io.StringIO()):  # notes about implied options
+        return case_from(parsed, seed)
 
 
 def words_of(target: str, switch: BugSwitch, *, switched_on: bool = True) -> str:
@@ -143,7 +146,7 @@ def _switches(
             yield msgspec.structs.replace(about, reason=switch.cause)
             continue
         words = words_of(name, switch)
-        case = case_of(words)
+        case = case_of(words, switch.seed)
         if (why := _refusal(case, environment)) is not None:
             refused[f"{name} {switch.id}"] = why
             continue

@@ -9,7 +9,6 @@ does not depend on the number of workers.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -20,10 +19,10 @@ from harness.errors import UsageError
 from harness.plugins import SoakExecutor
 from harness.registry import load_plugin
 from harness.soak.identity import code_digest
+from harness.soak.planting import defect_digest
 from harness.soak.pool import seed_pool
 from harness.soak.result import SeedJob, SeedResult
 from harness.soak.seed import crashed
-from harness.support.distributions import package_files
 from harness.support.interrupts import holding_interrupts
 from harness.support.workers import Lost
 from harness.trials.memory import Memory, trial_key
@@ -50,7 +49,8 @@ class Sitting:
         self._memory = memory
         self._results: dict[str, dict[int, SeedResult]] = {row.key: {} for row in rows}
         self._found: dict[str, int] = {}  # key of a row that stops -> its lowest seed with a hit
-        self._codes: dict[tuple[str, str | None], str] = {}
+        self._codes: dict[str, str] = {}
+        self._digests = {row.key: defect_digest(row.defect) for row in self.rows}
 
     @property
     def exhausted(self) -> bool:
@@ -142,31 +142,20 @@ class Sitting:
 
     def _job(self, row: Row, seed: int) -> SeedJob:
         case = _with_seed(row, seed)
-        code = self._code(row, case, None)
+        code = self._code(row, case)
         return SeedJob(
             case=case, store=None, name=row.key, run_prefix="", code=code, defect=row.defect
         )
 
     def _key(self, row: Row, seed: int) -> str:
         case = _with_seed(row, seed)
-        module = None if row.defect is None else row.defect.partition(":")[0]
-        return trial_key(case, f"{self._code(row, case, module)} {row.defect or ''}")
+        return trial_key(case, self._code(row, case) + self._digests[row.key])
 
-    def _code(self, row: Row, case: Case, module: str | None) -> str:
-        """The digest of the code that runs a row, and of the package of its planted defect."""
-        if (row.key, module) not in self._codes:
-            code = code_digest(case, SIM)
-            self._codes[row.key, module] = code if module is None else f"{code} {digest_of(module)}"
-        return self._codes[row.key, module]
-
-
-def digest_of(module: str) -> str:
-    """Return a digest of all Python files of a package, or of a module."""
-    total = hashlib.sha256()
-    for name, path in package_files(module):
-        if name.endswith(".py"):
-            total.update(f"{name} ".encode() + path.read_bytes())
-    return total.hexdigest()
+    def _code(self, row: Row, case: Case) -> str:
+        """The digest of the code that runs a row."""
+        if row.key not in self._codes:
+            self._codes[row.key] = code_digest(case, SIM)
+        return self._codes[row.key]
 
 
 def _with_seed(row: Row, seed: int) -> Case:

@@ -8,6 +8,7 @@ The files of an exam, below `STORE/.exam/`:
 | exam.html      | the scoreboard as a page, with the trend over commits            |
 | history.jsonl  | all exams of this store, by commit                               |
 | results.log    | the result of each seed, so that an exam continues where it ended |
+| shrinking.log  | the trials of `--shrink`                                         |
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Final
 import msgspec
 
 from harness.cli.output import note, say
+from harness.cli.status_line import StatusLine
 from harness.errors import (
     EXIT_CRASH,
     EXIT_INTERRUPTED,
@@ -39,7 +41,7 @@ from harness.trials.memory import Memory
 from results.exam.baseline import Comparison, compare
 from results.exam.bugs_page import bugs_page
 from results.exam.options import FOLDER, parse_exam
-from results.exam.progress import ExamProgress
+from results.exam.progress import PIPE_INTERVAL_S, ExamProgress
 from results.exam.rows import Paper, Row, make_paper
 from results.exam.scores import Scoreboard, read_scoreboard, scoreboard, write_json
 from results.exam.sitting import Sitting
@@ -64,17 +66,12 @@ def main(arguments: Sequence[str]) -> int:
     sitting = Sitting(paper.rows, Memory(folder / "results.log"), cpu_s_max=parsed.cpu)
     try:
         _sit(sitting, parsed)
+        board = _board(paper, sitting, parsed)
     except KeyboardInterrupt:
         note(
             f"harness: interrupted after {counted(sitting.runs, 'run')}; the same command continues"
         )
         return EXIT_INTERRUPTED
-    board = scoreboard(
-        [(row, sitting.results(row)) for row in paper.rows],
-        commit=commit_here(),
-        cut=_cut(sitting, parsed.cpu),
-        refused=paper.refused,
-    )
     comparison = None if before is None else compare(board, before)
     write_json(board, folder / "exam.json")
     exams = record(folder / "history.jsonl", board)
@@ -136,6 +133,38 @@ def _sit(sitting: Sitting, parsed: argparse.Namespace) -> None:
     finally:
         if progress is not None:
             progress.finish()
+
+
+def _board(paper: Paper, sitting: Sitting, parsed: argparse.Namespace) -> Scoreboard:
+    """The scoreboard, with the sizes of shrunk detections if they are wanted."""
+    board = scoreboard(
+        [(row, sitting.results(row)) for row in paper.rows],
+        commit=commit_here(),
+        cut=_cut(sitting, parsed.cpu),
+        refused=paper.refused,
+    )
+    if not parsed.shrink:
+        return board
+    from results.exam.shrinking import with_sizes
+
+    status = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S)
+    quiet = parsed.quiet or parsed.json
+
+    def show(name: str) -> None:
+        if not quiet and status.due_s() is not None:
+            status.show(f"exam: shrinking {name}")
+
+    try:
+        return with_sizes(
+            board,
+            {row.key: row for row in sitting.rows},
+            jobs=parsed.jobs,
+            cpu_s_max=parsed.cpu - sitting.cpu_s,
+            folder=parsed.store / FOLDER,
+            on_row=show,
+        )
+    finally:
+        status.finish()
 
 
 def _cut(sitting: Sitting, cpu_s_max: float) -> str:

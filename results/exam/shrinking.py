@@ -1,0 +1,63 @@
+"""The size of each detection when it is shrunk, for the scoreboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.trials.shrink import shrink
+from harness.trials.trials import Kind, Trials
+from results.exam.rows import CLEAN, Row
+from results.exam.scores import Score, Scoreboard, Shrunk
+
+CPU_S: Final = 60.0
+"""The most CPU seconds that shrinking one defect may cost."""
+MEMORY: Final = "shrinking.log"
+
+
+def with_sizes(
+    board: Scoreboard,
+    rows: Mapping[str, Row],
+    *,
+    jobs: int,
+    cpu_s_max: float,
+    folder: Path,
+    on_row: Callable[[str], None],
+) -> Scoreboard:
+    """Shrink the first detection of every defect, and return the board with the sizes.
+
+    `rows` maps the key of each score to its row. The trials are remembered in `folder`. When all
+    together have cost `cpu_s_max` CPU seconds, the other rows stay without a size.
+    """
+    scores = []
+    cpu_s = 0.0
+    for score in board.scores:
+        size = None
+        if score.kind != CLEAN and score.found and cpu_s < cpu_s_max:
+            on_row(score.name)
+            budget_s = min(CPU_S, cpu_s_max - cpu_s)
+            size, spent_s = _size(score, rows[score.key], jobs, budget_s, folder / MEMORY)
+            cpu_s += spent_s
+        scores.append(score if size is None else msgspec.structs.replace(score, shrunk=size))
+    return msgspec.structs.replace(board, scores=tuple(scores), cpu_s=board.cpu_s + cpu_s)
+
+
+def _size(
+    score: Score, row: Row, jobs: int, cpu_s_max: float, memory: Path
+) -> tuple[Shrunk | None, float]:
+    """The size of a shrunk detection, or `None` if it did not shrink, and the CPU seconds spent."""
+    assert row.case is not None
+    assert score.first_seed is not None
+    case = msgspec.structs.replace(row.case, seed=score.first_seed)
+    kind = Kind(score.checker, score.rule)
+    with Trials(jobs=jobs, cpu_s_max=cpu_s_max, memory=memory, defect=row.defect) as trials:
+        try:
+            shrunk = shrink(trials, case, kind)
+        except UsageError:  # the limit of CPU time came before the first failure
+            return None, trials.cpu_s
+    operations = shrunk.result.ops if shrunk.operations is None else shrunk.operations
+    return Shrunk(shrunk.faults, operations, shrunk.cpu_s), shrunk.cpu_s
