@@ -124,6 +124,7 @@ def campaigns(arguments: argparse.Namespace) -> Iterator[Campaign]:
                 pool.submit(campaign, defect, search, number, arguments.limit, arguments.cap)
                 for defect in defects
                 for search in SEARCHES
+                if search in arguments.searches.split(",")
             ]
             for run in concurrent.futures.as_completed(runs):
                 done = run.result()
@@ -197,6 +198,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1000, help="the number of the last round")
     parser.add_argument("--first-round", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--searches", default=",".join(SEARCHES), help="run only these searches")
     parser.add_argument("--only", help="run only these defects, separated by commas")
     parser.add_argument("--json", type=Path, help="add the campaigns to this file, one per line")
     parser.add_argument("--table", type=Path, help="print the tables of this file")

@@ -3,7 +3,7 @@
 A new case enters the corpus if it reached such a state. An older case leaves it if the others have
 reached all of its states. The corpus never has more than `ENTRIES_MAX` cases: the one with the
 fewest states of its own leaves first. A case that fails does not enter it, since most variations of
-it would fail in the same way; what it reached counts as known.
+it would fail in the same way; its states count as known.
 
 The corpus depends only on the results in the order of their seeds, so a resumed soak builds it
 again from the journal. The files in its folder are for people and for other soaks.
@@ -28,7 +28,7 @@ _STATES_SUFFIX: Final = ".states.json"
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """How a case was made: from the case of seed `parent` by `changes`, or freshly drawn."""
+    """The origin of a case: `changes` of the case of seed `parent`, or a fresh draw."""
 
     parent: int | None = None
     changes: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Corpus:
         holders: Counter[int] = Counter()
         for entry in self.entries.values():
             holders.update(entry.states)
-        own = {
+        unique = {
             number: sum(holders[state] == 1 for state in entry.states)
             for number, entry in self.entries.items()
         }
@@ -97,7 +97,7 @@ class Corpus:
                 holders.subtract(states)
                 del self.entries[number]
         while len(self.entries) > ENTRIES_MAX:
-            del self.entries[min(self.entries, key=lambda number: (own[number], number))]
+            del self.entries[min(self.entries, key=lambda number: (unique[number], number))]
 
     def choose(self, rng: random.Random) -> Entry:
         """Draw an entry; one that reached rarer states is drawn more often."""

@@ -2,9 +2,10 @@
 
 Seeds run in generations (`generations`). All cases of a generation are drawn before its first run,
 from the results of the generations before it in the order of their seeds. The cases therefore
-depend neither on the number of workers nor on interruptions. The first generation is drawn freshly,
-exactly as a swarm draws these seeds. Later ones have about one fresh case in `FRESH_EVERY`; the
-others are variations of cases in the corpus.
+depend neither on the number of workers nor on interruptions. The first generation is drawn freshly:
+even seeds exactly as in a swarm, odd ones uniformly, since each finds what the other misses. Later
+generations have about one fresh case in `FRESH_EVERY`; the others are variations of cases in the
+corpus.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ GUIDED: Final = "guided"
 Search = Literal["uniform", "swarm", "guided"]
 GENERATION_MIN: Final = 8
 GENERATION_MAX: Final = 64
-FRESH_EVERY: Final = 4
+FRESH_EVERY: Final = 2
 TRIES_MAX: Final = 8
 """The number of variations that are tried for a seed before it gets a fresh case."""
 
@@ -70,7 +71,8 @@ class Guide:
     def case_of(self, seed: int) -> Case:
         """Return the case of a seed without guidance."""
         fresh = msgspec.structs.replace(self._case, seed=seed, faults=None)
-        if self.search != UNIFORM or not self._candidates:
+        uniform = self.search == UNIFORM or (self.search == GUIDED and seed % 2)
+        if not uniform or not self._candidates:
             return fresh
         planned = plan_case(fresh, self._environment).case
         made = with_uniform_faults(planned, self._candidates)

@@ -41,9 +41,9 @@ _OPTIONS: Final = (
 
 
 class Material(msgspec.Struct, frozen=True, kw_only=True):
-    """What a variation may use.
+    """The material of a variation.
 
-    `candidates` are the nemeses of the soak, `moments` those of the parent's run, `other` is
+    `candidates` are the nemeses of the soak, `moments` come from the parent's run, `other` is
     another case of the corpus, and `fresh` is a case drawn for this seed.
     """
 
@@ -243,7 +243,7 @@ def _triggered(rng: random.Random, fault: Fault, kind: str) -> str | None:
 
 
 def _may_hit_it(sentence: Sentence) -> bool:
-    """Whether the second word of the sentence names nodes, for which `it` can stand."""
+    """Whether the second word of the sentence names nodes, which `it` can replace."""
     whom = sentence.whom
     pair = not isinstance(whom, Links) or not whom.shape
     return pair and not isinstance(sentence.kind, Operate)

@@ -43,7 +43,7 @@ _MAGNITUDES: Final = (2, 4, 16, 64)
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What a run reached: packed digests of its states, and moments of its events.
+    """The states that a run reached, as packed digests, and moments of its events.
 
     `moments` maps a kind of event to the first moments, in ns after the start of the chaos phase,
     at which a node announced it.
@@ -139,7 +139,7 @@ class StateWatch:
         if node in self._last:
             self._pairs["then", self._last[node], word] += 1
         if self._last_node not in {"", node}:
-            self._pairs["beside", self._last[self._last_node], word] += 1
+            self._pairs["across", self._last[self._last_node], word] += 1
         self._last[node], self._last_node = word, node
 
     def _on_life(self, event: ClusterEvent) -> None:
@@ -185,12 +185,12 @@ class StateWatch:
 
     def _summary(self, group: str) -> tuple[Any, ...]:
         """Roles, order of terms, order of positions, and life of a group's nodes, in any order."""
-        known = self._summaries.get(group)
-        if known is None:
+        summary = self._summaries.get(group)
+        if summary is None:
             members = self._groups[group]
             term = max(member.term for member in members.values())
             index = max(member.index for member in members.values())
-            known = tuple(
+            summary = tuple(
                 sorted(
                     (
                         member.kind,
@@ -201,8 +201,8 @@ class StateWatch:
                     for node, member in members.items()
                 )
             )
-            self._summaries[group] = known
-        return known
+            self._summaries[group] = summary
+        return summary
 
     def reached(self) -> Reached:
         """Return what the run reached so far."""

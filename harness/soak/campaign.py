@@ -80,7 +80,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """What decides, besides the case, which cases the seeds run; empty for a swarm."""
+        """The values, apart from the case, that decide which cases run; empty for a swarm."""
         if self.search == SWARM:
             return ()
         return (self.search,) if self.search == UNIFORM else (self.search, str(self.first))
@@ -174,7 +174,7 @@ class Campaign:
                 self.tally.take(result)
                 continue
             self._journal.forget(result.seed)
-        if self.sink is not None and not (fresh or self._guided):  # a lake lacks what was reached
+        if self.sink is not None and not (fresh or self._guided):  # a lake lacks reached states
             self._take_over(self.sink)
         if self.tally.seeds:
             wanted = counted(self.spec.seeds, "seed")

@@ -50,10 +50,11 @@ def test_a_longer_range_begins_with_the_same_generations():
 @pytest.mark.slow
 def test_a_guided_search_varies_what_reached_new_states_and_repeats_itself():
     guide, cases = searched(20)
+    swarm, uniform = Guide(base(), SIM, "swarm"), Guide(base(), SIM, "uniform")
     first = [cases[seed].case for seed in next(generations(1, 20))]
     assert first == [
-        plan_case(msgspec.structs.replace(base(), seed=s), SIM).case
-        for s in range(1, 1 + len(first))
+        plan_case((uniform if seed % 2 else swarm).case_of(seed), SIM).case
+        for seed in next(generations(1, 20))
     ]
     varied = {seed: one for seed, one in cases.items() if one.origin.parent is not None}
     assert varied

@@ -227,7 +227,7 @@ def test_a_result_is_taken_before_an_interrupt_is():
 
 
 def test_the_result_of_another_seed_is_not_taken(monkeypatch):
-    def answer_about_the_next(_, work, __):
+    def answer_about_the_next(_, work, *__):
         for each in work:
             yield each, SeedResult(seed=each.case.seed + 1, verdict="valid", reason="")
 
