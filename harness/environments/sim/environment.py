@@ -128,7 +128,7 @@ class _Deployment:
         fabric = Fabric(self.world, self._machines, knobs, stream(plan.seed, "net"), plan.ends)
         self._cluster = SimCluster(self.world, fabric, self._machines, stop_s=knobs.stop_s)
         for machine in self._machines.values():
-            machine.plug_in(fabric, self._machines, self._cluster.publish)
+            machine.plug_in(fabric, self._machines, self._cluster.publish, self._cluster.spring)
 
     def _add_machine(
         self, name: str, spec: NodeSpec | None, entries: Mapping[str, NodeMain]
