@@ -293,6 +293,14 @@ class Env(Protocol):
         """
         ...
 
+    def point(self, kind: str, **data: Any) -> None:
+        """Report that the node has reached a point of its code (`Target.points`).
+
+        Like an event, a point may trigger nemeses, and the node's log shows it. In simulation, it
+        disturbs nothing else: a run is the same with more or fewer points.
+        """
+        ...
+
 
 class ClientEnv(Env, Protocol):
     """The interface of the harness's own clients to the world; its `name` is "client"."""

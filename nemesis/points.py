@@ -1,6 +1,6 @@
 """Faults at points of the target's code, which the seed draws: the nemesis `at-points`.
 
-A target announces its points as events (`Env.event`): a vote is cast, an entry is appended, a
+A target announces its points (`Env.point`): a vote is cast, an entry is appended, a
 snapshot is installed. Faults at planned times rarely hit the milliseconds after such a point, and
 many defects need two faults at related points. So each run mostly chooses one of the target's
 groups of points, and strikes at these again and again (compare `BUGGIFY` in FoundationDB's

@@ -143,8 +143,8 @@ class Target(Plugin):
     repeated name is drawn more often; without names, all seeds have the same workload."""
     points: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The points of the target's code at which the nemesis `at-points` strikes, in named groups.
-    Points of a group occur together, such as those of an election. A point is the kind of an event
-    (`Env.event`) and maybe fields of it: `voted group=master`."""
+    Points of a group occur together, such as those of an election. A point is the kind of a point
+    or an event (`Env.point`, `Env.event`) and maybe fields of it: `voted group=master`."""
     checkers: tuple[str, ...] = ()
     """Checkers for promises that only this target makes (such as `bounds`), added to the
     workload's."""

@@ -128,5 +128,8 @@ class FakeEnv:
     def event(self, kind: str, **data: Any) -> None:
         self.events.append((kind, data))
 
+    def point(self, kind: str, **data: Any) -> None:
+        """Points are not kept: a target may have any number of them."""
+
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.events]

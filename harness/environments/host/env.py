@@ -105,6 +105,9 @@ class RealEnv:
     def event(self, kind: str, **data: Any) -> None:
         self._on_event(kind, data)
 
+    def point(self, kind: str, **data: Any) -> None:
+        self._on_event(kind, data)
+
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
         if str(Address(self.name, port)) not in self._pages:
             raise ValueError(f"{self.name} may not serve pages on {port}; NodeSpec.pages lacks it")

@@ -96,7 +96,7 @@ class SimCluster:
         springs.append(spring)
         return lambda: springs.remove(spring)
 
-    def _spring(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
+    def spring(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
         driver = self._driver.incarnation
         if driver is None:
             return
@@ -110,7 +110,7 @@ class SimCluster:
         if self._subscribers and driver is not None:
             driver.loop.call_soon(self._deliver, node, kind, encoded, by_driver)
         if self._traps:
-            self._spring(node, kind, encoded, by_driver)
+            self.spring(node, kind, encoded, by_driver)
 
     def _deliver(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
         event = self._event(node, kind, encoded, by_driver)

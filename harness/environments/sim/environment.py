@@ -138,7 +138,7 @@ class Deployment:
         self.fabric = Fabric(self.world, self.machines, knobs, self._streams.open("net"), plan.ends)
         self.cluster = SimCluster(self.world, self.fabric, self.machines, stop_s=knobs.stop_s)
         for machine in self.machines.values():
-            machine.plug_in(self.fabric, self.machines, self.cluster.publish)
+            machine.plug_in(self.fabric, self.machines, self.cluster.publish, self.cluster.spring)
 
     def _add_machine(
         self, name: str, spec: NodeSpec | None, entries: Mapping[str, NodeMain]

@@ -70,6 +70,7 @@ class Machine:
         self.machines: Mapping[str, Machine]
         self._fabric: Fabric
         self._publish: Callable[[str, str, bytes, bool], None]
+        self._spring: Callable[[str, str, bytes, bool], None]
         self._streams = streams
         self._entries = entries
         self._cost_ns = cost_ns
@@ -80,8 +81,13 @@ class Machine:
         fabric: Fabric,
         machines: Mapping[str, Machine],
         publish: Callable[[str, str, bytes, bool], None],
+        spring: Callable[[str, str, bytes, bool], None],
     ) -> None:
-        """Connect the machine to the network and all machines; `publish` receives its events."""
+        """Connect the machine to the network and all machines.
+
+        `publish` receives its events, and `spring` its points (`Env.point`).
+        """
+        self._spring = spring
         self._fabric = fabric
         self.machines = machines
         self._publish = publish
@@ -118,6 +124,12 @@ class Machine:
             self.world.fail(error)
         else:
             self.emit(kind, data, by_driver=self.spec is None)
+
+    def reach(self, kind: str, data: dict[str, Any]) -> None:
+        """Spring the traps at a point of the node's code, and log the point."""
+        encoded = msgspec.json.encode(data)
+        self.world.log(self.name, f"{kind} {encoded.decode()}")
+        self._spring(self.name, kind, encoded, False)
 
     def emit(self, kind: str, data: dict[str, Any], *, by_driver: bool) -> None:
         # Encode the event at once, so that later changes of the object do not change the event.
@@ -274,6 +286,10 @@ class SimEnv:
     def event(self, kind: str, **data: Any) -> None:
         if self._owner.loop.alive:
             self._owner.machine.announce(kind, data)
+
+    def point(self, kind: str, **data: Any) -> None:
+        if self._owner.loop.alive:
+            self._owner.machine.reach(kind, data)
 
 
 class SimClientEnv(SimEnv):

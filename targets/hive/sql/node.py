@@ -50,7 +50,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         env.disk,
         sync=settings.fsync,
         log_bytes_max=settings.log_bytes_max,
-        announce=env.event,
+        announce=env.point,
     )
     await journal.open(first_rows(settings.databases))
     engine = Engine(journal.store, journal.write)

@@ -84,8 +84,8 @@ class Replica:
         A replica in an empty folder starts from `initial_config`. `on_role_change` is called after
         every change of the role, term, leader or committed configuration and, on a leader, of a
         peer's health; it must not block. A replica announces votes, changes of configuration,
-        snapshots and, as leader, appends and commits as events, at which faults may strike. With
-        `trace_steps`, it announces every append, sync, answer, commit and apply. Without
+        snapshots and, as leader, appends and commits as points, at which faults may strike. With
+        `trace_steps`, every append, sync, answer, commit and apply is an event. Without
         `needs_majority`, a leader that has lost contact with its majority continues to lead, as in
         Kudu, instead of stepping down. `copy_source` returns the description from which a server
         that lacks this group creates an empty replica (`ConsensusService.on_missing_group`);
@@ -401,8 +401,9 @@ class Replica:
             effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
 
     def _trace(self, kind: str, **data: Any) -> None:
-        """Announce a point of the code, such as an append or a vote, as an event."""
-        self._env.event(kind, group=self._group_label, term=self.term, **data)
+        """Announce a point of the code, such as an append or a vote."""
+        announce = self._env.event if self._trace_steps else self._env.point
+        announce(kind, group=self._group_label, term=self.term, **data)
 
     # --- effects ----------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class Snapshots:
     ) -> None:
         """A new snapshot is due after `every` entries or `log_bytes_max` bytes of log in memory.
 
-        `announce` publishes the steps of a snapshot as events, at which faults may strike.
+        `announce` publishes the steps of a snapshot as points, at which faults may strike.
         """
         self._announce = announce
         self._disk = disk

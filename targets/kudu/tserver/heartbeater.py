@@ -134,7 +134,7 @@ class _MasterLoop:
             report = TabletReport(is_incremental, plan.sequence_number, updated, removed)
             if updated or removed:
                 what, count = plan.kind.value, len(updated) + len(removed)
-                self._node.env.event("report-sent", to=self._master, what=what, tablets=count)
+                self._node.env.point("report-sent", to=self._master, what=what, tablets=count)
         return TSHeartbeatRequest(
             ts_uuid=self._node.uuid,
             ts_seqno=self._seqno,

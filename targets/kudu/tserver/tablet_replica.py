@@ -174,7 +174,7 @@ class Tablet:
         await self._replica.keep_last_logged()
         await store.write(tombstone)
         self.superblock = tombstone
-        self._env.event("tombstoned", tablet=self.tablet_id)
+        self._env.point("tombstoned", tablet=self.tablet_id)
         await self._replica.delete_data(keep_votes=True)
         await self._vote_on()
 

@@ -222,7 +222,7 @@ class TabletManager:
             if tombstone is not None:
                 await tombstone.stop()
             await self._store.write(superblock)
-            self._env.event("superblock-written", tablet=tablet_id, state=superblock.data_state)
+            self._env.point("superblock-written", tablet=tablet_id, state=superblock.data_state)
             tablet = self._tablet(superblock)
             self._tablets[tablet_id] = tablet
             await tablet.start()
@@ -260,7 +260,7 @@ class TabletManager:
             self._env.event("deleted-id-forgotten", tablet=oldest, limit=_DELETED_IDS_MAX)
         tablet.superblock = msgspec.structs.replace(tablet.superblock, data_state=DELETED)
         await self._store.write(tablet.superblock)
-        self._env.event("superblock-written", tablet=tablet.tablet_id, state=DELETED)
+        self._env.point("superblock-written", tablet=tablet.tablet_id, state=DELETED)
         await tablet.stop()
         await self._remove_files(tablet)
         del self._tablets[tablet.tablet_id]
