@@ -19,9 +19,9 @@ import importlib.metadata
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from pathlib import Path
+from importlib.metadata import EntryPoint
 from typing import Any, Final, NamedTuple
 
 from harness.cluster import Capability
@@ -134,7 +134,12 @@ class PlugInPoint(NamedTuple):
 
     @property
     def owner(self) -> str:
-        return self.dist.name if self.dist is not None else "?"
+        return _name_of(self.dist) if self.dist is not None else "?"
+
+
+@functools.lru_cache(maxsize=256)
+def _name_of(dist: importlib.metadata.Distribution) -> str:
+    return dist.name  # which parses the whole metadata each time
 
 
 class _Points(NamedTuple):
@@ -157,19 +162,24 @@ def _search_path() -> tuple[tuple[str, int, int], ...]:
     places = []
     for place in sys.path:
         try:
-            about = Path(place).stat()
+            about = os.stat(place or ".")  # noqa: PTH116 - asked often, and a `Path` takes longer
         except OSError:
             continue  # this path does not exist, so it has no packages
         places.append((place, about.st_ino, about.st_mtime_ns))
     return tuple(places)
 
 
+@functools.lru_cache(maxsize=8)
+def _select(_: tuple[tuple[str, int, int], ...]) -> Callable[..., Iterable[EntryPoint]]:
+    return importlib.metadata.entry_points().select
+
+
 @functools.lru_cache(maxsize=64)  # reading takes ms, and a run reads each group often
 def _read_entry_points(
-    group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
+    group: str, only_builtin: bool, path: tuple[tuple[str, int, int], ...]
 ) -> _Points:
     claims: dict[str, dict[str, PlugInPoint]] = {}
-    for entry in importlib.metadata.entry_points(group=f"harness.{group}"):
+    for entry in _select(path)(group=f"harness.{group}"):
         whole = PlugInPoint(entry.value.partition("[")[0].strip(), entry.dist)
         if only_builtin and whole.owner != _OURS:
             continue
