@@ -26,7 +26,7 @@ from harness.ops import History, Op
 from harness.plan.planning import Plan
 from harness.plugins import Environment
 from harness.run.freeze import Frozen, Violation
-from harness.run.phases import Outcome
+from harness.run.phases import Observer, Outcome
 from harness.store.folder import OPS_LOG, RunFolder
 from harness.store.oplog import OpTail
 from harness.up.control_socket import Freeze, Release, ask
@@ -64,12 +64,14 @@ class FreezingConductor:
         label: str | None = None,
         link_proxy: str | None = None,
         listener: Callable[[Op], None] | None = None,
+        observer: Observer | None = None,
     ) -> Outcome:
         """Conduct the run, seal its history in `folder`, and return its outcome.
 
         Raises like `conduct`, and `UsageError` if no checker of the plan judges first parts.
         """
         assert folder is not None, "a run that may freeze has a folder"
+        assert observer is None, "only simulated runs are observed"
         checkers = prefix_checkers(plan.checkers)
         place = _claim_free()
         holder: Popen[bytes] | None = None
