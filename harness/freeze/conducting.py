@@ -26,7 +26,8 @@ from harness.ops import History, Op
 from harness.plan.planning import Plan
 from harness.plugins import Environment
 from harness.run.freeze import Frozen, Violation
-from harness.run.phases import Observer, Outcome
+from harness.run.phases import Outcome
+from harness.run.recorder import Observer
 from harness.store.folder import OPS_LOG, RunFolder
 from harness.store.oplog import OpTail
 from harness.up.control_socket import Freeze, Release, ask
