@@ -57,6 +57,7 @@ CALLS = [
     (f"{RUN} --workload mixed --tservers 3", "--tservers is 3", "--tservers 4"),
     (f"{RUN} --case no-such-file", "'no-such-file'", "No such file"),
     (f"{RUN} --freeze", "--freeze", "--env process"),
+    ("soak --seeds 1 --freeze", "--freeze", "--env process"),
     ("soak --seeds 9..1", "'9..1'", "not be below the first"),
     ("soak --seeds 1 --jobs 0", "--jobs is 0", "1 .."),
     ("soak --seeds 1 --keep some", "'some'", "all"),

@@ -14,11 +14,13 @@ from harness.case import Case
 from harness.cli.output import note, say
 from harness.cli.run.case_options import case_from
 from harness.cli.run.choose import choose_environment
+from harness.cli.run.freezing import freezing, frozen_text
 from harness.cli.run.verb import default_name
 from harness.cli.soak.options import SIM, check_writable, parse_soak
 from harness.cli.soak.output import Replays, SinkArtefacts, SoakOutput
 from harness.cli.soak.progress import SoakProgress
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError, counted
+from harness.freeze.conducting import FreezingConductor
 from harness.ops import Verdict
 from harness.plan.planning import plan_case
 from harness.plan.random_case import NONE, undrawn
@@ -29,6 +31,7 @@ from harness.soak.pool import soak
 from harness.soak.real import soak_one_by_one
 from harness.soak.result import SeedResult, exit_code_of
 from harness.support.interrupts import sigterm_interrupts
+from harness.verdict.judge import checkers_of
 from harness.verdict.known import KnownFailures
 
 TakeResult = Callable[[SeedResult], bool]
@@ -42,7 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     environment = choose_environment(parsed.env)
     parsed.env = environment.name
     sink = None if parsed.lake is None else functools.partial(_open_lake, parsed.lake)
-    campaign = Campaign(_spec(parsed, environment), fresh=parsed.fresh, sink=sink)
+    spec = _spec(parsed, environment)
+    parsed.conductor = freezing(checkers_of(spec.case), environment) if parsed.freeze else None
+    campaign = Campaign(spec, fresh=parsed.fresh, sink=sink)
     try:
         check_writable(parsed)
         for text in campaign.notes:
@@ -179,7 +184,13 @@ def _work(
     jobs = (campaign.job(seed) for seed in campaign.pending())
     if environment.name != SIM:
         listen = None if progress is None else progress.listen
-        return soak_one_by_one(jobs, environment, on_result=take, listen=listen)
+        conductor: FreezingConductor | None = parsed.conductor
+        interrupted = soak_one_by_one(
+            jobs, environment, on_result=take, listen=listen, conducting=conductor
+        )
+        if conductor is not None and conductor.standing is not None:
+            campaign.stopped = "\n".join(["a run froze", *frozen_text(conductor)]).rstrip()
+        return interrupted
     watched = jobs if progress is None else progress.watched(jobs)
     with sigterm_interrupts():  # CI systems send this signal first
         soak(watched, jobs=parsed.jobs, on_result=take)
