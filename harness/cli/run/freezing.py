@@ -56,12 +56,13 @@ def frozen_text(conductor: FreezingConductor | None) -> list[str]:
         return ["the run did not freeze: no violation was certain, and its cluster is removed", ""]
     name, nodes = standing.name, counted(len(frozen.nodes), "node")
     lines = [
-        f"frozen {nodes} of the cluster {name!r}, paused by {frozen.pause}",
+        f"frozen {nodes} of the cluster {name!r}, paused by {frozen.pause or 'nothing: all down'}",
         f"states {standing.frozen}/{FOLDER}",
         *(f"       no {what}: {why}" for what, why in frozen.errors.items()),
         f"look   harness status {name}",
-        f"thaw   harness heal {name} {frozen.pause}",
     ]
+    if frozen.pause:
+        lines.append(f"thaw   harness heal {name} {frozen.pause}")
     if frozen.faults:
         lines.append(f"heal   harness heal {name} --all")
     lines += [f"ask    {command}" for command in standing.tools]
