@@ -387,10 +387,8 @@ def _doubts_about_faults(
         else:
             rest = len(hit) - unmeasured
             others = f", and {rest} of its faults did nothing measurable" if rest else ""
-            text = (
-                f"what {nemesis} did could not be measured here{others}; start the link proxy "
-                "with its metrics on, or use our own"
-            )
+            text = f"what {nemesis} did could not be measured here{others}; start the link proxy "
+            text += "with its metrics on, or use our own"
         doubts.append(_Doubt("no-bite", text))
     return doubts
 

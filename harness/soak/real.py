@@ -20,6 +20,7 @@ from harness.ops import Op
 from harness.plan.planning import plan_case
 from harness.plugins import Environment
 from harness.run.keep import run_and_keep
+from harness.run.phases import Outcome
 from harness.soak.identity import other_code
 from harness.soak.result import SeedJob, SeedResult, memory_bytes_max
 from harness.soak.seed import crash_reason, crashed, result_of, stopped
@@ -32,11 +33,13 @@ def soak_one_by_one(
     *,
     on_result: Callable[[SeedResult], bool],
     listen: Callable[[int], Callable[[Op], None]] | None = None,
+    conducting: Callable[..., Outcome] | None = None,
 ) -> bool:
-    """Run the seeds of `work` one after the other, until `on_result` returns false; return whether
-    the user interrupted the soak.
+    """Run the seeds of `work` one after the other, until `on_result` returns false or a run has
+    frozen; return whether the user interrupted the soak.
 
-    `listen` is called before each seed and returns the listener for the run's ops.
+    `listen` is called before each seed and returns the listener for the run's ops. `conducting`
+    replaces `conduct` (`run_and_keep`).
 
     Raises `UsageError` for cases that this environment refuses, and `KeyboardInterrupt` for a
     second Ctrl-C or a Ctrl-C between runs.
@@ -48,7 +51,9 @@ def soak_one_by_one(
             return False
         begin_s, begin_cpu_s = time.monotonic(), time.process_time()
         listener = None if listen is None else listen(job.seed)
-        result, interrupted = _run(job, environment, listener)
+        result, outcome = _run(job, environment, listener, conducting)
+        interrupted = outcome is not None and outcome.stop_asked
+        frozen = outcome is not None and outcome.frozen is not None
         result = msgspec.structs.replace(
             result,
             wall_s=time.monotonic() - begin_s,
@@ -56,15 +61,18 @@ def soak_one_by_one(
             memory_bytes=memory_bytes_max(),
         )
         why = result.stop or other_code(job.case, environment.name, job.code)
-        if not on_result(msgspec.structs.replace(result, stop=why)) or interrupted:
+        if not on_result(msgspec.structs.replace(result, stop=why)) or interrupted or frozen:
             return interrupted
     return False
 
 
 def _run(
-    job: SeedJob, environment: Environment, listener: Callable[[Op], None] | None
-) -> tuple[SeedResult, bool]:
-    """Run one seed; return its result and whether the user wants to stop."""
+    job: SeedJob,
+    environment: Environment,
+    listener: Callable[[Op], None] | None,
+    conducting: Callable[..., Outcome] | None,
+) -> tuple[SeedResult, Outcome | None]:
+    """Run one seed; return its result and its outcome, which a crashed run lacks."""
     plan = plan_case(job.case, environment)
     assert job.store is not None
     folder = RunFolder(Path(job.store), job.name, new_run_id(job.seed))
@@ -77,14 +85,15 @@ def _run(
             label=job.label,
             code=job.code,
             listener=listener,
+            conducting=conducting,
         )
     except (Exception, SystemExit) as error:  # no verdict, but the soak continues
         if isinstance(error, UsageError) and not isinstance(error, HistoryError):
             raise
         crash = crashed(job, crash_reason(error))
-        return msgspec.structs.replace(crash, run=folder.run_id), False
+        return msgspec.structs.replace(crash, run=folder.run_id), None
     result = result_of(job, kept)
     if kept.outcome.interrupted and result.stop is None:
         stop = f"the run of seed {job.seed} was interrupted"
         result = msgspec.structs.replace(result, stop=stop)
-    return result, kept.outcome.stop_asked
+    return result, kept.outcome

@@ -57,6 +57,7 @@ CALLS = [
     (f"{RUN} --workload mixed --tservers 3", "--tservers is 3", "--tservers 4"),
     (f"{RUN} --case no-such-file", "'no-such-file'", "No such file"),
     (f"{RUN} --freeze", "--freeze", "--env process"),
+    ("soak --seeds 1 --freeze", "--freeze", "--env process"),
     ("soak --seeds 9..1", "'9..1'", "not be below the first"),
     ("exam --part switchs", "'switchs'", "did you mean switches?"),
     ("exam --target kudo", "'kudo'", "did you mean kudu?"),

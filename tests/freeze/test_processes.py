@@ -8,7 +8,7 @@ import pytest
 
 from harness.environments import procfs
 from harness.store import load_run
-from tests.freeze.support import Freezing
+from tests.freeze.support import RUN, Freezing
 from tests.support.cleaning import only_cleaner
 from tests.support.waiting import wait_until
 from tests.up.support import left_of, lose_holder
@@ -87,3 +87,14 @@ def test_ctrl_c_ends_the_workload_and_freezes_nothing(tmp_path):
     assert (report["interrupted"], report["frozen"]) == (True, None), errors
     assert report["verdict"] != "invalid"
     assert not right.folder("frozen").exists()
+
+
+def test_a_soak_stops_at_the_run_that_froze(broken):
+    broken.clusters["frozen"] = None
+    words = ["soak" if word == "run" else word for word in RUN if word not in {"--seed", "1"}]
+    error = broken.call(
+        *words, "--nemesis", "none", "--seeds", "1..3", "--store", broken.store, "--quiet", code=1
+    )
+    assert "a run froze" in error
+    assert set(broken.states().values()) == {"paused"}
+    assert len([each for each in broken.store.glob("*/2*") if not each.is_symlink()]) == 1

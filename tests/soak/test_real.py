@@ -64,7 +64,7 @@ def test_a_run_by_other_code_than_the_soak_began_with_does_not_count(
 
     def run(job, *_):
         made.append(job.case.seed)
-        return SeedResult(seed=job.case.seed, verdict="valid", reason=""), False
+        return SeedResult(seed=job.case.seed, verdict="valid", reason=""), None
 
     def take(result):
         taken.append(result)

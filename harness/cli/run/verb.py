@@ -18,12 +18,9 @@ from harness.cli.parser import Parser, add_place, add_verbose
 from harness.cli.run.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
 from harness.cli.run.case_options import case_from, parse_case_options
 from harness.cli.run.choose import AUTO, choose_environment
-from harness.cli.run.frozen_text import frozen_report, frozen_text
+from harness.cli.run.freezing import freezing, frozen_report, frozen_text
 from harness.cli.run.progress import Progress
 from harness.cli.run.verdict_text import described, in_numbers, verdict_line
-from harness.errors import UsageError
-from harness.freeze.conducting import FreezingConductor
-from harness.freeze.prefix import prefix_checkers
 from harness.ops import Verdict
 from harness.plan.planning import Plan, plan_case
 from harness.plugins import Environment
@@ -55,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     environment = choose_environment(parsed.env)
     plan = plan_case(case, environment)
-    conducting = _freezing(plan, environment) if parsed.freeze else None
+    conducting = freezing(plan.checkers, environment) if parsed.freeze else None
     environment.prepare_nodes(plan.nodes, note)
     folder = _folder(parsed, plan)
     progress = Progress(simulated=environment.name == SIM)
@@ -156,18 +153,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         *("--verbose", "--json"),
     )
     return parse_case_options(parser, arguments)
-
-
-def _freezing(plan: Plan, environment: Environment) -> FreezingConductor:
-    """The conductor of a run that may freeze; raises `UsageError` if this run cannot."""
-    if environment.name == SIM:
-        raise UsageError(
-            "--freeze: a simulated cluster ends with the command that runs it, so it cannot stay; "
-            "use --env process or --env docker, or stop a simulated run at an operation with "
-            "`harness replay RUN --until op=N`"
-        )
-    prefix_checkers(plan.checkers)
-    return FreezingConductor()
 
 
 def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:

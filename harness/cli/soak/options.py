@@ -300,6 +300,12 @@ def _add_work(parser: Parser) -> None:
         "(see `harness shrink`)",
     )
     parser.add_argument(
+        "--freeze",
+        action="store_true",
+        help="in real environments: freeze the first run with a certain violation, as `harness run "
+        "--freeze` does, and stop",
+    )
+    parser.add_argument(
         "--fresh", action="store_true", help="discard the progress of an earlier soak of this case"
     )
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)

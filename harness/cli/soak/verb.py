@@ -15,12 +15,14 @@ from harness.case import Case
 from harness.cli.output import note, say
 from harness.cli.run.case_options import case_from
 from harness.cli.run.choose import choose_environment
+from harness.cli.run.freezing import freezing, frozen_text
 from harness.cli.run.verb import default_name
 from harness.cli.shrink.soaked import ShrunkRun, shrink_groups
 from harness.cli.soak.options import SHRUNK_MAX, SIM, check_writable, parse_soak
 from harness.cli.soak.output import Replays, SinkArtefacts, SoakOutput
 from harness.cli.soak.progress import SoakProgress
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError, counted
+from harness.freeze.conducting import FreezingConductor
 from harness.ops import Verdict
 from harness.plan.planning import plan_case
 from harness.plan.random_case import NONE, undrawn
@@ -32,6 +34,7 @@ from harness.soak.real import soak_one_by_one
 from harness.soak.result import SeedResult, exit_code_of, failure_groups
 from harness.support.interrupts import sigterm_interrupts
 from harness.support.workers import Crew
+from harness.verdict.judge import checkers_of
 from harness.verdict.known import KnownFailures
 
 TakeResult = Callable[[SeedResult], bool]
@@ -45,7 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     environment = choose_environment(parsed.env)
     parsed.env = environment.name
     sink = None if parsed.lake is None else functools.partial(_open_lake, parsed.lake)
-    campaign = Campaign(_spec(parsed, environment), fresh=parsed.fresh, sink=sink)
+    spec = _spec(parsed, environment)
+    parsed.conductor = freezing(checkers_of(spec.case), environment) if parsed.freeze else None
+    campaign = Campaign(spec, fresh=parsed.fresh, sink=sink)
     try:
         check_writable(parsed)
         for text in campaign.notes:
@@ -198,7 +203,13 @@ def _work(
     if environment.name != SIM:
         listen = None if progress is None else progress.listen
         jobs = map(campaign.job, campaign.pending())
-        return soak_one_by_one(jobs, environment, on_result=take, listen=listen)
+        conductor: FreezingConductor | None = parsed.conductor
+        interrupted = soak_one_by_one(
+            jobs, environment, on_result=take, listen=listen, conducting=conductor
+        )
+        if conductor is not None and conductor.standing is not None:
+            campaign.stopped = "\n".join(["a run froze", *frozen_text(conductor)]).rstrip()
+        return interrupted
     # CI systems send SIGTERM first.
     with sigterm_interrupts(), contextlib.closing(Crew()) as crew:
         for wave in campaign.waves():

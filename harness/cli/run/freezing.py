@@ -1,15 +1,33 @@
-"""The part of the output of `harness run --freeze` about the cluster that stays."""
+"""`--freeze` of `harness run` and `soak`: whether a run can freeze, and the cluster that stays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from harness.errors import counted
+from harness.errors import UsageError, counted
 from harness.freeze.conducting import FreezingConductor
+from harness.freeze.prefix import prefix_checkers
+from harness.plugins import Checker, Environment
 from harness.run.freeze import FOLDER
+from harness.run.keep import SIM
+
+
+def freezing(checkers: Sequence[Checker], environment: Environment) -> FreezingConductor:
+    """The conductor of runs that may freeze; raises `UsageError` if runs with these checkers or in
+    this environment cannot.
+    """
+    if environment.name == SIM:
+        raise UsageError(
+            "--freeze: a simulated cluster ends with the command that runs it, so it cannot stay; "
+            "use --env process or --env docker, or stop a simulated run at an operation with "
+            "`harness replay RUN --until op=N`"
+        )
+    prefix_checkers(checkers)
+    return FreezingConductor()
 
 
 def frozen_report(conductor: FreezingConductor | None) -> dict[str, Any] | None:
@@ -38,12 +56,13 @@ def frozen_text(conductor: FreezingConductor | None) -> list[str]:
         return ["the run did not freeze: no violation was certain, and its cluster is removed", ""]
     name, nodes = standing.name, counted(len(frozen.nodes), "node")
     lines = [
-        f"frozen {nodes} of the cluster {name!r}, paused by {frozen.pause}",
+        f"frozen {nodes} of the cluster {name!r}, paused by {frozen.pause or 'nothing: all down'}",
         f"states {standing.frozen}/{FOLDER}",
         *(f"       no {what}: {why}" for what, why in frozen.errors.items()),
         f"look   harness status {name}",
-        f"thaw   harness heal {name} {frozen.pause}",
     ]
+    if frozen.pause:
+        lines.append(f"thaw   harness heal {name} {frozen.pause}")
     if frozen.faults:
         lines.append(f"heal   harness heal {name} --all")
     lines += [f"ask    {command}" for command in standing.tools]
