@@ -44,7 +44,7 @@ def _causes(why: Why) -> list[str]:
         lines.append(f"{'the case with recorded operations':{PART_MAX}}  {_fails(why.recorded)}")
     lines += ["without"]
     for cause in why.causes[:ROWS_MAX]:
-        tried = cause.without.runs > 0
+        tried = cause.without != Count()
         end = f"{_fails(cause.without)}  {cause.verdict}" if tried else cause.verdict
         if others := others_in_words(cause.without):
             end = f"{end}; {others}"
@@ -66,7 +66,7 @@ def others_in_words(count: Count) -> str:
     if count.failed_otherwise:
         parts.append(f"{count.failed_otherwise} fail in another way")
     if count.unknown:
-        parts.append(f"{count.unknown} are unknown")
+        parts.append(f"{count.unknown} more are unknown")
     return ", ".join(parts)
 
 

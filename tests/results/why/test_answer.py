@@ -97,7 +97,7 @@ def test_the_text_has_rates_verdicts_and_limits():
     assert "not tried" not in text
     odd = Cause(kind="fault", name="x", words="x", without=Count(1, 30, 21, 8))
     text = "\n".join(text_of(answer(causes=(odd,))))
-    assert "21 fail in another way, 8 are unknown" in text
+    assert "21 fail in another way, 8 more are unknown" in text
     assert "how the failure shows" in text
     untried = Cause(kind="fault", name="x", words="x", verdict=NOT_TRIED)
     assert "1 part was not tried" in "\n".join(text_of(answer(causes=(untried,))))
