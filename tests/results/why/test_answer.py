@@ -103,6 +103,12 @@ def test_the_text_has_rates_verdicts_and_limits():
     assert "1 part was not tried" in "\n".join(text_of(answer(causes=(untried,))))
 
 
+def test_the_text_names_the_largest_rise_if_it_is_not_the_last():
+    early = (point(0, 2), point(0.5, 18), point(1, 19), point(1.5, 24), point(2, 24))
+    assert "from 8 % at 0.000 s to 75 % at 0.500 s" in "\n".join(text_of(answer(points=early)))
+    assert "rises most" not in "\n".join(text_of(answer()))
+
+
 def test_faults_that_can_replace_each_other_are_called_so():
     together = msgspec.structs.replace(cause(0, 0, NECESSARY), kind="all-faults")
 
