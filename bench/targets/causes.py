@@ -9,13 +9,16 @@ The case of a switch is the one of its row in the ledger (`targets/*/bugs.py`), 
 which the row's checker fails, cut right after the failure if it still fails then. The case is tried
 without all its faults, and without the faults of each nemesis that the row names. The table says
 how many seeds fail each time. A row is `named` if the faults that it names are necessary, all of
-them or, where they can replace each other, all together; else it is `missed`.
+them or, where they can replace each other, all together. A row is `open` if no run failed without
+them, but the case itself fails too rarely to show a difference without more seeds. Else it is
+`missed`.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -97,15 +100,17 @@ def parts_of(subject: Subject) -> list[Variant]:
     ]
 
 
-def is_named(causes: tuple[Cause, ...]) -> bool:
-    """Whether the faults of the row are necessary, each or all together."""
+def judged(causes: tuple[Cause, ...]) -> str:
+    """Return whether the faults of the row are necessary: `named`, `open` or `missed`."""
     together = [cause for cause in causes if cause.kind == "all-faults"] or list(causes)
-    return bool(together) and all(cause.verdict == NECESSARY for cause in together)
+    if not together or any(cause.without.failed for cause in together):
+        return "missed"
+    return "named" if all(cause.verdict == NECESSARY for cause in together) else "open"
 
 
 def lines_of(bug: Any, subject: Subject, rates: Rates, cpu_s: float) -> Iterator[str]:
     """The lines of the table about one switch."""
-    verdict = "named" if is_named(rates.causes) else "missed"
+    verdict = judged(rates.causes)
     base = f"{rates.base.failed} of {rates.base.runs}"
     words = bug.value.find.words
     named = words[min(words.find(f) for f in ("--nemesis", "--fault") if f in words) :]
@@ -130,7 +135,8 @@ def main() -> None:
     arguments = parser.parse_args()
     only = None if arguments.only is None else arguments.only.split(",")
     switches = [bug for target in LEDGERS for bug in found_switches(target)]
-    named, judged, passed_over = 0, 0, []
+    verdicts: Counter[str] = Counter()
+    passed_over = []
     with Trials(jobs=arguments.jobs, cpu_s_max=arguments.cpu, memory=arguments.memory) as trials:
         for bug in switches:
             faulty = any(word in bug.value.find.words for word in ("--fault", "--nemesis"))
@@ -152,10 +158,10 @@ def main() -> None:
                 seeds=arguments.seeds,
                 on_trial=lambda: None,
             )
-            judged += 1
-            named += is_named(rates.causes)
+            verdicts[judged(rates.causes)] += 1
             print(*lines_of(bug, subject, rates, trials.cpu_s - before_s), sep="\n", flush=True)
-        text = f"named: {named} of {judged} switches; {trials.runs} runs, {trials.cpu_s:.0f} CPU s"
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+        text = f"{counts} of {verdicts.total()}; {trials.runs} runs, {trials.cpu_s:.0f} CPU s"
     if passed_over:
         text += f"; without a failing seed among {SEEDS_MAX}: {', '.join(passed_over)}"
     print(text)

@@ -18,8 +18,9 @@ RAISES: Final = "raises the rate"
 LOWERS: Final = "lowers the rate"
 NO_DIFFERENCE: Final = "no difference shown"
 IMPOSSIBLE: Final = "cannot be left out"
+UNKNOWN: Final = "unknown"
 NOT_TRIED: Final = "not tried"
-VERDICTS: Final = (NECESSARY, RAISES, LOWERS, NO_DIFFERENCE, IMPOSSIBLE, NOT_TRIED)
+VERDICTS: Final = (NECESSARY, RAISES, LOWERS, NO_DIFFERENCE, UNKNOWN, IMPOSSIBLE, NOT_TRIED)
 """The verdicts on a part of a case, in the order in which they are listed."""
 
 
@@ -27,7 +28,7 @@ class Count(msgspec.Struct, frozen=True):
     """The runs of one variant that ended, and how many failed in the way to explain.
 
     `failed_otherwise` runs are invalid by another checker or rule only. Runs that crashed the
-    harness are not among `runs`, since they have no verdict.
+    harness, and `unknown` runs, which the checker could not judge, are not among `runs`.
     """
 
     failed: int = 0

@@ -26,6 +26,7 @@ from results.why.answer import (
     NO_DIFFERENCE,
     NOT_TRIED,
     RAISES,
+    UNKNOWN,
     VERDICTS,
     Cause,
     Count,
@@ -52,12 +53,17 @@ def counted_in(count: Count, trial: Trial, kind: Kind) -> Count:
     if trial.result.verdict == CRASH:
         return msgspec.structs.replace(count, crashed=count.crashed + 1)
     failed = kind in trial.kinds
+    undecided = any(
+        each.checker == kind.checker and each.verdict == Verdict.UNKNOWN.value
+        for each in trial.result.checkers
+    )
+    if undecided and not failed:
+        return msgspec.structs.replace(count, unknown=count.unknown + 1)
     return msgspec.structs.replace(
         count,
         runs=count.runs + 1,
         failed=count.failed + failed,
         failed_otherwise=count.failed_otherwise + (bool(trial.kinds) and not failed),
-        unknown=count.unknown + (trial.result.verdict == Verdict.UNKNOWN.value),
     )
 
 
@@ -119,7 +125,7 @@ def find_causes(
     tried_counts = {
         (variant.kind, variant.name): count
         for variant, count in zip(possible, rest, strict=True)
-        if count.runs
+        if count != Count()
     }
     return Rates(base, of_recorded, _judged(variants, tried_counts, base, of_recorded or base))
 
@@ -175,6 +181,8 @@ def _place(cause: Cause) -> tuple[int, float]:
 
 def verdict_of(without: Count, base: Count, p: float) -> str:
     """Return the verdict on a part from the counts without it and with it, and their p-value."""
+    if not without.runs:
+        return UNKNOWN
     if p >= ALPHA:
         return NO_DIFFERENCE
     if not without.failed:

@@ -31,7 +31,7 @@ from results.why.answer import (
     Point,
     Why,
 )
-from results.why.words import inevitable_in_words, notes_of, others_in_words, seconds
+from results.why.words import notes_of, others_in_words, seconds, turns_in_words
 
 PAGE_FILE: Final = "why.html"
 WIDTH: Final = 960
@@ -105,7 +105,7 @@ def _line(kind: str, x: tuple[float, float], y: tuple[float, float]) -> str:
 
 
 def _time_section(why: Why) -> str:
-    lines = inevitable_in_words(why.inevitable, why.points, why.shown_ns)
+    lines = turns_in_words(why)
     return _section("When it became inevitable", time_svg(why), "; ".join(map(str.strip, lines)))
 
 

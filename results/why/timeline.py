@@ -76,7 +76,7 @@ def find_points(
     return tuple(
         Point(at_ns=time, count=count, low=count.interval.low, high=count.interval.high)
         for time, count in sorted(counts.items())
-        if count.runs + count.crashed == reseeds and count.runs
+        if count.runs and count.runs + count.crashed + count.unknown == reseeds
     )
 
 

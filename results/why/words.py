@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from harness.errors import clipped, counted
@@ -22,6 +23,8 @@ from results.why.answer import (
 ROWS_MAX: Final = 22
 PART_MAX: Final = 58
 REASON_MAX: Final = 150
+RISE_MIN: Final = 0.3
+"""The smallest rise of the rate between two points that the text names."""
 LOW_RATE: Final = 0.3
 """Below this rate of the base, some tens of seeds can rarely show a difference."""
 
@@ -44,7 +47,7 @@ def _causes(why: Why) -> list[str]:
         lines.append(f"{'the case with recorded operations':{PART_MAX}}  {_fails(why.recorded)}")
     lines += ["without"]
     for cause in why.causes[:ROWS_MAX]:
-        tried = cause.without.runs > 0
+        tried = cause.without != Count()
         end = f"{_fails(cause.without)}  {cause.verdict}" if tried else cause.verdict
         if others := others_in_words(cause.without):
             end = f"{end}; {others}"
@@ -66,7 +69,7 @@ def others_in_words(count: Count) -> str:
     if count.failed_otherwise:
         parts.append(f"{count.failed_otherwise} fail in another way")
     if count.unknown:
-        parts.append(f"{count.unknown} are unknown")
+        parts.append(f"{count.unknown} more are unknown")
     return ", ".join(parts)
 
 
@@ -76,7 +79,26 @@ def _time(why: Why) -> list[str]:
         row = why.points[begin : begin + 8]
         lines.append("  " + "".join(f"{seconds(point.at_ns):>9}" for point in row))
         lines.append("  " + "".join(f"{_percent(point):>9}" for point in row))
-    return [*lines, *inevitable_in_words(why.inevitable, why.points, why.shown_ns)]
+    return [*lines, *turns_in_words(why)]
+
+
+def turns_in_words(why: Why) -> list[str]:
+    """Describe the times at which the rate rises most, and from which it stays at 100 %."""
+    rises = [
+        (after.count.rate - before.count.rate, before, after)
+        for before, after in itertools.pairwise(why.points)
+    ]
+    lines = inevitable_in_words(why.inevitable, why.points, why.shown_ns)
+    if not rises:
+        return lines
+    rise, before, after = max(rises, key=lambda each: each[0])
+    if rise < RISE_MIN or before.at_ns == why.inevitable.before_ns:
+        return lines
+    text = (
+        f"it rises most from {_percent(before)} at {seconds(before.at_ns)} to {_percent(after)} at "
+        f"{seconds(after.at_ns)}"
+    )
+    return [text, *lines]
 
 
 def _percent(point: Point) -> str:

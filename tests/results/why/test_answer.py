@@ -97,10 +97,16 @@ def test_the_text_has_rates_verdicts_and_limits():
     assert "not tried" not in text
     odd = Cause(kind="fault", name="x", words="x", without=Count(1, 30, 21, 8))
     text = "\n".join(text_of(answer(causes=(odd,))))
-    assert "21 fail in another way, 8 are unknown" in text
+    assert "21 fail in another way, 8 more are unknown" in text
     assert "how the failure shows" in text
     untried = Cause(kind="fault", name="x", words="x", verdict=NOT_TRIED)
     assert "1 part was not tried" in "\n".join(text_of(answer(causes=(untried,))))
+
+
+def test_the_text_names_the_largest_rise_if_it_is_not_the_last():
+    early = (point(0, 2), point(0.5, 18), point(1, 19), point(1.5, 24), point(2, 24))
+    assert "from 8 % at 0.000 s to 75 % at 0.500 s" in "\n".join(text_of(answer(points=early)))
+    assert "rises most" not in "\n".join(text_of(answer()))
 
 
 def test_faults_that_can_replace_each_other_are_called_so():

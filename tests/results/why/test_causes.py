@@ -1,7 +1,9 @@
 """Verdicts on parts of a case, from trials whose rates are known."""
 
+import msgspec
 import pytest
 
+from harness.soak.result import CheckerVerdict
 from results.why.answer import (
     IMPOSSIBLE,
     LOWERS,
@@ -9,6 +11,7 @@ from results.why.answer import (
     NO_DIFFERENCE,
     NOT_TRIED,
     RAISES,
+    UNKNOWN,
     Count,
 )
 from results.why.causes import FIRST_MIN, find_causes, verdict_of
@@ -17,6 +20,7 @@ from tests.results.why.fakes import KIND, OTHER, FakeTrials, case, result
 
 BASE = case(rate=1.0)
 SEEDS = 30
+VACUOUS = CheckerVerdict("stats", "unknown", "too little happened")
 
 
 def variant(name, rate, **changes):
@@ -87,13 +91,26 @@ def test_many_parts_require_stronger_evidence():
 
 def test_only_the_same_failure_counts_and_crashes_are_not_runs():
     def outcome(one):
-        number = (one.seed - BASE.seed) % 5
-        if number < 2:
-            return result(one.seed, verdict=("crash", "unknown")[number])
-        return result(one.seed, *((KIND,), (OTHER,), (OTHER, KIND))[number - 2])
+        number = (one.seed - BASE.seed) % 6
+        if number < 3:
+            said = ((), (CheckerVerdict("checker", "unknown", "?"),), (VACUOUS,))[number]
+            verdict = ("crash", "unknown", "unknown")[number]
+            return msgspec.structs.replace(result(one.seed, verdict=verdict), checkers=said)
+        return result(one.seed, *((KIND,), (OTHER,), (OTHER, KIND))[number - 3])
 
     rates, _ = causes(trials=FakeTrials(outcome))
-    assert rates.base == Count(failed=12, runs=24, failed_otherwise=6, unknown=6, crashed=6)
+    assert rates.base == Count(failed=10, runs=20, failed_otherwise=5, unknown=5, crashed=5)
+
+
+def test_a_part_without_which_nothing_can_be_judged_is_not_called_necessary():
+    def outcome(one):
+        if one.rate == BASE.rate:
+            return result(one.seed, KIND)
+        said = (CheckerVerdict("checker", "unknown", "?"),)
+        return msgspec.structs.replace(result(one.seed, verdict="unknown"), checkers=said)
+
+    _, found = causes(variant("needed", 5.0), trials=FakeTrials(outcome))
+    assert found["needed"].verdict == UNKNOWN
 
 
 def test_the_limit_leaves_parts_untried_and_some_cannot_be_left_out():
