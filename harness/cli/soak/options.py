@@ -58,7 +58,17 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     _add_keeping(parser)
     _add_outputs(parser)
     parser.show_first(
-        *("-h", "--help-all", "--env", "--seeds", "--jobs", "--stop-after", "--fresh", "--target"),
+        *(
+            "-h",
+            "--help-all",
+            "--env",
+            "--seeds",
+            "--jobs",
+            "--search",
+            "--stop-after",
+            "--fresh",
+            "--target",
+        ),
         *("--workload", "--nemesis", "--fault", "--bug", "--profile", "--time-limit", "--case"),
         *("--store", "--name", "--label", "--keep", "--lake", "--junit", "--json"),
     )
