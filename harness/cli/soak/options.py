@@ -58,19 +58,9 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     _add_keeping(parser)
     _add_outputs(parser)
     parser.show_first(
-        *(
-            "-h",
-            "--help-all",
-            "--env",
-            "--seeds",
-            "--jobs",
-            "--search",
-            "--stop-after",
-            "--fresh",
-            "--target",
-        ),
-        *("--workload", "--nemesis", "--fault", "--bug", "--profile", "--time-limit", "--case"),
-        *("--store", "--name", "--label", "--keep", "--lake", "--junit", "--json"),
+        *("-h", "--help-all", "--env", "--seeds", "--jobs", "--search", "--stop-after", "--fresh"),
+        *("--target", "--workload", "--nemesis", "--fault", "--bug", "--profile", "--time-limit"),
+        *("--case", "--store", "--name", "--label", "--keep", "--lake", "--junit", "--json"),
     )
     parsed = parse_case_options(parser, arguments, nemesis=ANY)
     if parsed.seed is not None:
