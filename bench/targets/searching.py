@@ -10,8 +10,8 @@ defects and searches repeat until `--cpu` CPU seconds are used. A campaign that 
 with its CPU time, so ratios between searches are lower bounds where one of them gives up.
 
 The tables show CPU seconds and seeds to the first detection (median per defect), and the ratio of
-CPU time to that of a swarm: the geometric mean over defects, with a 95 % bootstrap interval over
-defects and campaigns.
+CPU time to that of a swarm with the same seeds: the geometric mean over defects, with a 95 %
+bootstrap interval over defects and campaigns.
 """
 
 from __future__ import annotations
@@ -157,36 +157,37 @@ def table(found: Sequence[Campaign]) -> Iterator[str]:
         cpu_s = sum(one.cpu_s for one in rows_of)
         hits = sum(one.found for one in rows_of)
         yield f"{name:8} {hits} of {len(rows_of)} campaigns found the defect, {cpu_s:.0f} CPU s"
-    complete = [rows for rows in by.values() if all(rows[name] for name in SEARCHES)]
     for name in SEARCHES:
-        if name != SWARM and complete:
-            mean, low, high = ratio(complete, name)
+        paired = [pair for rows in by.values() if (pair := pairs(rows, name))]
+        if name != SWARM and paired:
+            mean, low, high = ratio(paired)
             yield (
-                f"CPU time of {name} over {SWARM}: {mean:.2f} "
-                f"(95 % interval {low:.2f} to {high:.2f}, {len(complete)} defects)"
+                f"CPU time of {name} over {SWARM}: {mean:.2f} (95 % interval {low:.2f} to "
+                f"{high:.2f}, {sum(map(len, paired))} pairs, {len(paired)} defects)"
             )
 
 
-def ratio(
-    defects: Sequence[dict[Search, list[Campaign]]], name: Search
-) -> tuple[float, float, float]:
+def pairs(rows: dict[Search, list[Campaign]], name: Search) -> list[float]:
+    """The logarithms of the ratios of CPU time, one per campaign that a swarm has, too."""
+    swarm = {one.number: one for one in rows[SWARM]}
+    return [
+        math.log(one.cpu_s / swarm[one.number].cpu_s) for one in rows[name] if one.number in swarm
+    ]
+
+
+def ratio(defects: Sequence[list[float]]) -> tuple[float, float, float]:
     """The geometric mean over defects of the ratio of CPU times, and its bootstrap interval."""
 
-    def mean(sample: Sequence[dict[Search, list[Campaign]]], rng: random.Random | None) -> float:
-        logs = []
-        for rows in sample:
-            two = [
-                row if rng is None else rng.choices(row, k=len(row))
-                for row in (rows[name], rows[SWARM])
-            ]
-            ours, theirs = (statistics.fmean(math.log(one.cpu_s) for one in row) for row in two)
-            logs.append(ours - theirs)
-        return math.exp(statistics.fmean(logs))
+    def mean(sample: Sequence[list[float]]) -> float:
+        return math.exp(statistics.fmean(map(statistics.fmean, sample)))
 
     rng = random.Random(1)
-    drawn = sorted(mean(rng.choices(defects, k=len(defects)), rng) for _ in range(RESAMPLES))
+    drawn = sorted(
+        mean([rng.choices(logs, k=len(logs)) for logs in rng.choices(defects, k=len(defects))])
+        for _ in range(RESAMPLES)
+    )
     low, high = drawn[int(0.025 * RESAMPLES)], drawn[int(0.975 * RESAMPLES) - 1]
-    return mean(defects, None), low, high
+    return mean(defects), low, high
 
 
 def main() -> None:

@@ -274,6 +274,17 @@ class Campaign:
         """The folder of a guided search's corpus."""
         return self._folder / f"{self.id}{CORPUS_SUFFIX}"
 
+    @property
+    def search_record(self) -> dict[str, str | int | None]:
+        """The search, the number of states that it reached, and its corpus, for the JSON object."""
+        corpus = self.guide.corpus
+        return {
+            "name": self.spec.search,
+            "states": corpus.states,
+            "cases": len(corpus.entries),
+            "corpus": str(self.corpus_folder) if self._guided else None,
+        }
+
     def job(self, seed: int) -> SeedJob:
         spec = self.spec
         case = self._proposals[seed].case if self._guided else self.guide.case_of(seed)

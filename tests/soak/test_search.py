@@ -118,5 +118,7 @@ def test_the_verb_names_the_corpus_and_replays_by_file(tmp_path, capsys, monkeyp
     assert main([*words, "--json"]) in {0, 2}
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["done_before"] == 9
+    assert found["search"]["name"] == "guided"
+    assert found["search"]["states"] > found["search"]["cases"] > 0
     assert all("--case" in result["replay"] for result in found["results"])
     assert not any("reached" in result for result in found["results"])

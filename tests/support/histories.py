@@ -118,5 +118,6 @@ def judged_by(model: str, ops: list[Op]) -> Any:
 
 def case(*nemeses: str, planned: tuple[str, ...] = (), **load: Any) -> Any:
     faults = tuple(SimpleNamespace(nemesis=nemesis) for nemesis in planned)
-    asked = {"rate": 1.0, "concurrency": 10, "time_limit_s": 60.0, "ops": None, **load}
+    asked = {"rate": 1.0, "concurrency": 10, "time_limit_s": 60.0, "ops": None}
+    asked |= {"searched": False, **load}
     return SimpleNamespace(nemeses=nemeses or ("none",), faults=faults, **asked)

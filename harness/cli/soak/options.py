@@ -59,19 +59,10 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     _add_keeping(parser)
     _add_outputs(parser)
     parser.show_first(
-        *(
-            "-h",
-            "--help-all",
-            "--env",
-            "--seeds",
-            "--jobs",
-            "--stop-after",
-            "--shrink",
-            "--fresh",
-            "--target",
-        ),
-        *("--workload", "--nemesis", "--fault", "--bug", "--profile", "--time-limit", "--case"),
-        *("--store", "--name", "--label", "--keep", "--lake", "--junit", "--json"),
+        *("-h", "--help-all", "--env", "--seeds", "--jobs", "--search", "--stop-after", "--shrink"),
+        *("--fresh", "--target", "--workload", "--nemesis", "--fault", "--bug", "--profile"),
+        *("--time-limit", "--case", "--store", "--name", "--label", "--keep", "--lake", "--junit"),
+        "--json",
     )
     parsed = parse_case_options(parser, arguments, nemesis=ANY)
     if parsed.seed is not None:

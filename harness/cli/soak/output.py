@@ -238,6 +238,7 @@ class SoakOutput:
             "label": spec.label,
             "store": str(spec.folder),
             "lake": None if campaign.sink is None else campaign.sink.uri,
+            "search": campaign.search_record,
             "wanted": spec.seeds,
             "seeds": tally.seeds,
             "done_before": campaign.done_before,

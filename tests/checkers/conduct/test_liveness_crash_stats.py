@@ -507,6 +507,13 @@ def test_a_run_that_proves_too_little_is_unknown_and_says_why(steps, nemeses, re
     assert reason in result.reason
 
 
+def test_faults_that_a_search_made_may_hit_nothing():
+    judge = StatsChecker().check
+    for searched, verdict in ((False, Verdict.UNKNOWN), (True, Verdict.VALID)):
+        asked = case("kill-leader", planned=("pause-leader",), searched=searched)
+        assert judge(busy().history, asked, time_limit_s=300).verdict is verdict
+
+
 def test_only_operations_and_nemeses_of_the_chaos_count():
     assert stats(busy(reads=6)).reason.startswith("only 9 operations succeeded during chaos")
     planned = case("none", planned=("pause-leader",))  # by a schedule that was edited
