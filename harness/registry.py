@@ -21,7 +21,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint
 from typing import Any, Final, NamedTuple
 
 from harness.cluster import Capability
@@ -60,6 +60,9 @@ __all__ = [
 
 VERBS: Final = "verbs"
 _OURS: Final = "catalog-harness"
+_Path = tuple[tuple[str, int, int], ...]
+# The property `name` parses the whole metadata each time.
+_name_of: Final[Callable[[Distribution], str]] = functools.lru_cache(lambda dist: dist.name)
 _FIX_PLUGIN: Final = (
     "fix it or uninstall its package (HARNESS_NO_PLUGINS=1 disables third-party plug-ins)"
 )
@@ -126,7 +129,7 @@ class PlugInPoint(NamedTuple):
 
     value: str
     """The place of the plug-in in Python's modules: `module:OBJECT`, or only `module`."""
-    dist: importlib.metadata.Distribution | None
+    dist: Distribution | None
 
     @property
     def module(self) -> str:
@@ -135,11 +138,6 @@ class PlugInPoint(NamedTuple):
     @property
     def owner(self) -> str:
         return _name_of(self.dist) if self.dist is not None else "?"
-
-
-@functools.lru_cache(maxsize=256)
-def _name_of(dist: importlib.metadata.Distribution) -> str:
-    return dist.name  # which parses the whole metadata each time
 
 
 class _Points(NamedTuple):
@@ -157,7 +155,7 @@ def _entry_points(group: str) -> _Points:
     return _read_entry_points(group, os.environ.get("HARNESS_NO_PLUGINS") == "1", _search_path())
 
 
-def _search_path() -> tuple[tuple[str, int, int], ...]:
+def _search_path() -> _Path:
     """The search path of packages, as (path, inode, time of the last change in ns)."""
     places = []
     for place in sys.path:
@@ -170,14 +168,12 @@ def _search_path() -> tuple[tuple[str, int, int], ...]:
 
 
 @functools.lru_cache(maxsize=8)
-def _select(_: tuple[tuple[str, int, int], ...]) -> Callable[..., Iterable[EntryPoint]]:
+def _select(_: _Path) -> Callable[..., Iterable[EntryPoint]]:
     return importlib.metadata.entry_points().select
 
 
 @functools.lru_cache(maxsize=64)  # reading takes ms, and a run reads each group often
-def _read_entry_points(
-    group: str, only_builtin: bool, path: tuple[tuple[str, int, int], ...]
-) -> _Points:
+def _read_entry_points(group: str, only_builtin: bool, path: _Path) -> _Points:
     claims: dict[str, dict[str, PlugInPoint]] = {}
     for entry in _select(path)(group=f"harness.{group}"):
         whole = PlugInPoint(entry.value.partition("[")[0].strip(), entry.dist)
