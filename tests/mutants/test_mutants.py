@@ -1,9 +1,8 @@
 """Every planted defect is found by a default soak, at a seed that is recorded here.
 
-`FOUND` is tried here, in runs of 5 to 20 s (a soak's have 60), to be quick. What only whole runs
-find stands in `WHOLE`; `python -m bench.targets.mutants --seeds SEED --only NAME` tries one. What
-has no recorded seed within 30 stands in `OPEN`, with the reason. `AIMED` has what faults at points
-of the code find, in words.
+`FOUND` is tried here, in runs of 10 or 20 s (a soak's have 60), to be quick. `AIMED` has what
+faults at points of the code find, in words. What has no recorded seed stands in `OPEN`, with the reason;
+`python -m bench.targets.mutants --seeds SEED --only NAME` tries one.
 """
 
 import pytest
@@ -31,6 +30,7 @@ FOUND = {
     "deleted-forgotten-by-snapshot": (10, 1, "catalog-invariants"),
     "every-third-alter-refused": (10, 1, "catalog-invariants"),
     "late-elections": (10, 2, "bounds"),
+    "list-in-two-steps": (20, 22, "linearizable-catalog"),
     "locate-leaves-out-a-tablet": (10, 2, "catalog-invariants"),
     "locks-never-forgotten": (10, 2, "bounds"),
     "long-lease": (20, 16, "linearizable-catalog"),
@@ -45,18 +45,20 @@ FOUND = {
     "stale-install": (10, 1, "catalog-invariants"),
     "tablet-snapshot-not-restored": (20, 6, "liveness"),
     "tablet-wal-never-syncs": (20, 1, "catalog-invariants"),
+    "tablets-not-reopened": (20, 24, "bounds"),
     "tablets-run-unreported": (10, 1, "catalog-invariants"),
+    "term-not-saved": (20, 8, "crash"),
     "version-without-columns": (10, 2, "catalog-invariants"),
     "wal-never-syncs": (20, 1, "catalog-invariants"),
 }
-WHOLE = {
-    "list-in-two-steps": (11, "linearizable-catalog"),
-    "refusals-unconfirmed": (15, "linearizable-catalog"),
-    "tablets-not-reopened": (9, "bounds"),
-    "term-not-saved": (6, "crash"),
-}
 OFTEN = "raft_enable_pre_election=false,raft_heartbeat_interval_ms=100"
 AIMED = {
+    "leader-counts-before-durable": (
+        "", 1, "linearizable-catalog",
+        "disk it delay=50ms when event appended group=master every 1s for 900ms",
+        "cut it from one@members when event appended group=master every 1s for 900ms",
+        "power-cut all when event committed group=master nth=3 after=5ms every 2s for 300ms",
+    ),
     "vote-not-saved": (
         OFTEN, 3, "bounds",
         "kill leader every 2s for 1s",
@@ -69,9 +71,9 @@ nemesis `at-points` draws each of these faults, and no default seed that was tri
 EVENTS = "at-points strikes there, but no default seed that was tried met all of it"
 OPEN = {
     "old-terms-by-counting": f"two leaders must fall right after their first append: {EVENTS}",
-    "leader-counts-before-durable": "leader and follower must lose power while the leader syncs an "
-    f"entry that the others lack: {EVENTS}",
     "marks-cleared-when-sent": f"an incremental report must be lost and no other follow: {EVENTS}",
+    "refusals-unconfirmed": "found in one of 15 seeds of 60 s when soaks drew only DDL; not found "
+    "in seeds 1 to 24 of 20 s since",
     "creates-not-resent": "equivalent: a tablet's leader has a replica that is missing copied, and "
     "a tablet that nobody created is replaced when its time is over",
     "no-full-report": "equivalent: tablet servers send a leader of a later term one unasked",
@@ -85,7 +87,7 @@ def soaked(mutant, limit_s, seed):
 
 
 def test_every_defect_is_found_or_says_why_not():
-    assert sorted([*FOUND, *WHOLE, *AIMED, *OPEN]) == sorted(MUTANTS)
+    assert sorted([*FOUND, *AIMED, *OPEN]) == sorted(MUTANTS)
 
 
 OWN = frozenset(
