@@ -1,8 +1,8 @@
 """Every planted defect is found by a default soak, at a seed that is recorded here.
 
 `FOUND` is tried here, in runs of 10 or 20 s (a soak's have 60), to be quick. `AIMED` has what
-faults at points of the code find, in words. What has no recorded seed stands in `OPEN`, with the reason;
-`python -m bench.targets.mutants --seeds SEED --only NAME` tries one.
+faults at points of the code find, in words. What has no recorded seed stands in `OPEN`, with the
+reason; `python -m bench.targets.mutants --seeds SEED --only NAME` tries one.
 """
 
 import pytest
