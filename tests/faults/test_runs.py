@@ -115,6 +115,15 @@ def test_a_fault_at_an_event_strikes_the_node_that_had_it_at_that_very_time():
     assert judgement.verdict == "valid", judgement
 
 
+def test_a_fault_strikes_a_little_after_a_point():
+    text = "kill it when event appended group=master after=5ms for 1s"
+    history, judgement = run(text, 1)
+    hit = [fault for fault in faults_of(history) if fault.targets]
+    assert hit
+    assert all(0 <= fault.after_event_ms < 1 for fault in hit)
+    assert judgement.verdict == "valid", judgement
+
+
 @pytest.mark.parametrize("damage", ["minority", "majority"])
 def test_a_case_decides_whether_a_majority_may_be_damaged(damage):
     text = "disk role:tserver bitrot=100% at 1s for 1s"

@@ -119,7 +119,9 @@ def test_soaks_draw_what_nobody_gave():
             seen.setdefault(name, set()).add(value)
         given = with_defaults("target", "hive", target.options, drawn)
         target.nodes(TargetSettings(profile="strict", bugs=(), options=given))
-    assert seen == {"selection": {"", "random"}, "socket_lifetime_ms": {0, 500}}
+    assert seen == {
+        "selection": {"", "random"}, "socket_lifetime_ms": {0, 500}, "database_log_kb": {4, 512}
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("nemesis", HiveTarget.nemeses)

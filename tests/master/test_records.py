@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from targets.kudu import messages as m
-from targets.kudu.master.catalog import sys_catalog as system_tablet
 from targets.kudu.master.catalog.batches import decode_batch, encode_batch
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.records import (
@@ -67,9 +66,8 @@ def test_the_first_cluster_id_stays():
     assert rows.cluster_id == "one"
 
 
-def test_replies_are_bounded_in_the_order_of_application(monkeypatch):
-    monkeypatch.setattr(system_tablet, "REPLIES_MAX", 3)
-    rows = SystemTablet()
+def test_replies_are_bounded_in_the_order_of_application():
+    rows = SystemTablet(replies_max=3)
     for number in range(5):
         reply = Reply("c", 10 - number, "n", "t", 0)
         rows.apply(number + 1, 1, encode_batch(Batch(1, 0, reply=reply)))

@@ -10,6 +10,7 @@ from targets.kudu.consensus.log_cache import MemoryLog
 from targets.kudu.consensus.messages import Entry, EntryKind, OpId
 from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.consensus.raft_core import Role
+from targets.kudu.flags import Flags
 from targets.kudu.messages import RaftConfig
 from targets.kudu.tserver.scanners import Scans
 from tests.support.virtual import run
@@ -45,7 +46,7 @@ def test_without_a_lease_nobody_is_asked_once_older_terms_are_applied(
         calls.append(timeout_s)
 
     monkeypatch.setattr(Replica, "confirm_leadership", confirm)
-    node: Any = SimpleNamespace(uuid="u", bugs=bugs)
+    node: Any = SimpleNamespace(uuid="u", bugs=bugs, flags=Flags())
     machine: Any = SimpleNamespace(last_timestamp=7)
     none: Any = None
     scans = Scans(node, replica=leader(applied), machine=machine, clock=none, safe_time=none)

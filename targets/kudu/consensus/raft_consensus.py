@@ -115,8 +115,6 @@ class Replica:
         self._forced: deque[ev.ConfigForced] = deque()  # effects whose entry is not durable yet
         self._announced: tuple[Role, int] | None = None
         self._announced_vote: tuple[int, str | None] = (0, None)
-        self._appended_index = 0
-        self._saved_config_index = -1
         self._elections = {"started": 0, "won": 0}  # since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
