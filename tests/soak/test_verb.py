@@ -352,6 +352,7 @@ def test_every_option_of_the_soak_is_known_to_replays(capsys):
     of_run = {word.strip(",[]=") for word in capsys.readouterr().out.split() if word[:2] == "--"}
     own = sorted({flag for flag in flags - of_run if flag[2:3].isalpha()} - {"--seeds"})
     values = {"--jobs": "2", "--stop-after": "3", "--artefacts": "4", "--fresh": None}
+    values["--shrink"] = None
     values["--junit-group"] = "signature"
     mixed = ["--seeds", "1..2"]
     for flag in own:

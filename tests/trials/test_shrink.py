@@ -126,7 +126,7 @@ def test_packed_faults_begin_soon_and_keep_their_distances():
 
 def test_packed_cases_have_no_fault_then_each_fault_then_neighbours():
     faults = tuple(fault(10 * n, number=n) for n in (1, 2, 3))
-    made = list(packed_cases(Case(seed=1, faults=faults)))
+    made = list(packed_cases(Case(seed=1, faults=faults), (0, 1, 2, 3)))
     ids = [[each.id for each in case.faults] for case in made]
     assert ids == [[], ["f1"], ["f2"], ["f3"], ["f1", "f2"], ["f2", "f3"], ["f1", "f2", "f3"]]
     assert made[0].nemeses == ("none",)

@@ -17,7 +17,7 @@ from harness.trials.shrink import Shrunk
 WIDTH: Final = 100
 LINES_MAX: Final = 24
 EVENTS_MAX: Final = 12
-EXPLANATION_LINES_MAX: Final = 6
+EXPLANATION_LINES_MIN: Final = 5
 _TIMES: Final = 1e9
 
 
@@ -42,12 +42,11 @@ def story(shrunk: Shrunk, kept: KeptRun, places: Sequence[tuple[str, str]]) -> l
             f"The limit of CPU time ended the search after {shrunk.cpu_s:.0f} s; the same command "
             "with a higher --cpu goes on.",
         )
-    explanation = [
-        line for text in result.explanation or (result.reason,) for line in _wrapped(text)
-    ]
-    explanation = _cut(explanation, EXPLANATION_LINES_MAX, "in results.json")
-    room = LINES_MAX - len(head) - len(tail) - len(explanation) - 2
-    events = _shown(_events(kept.outcome.history, set(result.operations)), min(EVENTS_MAX, room))
+    room = LINES_MAX - len(head) - len(tail) - 2
+    happened = _events(kept.outcome.history, set(result.operations))
+    events = _shown(happened, min(EVENTS_MAX, room - EXPLANATION_LINES_MIN))
+    lines = [line for text in result.explanation or (result.reason,) for line in _wrapped(text)]
+    explanation = _cut(lines, room - len(events), "in results.json")
     return [*head, *events, "", *explanation, "", *tail]
 
 

@@ -23,8 +23,8 @@ from harness import __version__
 from harness.cli.output import note
 from harness.cli.project import replay_words
 from harness.cli.run.artefacts import make_artefacts
-from harness.cli.shrink.soaked import ShrunkRun, shrink_groups
-from harness.cli.soak.options import BY_SIGNATURE, SHRUNK_MAX, SIM, words_of_case
+from harness.cli.shrink.soaked import ShrunkRun
+from harness.cli.soak.options import BY_SIGNATURE, SIM, words_of_case
 from harness.cli.soak.progress import duration_text
 from harness.cli.styles import HEADLINE_STYLES, VERDICT_STYLES, joined, styled
 from harness.errors import EXIT_VALID, InfrastructureError, clipped, counted
@@ -144,17 +144,6 @@ class SoakOutput:
             folder = Path(self._folder(result))
             if {path.name for path in folder.iterdir()} <= _OWN_FILES:
                 make_artefacts(folder, names)
-
-    def shrink(self) -> None:
-        """Shrink the first failing run of each signature, unless the user wants to stop."""
-        if self.parsed.shrink and not self.interrupted:
-            self.shrunk = shrink_groups(
-                [each for each in self._groups if not self._known.excuses(each.signature)],
-                self.campaign.spec.folder,
-                most=SHRUNK_MAX,
-                jobs=self.parsed.jobs,
-                quiet=self.parsed.quiet or self.parsed.json,
-            )
 
     def write_files(self) -> None:
         """Write the requested files; a failure does not prevent the other files.

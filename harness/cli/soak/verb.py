@@ -15,7 +15,8 @@ from harness.cli.output import note, say
 from harness.cli.run.case_options import case_from
 from harness.cli.run.choose import choose_environment
 from harness.cli.run.verb import default_name
-from harness.cli.soak.options import SIM, check_writable, parse_soak
+from harness.cli.shrink.soaked import ShrunkRun, shrink_groups
+from harness.cli.soak.options import SHRUNK_MAX, SIM, check_writable, parse_soak
 from harness.cli.soak.output import Replays, SinkArtefacts, SoakOutput
 from harness.cli.soak.progress import SoakProgress
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError, counted
@@ -27,7 +28,7 @@ from harness.registry import load_plugin
 from harness.soak.campaign import Campaign, SoakSpec
 from harness.soak.pool import soak
 from harness.soak.real import soak_one_by_one
-from harness.soak.result import SeedResult, exit_code_of
+from harness.soak.result import SeedResult, exit_code_of, failure_groups
 from harness.support.interrupts import sigterm_interrupts
 from harness.verdict.known import KnownFailures
 
@@ -133,7 +134,8 @@ def _run(
     if campaign.stopped is not None:
         note(f"harness: {campaign.stopped}")
     output.make_artefacts()
-    output.shrink()
+    if parsed.shrink and not interrupted:
+        output.shrunk = _shrunk(campaign, parsed)
     say(*([output.json()] if parsed.json else output.text()))
     try:
         output.write_files()
@@ -141,6 +143,19 @@ def _run(
         note(f"harness: {error}")
         return code if code == EXIT_INVALID else EXIT_CRASH
     return code
+
+
+def _shrunk(campaign: Campaign, parsed: argparse.Namespace) -> list[ShrunkRun]:
+    """Shrink the first failing run of each signature that is not a known failure."""
+    known: KnownFailures = parsed.known_failures
+    groups = failure_groups(campaign.results())
+    return shrink_groups(
+        [group for group in groups if not known.excuses(group.signature)],
+        campaign.spec.folder,
+        most=SHRUNK_MAX,
+        jobs=parsed.jobs,
+        quiet=parsed.quiet or parsed.json,
+    )
 
 
 def _on_spark(

@@ -21,6 +21,8 @@ from harness.trials.shrink import faults, load, operations
 from harness.trials.shrink.search import SEEDS_DEFAULT, Search, Step
 from harness.trials.trials import SIM, Kind, Trial, Trials
 
+NEIGHBOUR_SEEDS: Final = 2
+"""The number of seeds for each pair and triple of neighbouring faults, which are many."""
 START_SEEDS: Final = 100
 """The number of seeds that are tried to see the failure for the first time."""
 
@@ -138,11 +140,13 @@ def _is_like(kind: Kind, wanted: Kind | None) -> bool:
 
 def _shrink(search: Search) -> None:
     plain = faults.in_plain_words(search.case)
-    if search.first(faults.packed_cases(plain), "a short run with few faults") is None:
+    few = "a short run with few faults"
+    if (
+        search.first(faults.packed_cases(plain, (0, 1)), few) is None
+        and search.first(faults.packed_cases(plain, (2, 3)), few, seeds=NEIGHBOUR_SEEDS) is None
+    ):
         _cut_after_failure(search)
-        faults.shrink_faults(search)
-        plain = faults.in_plain_words(search.case)
-        search.first([faults.packed(plain, plain.faults or ()), plain], "an early start")
+        search.try_one(faults.in_plain_words(search.case), "plain words")
     if not operations.record_operations(search):  # the generator matters: make it do less
         load.shrink_time(search)
         faults.shrink_faults(search)

@@ -74,13 +74,15 @@ def end_of(faults: Sequence[Fault]) -> int:
     return max((fault.at_ns + fault.duration_ns for fault in faults), default=0)
 
 
-def packed_cases(case: Case) -> Iterator[Case]:
-    """Yield packed cases with no fault, with one fault each, and with neighbouring faults."""
+def packed_cases(case: Case, counts: Sequence[int]) -> Iterator[Case]:
+    """Yield packed cases with these numbers of neighbouring faults."""
     faults = case.faults or ()
-    yield packed(case, ())
-    for count in (1, 2, 3) if len(faults) <= PACKED_MAX else (1,):
-        for begin in range(len(faults) - count + 1):
-            yield packed(case, faults[begin : begin + count])
+    for count in counts:
+        if count == 0:
+            yield packed(case, ())
+        elif count == 1 or len(faults) <= PACKED_MAX:
+            for begin in range(len(faults) - count + 1):
+                yield packed(case, faults[begin : begin + count])
 
 
 def shrink_faults(search: Search) -> None:

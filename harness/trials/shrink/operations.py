@@ -18,6 +18,8 @@ RECORDED_SEEDS: Final = 5
 """The number of seeds with which recorded operations are tried: the failure must survive that they
 come at fixed times.
 """
+ALL_SEEDS: Final = 3
+"""The number of seeds for all recorded operations, since such a run costs the most."""
 OPS_MAX: Final = 20_000
 """The maximum number of operations that are recorded, a limit of memory and of time."""
 TAIL_NS: Final = NS_PER_S // 10
@@ -36,7 +38,6 @@ def record_operations(search: Search) -> bool:
     listed = recorded(witness)
     if not listed or len(listed) > OPS_MAX:
         return False
-    ops, blamed = [op for op, _ in listed], [op for op, is_blamed in listed if is_blamed]
     shift_ns = int(WARM_UP_S * NS_PER_S)
     case = msgspec.structs.replace(
         search.case,
@@ -46,24 +47,15 @@ def record_operations(search: Search) -> bool:
             for fault in search.case.faults or ()
         ),
     )
-    last_ns = max((op.at_ns for op in blamed), default=0)
-    clients = {op.process for op in blamed}
-    related = _related(ops, blamed)
-    guesses = [
-        [],
-        blamed,
-        [op for op in related if op.at_ns <= last_ns],
-        [op for op in ops if op.at_ns <= last_ns and (op in related or op.process in clients)],
-        [op for op in ops if op.at_ns <= last_ns],
-        ops,
-    ]
-    return (
+    guesses = _guesses(listed)
+    return any(
         search.first(
-            [with_ops(case, guess) for guess in _different(guesses)],
+            [with_ops(case, guess) for guess in _different(tried)],
             "recorded operations",
-            seeds=RECORDED_SEEDS,
+            seeds=seeds,
         )
         is not None
+        for tried, seeds in ((guesses[:-2], RECORDED_SEEDS), (guesses[-2:], ALL_SEEDS))
     )
 
 
@@ -93,10 +85,25 @@ def _indices(call: Op, done: Op | None) -> set[int]:
     return {call.index} if done is None else {call.index, done.index}
 
 
-def _related(ops: Sequence[ScheduledOp], blamed: Sequence[ScheduledOp]) -> list[ScheduledOp]:
-    """The operations that share a text, such as the name of a table, with a blamed operation."""
+def _guesses(listed: Sequence[tuple[ScheduledOp, bool]]) -> list[list[ScheduledOp]]:
+    """The operations that may suffice, the fewest first and all operations last.
+
+    An operation is related to a blamed one if both have a text in common, such as a table's name.
+    """
+    blamed = [op for op, is_blamed in listed if is_blamed]
     texts = {text for op in blamed for text in _texts(op.value)}
-    return [op for op in ops if op in blamed or not texts.isdisjoint(_texts(op.value))]
+    clients = {op.process for op in blamed}
+    last_ns = max((op.at_ns for op in blamed), default=0)
+    early = [(op, is_blamed) for op, is_blamed in listed if op.at_ns <= last_ns]
+    related = [(op, is_blamed or not texts.isdisjoint(_texts(op.value))) for op, is_blamed in early]
+    return [
+        [],
+        blamed,
+        [op for op, is_related in related if is_related],
+        [op for op, is_related in related if is_related or op.process in clients],
+        [op for op, _ in early],
+        [op for op, _ in listed],
+    ]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shlex
+import shutil
 import zlib
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from harness.case import Case
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.registry import load_plugin
-from harness.store import load_run
+from harness.store import load_run, shrunk_name
 from harness.support.html_template import script_safe
 from results.run.page import PageReporter, build, head, read_results, render
 from results.run.page import logs as logs_module
@@ -195,6 +196,18 @@ def test_the_box_of_next_steps(tmp_path):
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", data["issue"], re.MULTILINE | re.DOTALL)
     assert [kind for kind, _ in blocks] == ["text", "sh", "json"]
     assert json.loads(blocks[2][1])["seed"] == 7
+
+
+def test_a_run_and_its_shrunk_run_link_to_each_other(folder):
+    assert build(load_run(folder), Results())["related"] == []
+    shrunk = folder.with_name(shrunk_name(folder.name))
+    shutil.copytree(folder, shrunk)
+    (shrunk / "case.json").write_bytes(Case(seed=7, faults=(), ops=()).encode())
+    data = build(load_run(folder), Results())
+    assert data["related"] == [("Shrunk: 0 faults, 0 operations", f"../{shrunk.name}/report.html")]
+    assert f'href="../{shrunk.name}/report.html"' in render(data)
+    ((_, address),) = build(load_run(shrunk), Results())["related"]
+    assert address == f"../{folder.name}/report.html"
 
 
 def test_places_in_the_documentation_exist():
