@@ -140,6 +140,13 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
         return [score for score in rows if not score.found]
 
     @property
+    def outdated(self) -> list[Score]:
+        """The defects that were found, although a reason is recorded why they are not."""
+        return [
+            score for score in [*self.of(SWITCH), *self.of(DEFECT)] if score.found and score.reason
+        ]
+
+    @property
     def blamed(self) -> list[Score]:
         """The clean profiles that were blamed: false alarms."""
         return [score for score in self.of(CLEAN) if score.found]

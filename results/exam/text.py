@@ -102,6 +102,9 @@ def _open(board: Scoreboard) -> Iterator[RenderableType]:
     if board.missed:
         yield f"\nnot found: {len(board.missed)}"
         yield table([[score.name, why_open(score)] for score in board.missed], indent=2)
+    if board.outdated:
+        names = ", ".join(score.name for score in board.outdated)
+        yield f"\nfound, although a reason is recorded why they are not: {names}"
 
 
 def _changes(comparison: Comparison) -> Iterator[RenderableType]:

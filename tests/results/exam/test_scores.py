@@ -68,6 +68,16 @@ def test_counts_of_a_kind_leave_out_what_was_not_tried():
     assert made.crashes == 1
 
 
+def test_a_reason_is_outdated_once_the_defect_is_found():
+    made = board(
+        (row("a", reason="equivalent"), results("invalid")),
+        (row("b", reason="equivalent"), results("valid")),
+        (row("c"), results("invalid")),
+    )
+    assert [one.name for one in made.outdated] == ["a"]
+    assert [one.name for one in made.missed] == ["b"]
+
+
 def test_a_scoreboard_survives_its_file(tmp_path):
     made = board((row(), results("invalid")))
     write_json(made, tmp_path / "deep" / "exam.json")
