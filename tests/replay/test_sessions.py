@@ -35,15 +35,23 @@ def test_a_page_in_the_folder_of_the_run(session, run_folder):
     assert (run_folder / "stopped.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_a_session_at_the_prompt(session):
+def test_a_session_at_the_prompt(session, tmp_path):
     lines = ["where", "step", "step m2 2", "messages m2", "timers", "faults", "operations"]
-    lines += ["show m1", "", "until time=4", "until event=checkpoint", "page {}", "quit"]
+    lines += [
+        "show m1",
+        "",
+        "until time=4",
+        "until event=checkpoint",
+        f"page {tmp_path}/x.html",
+        "quit",
+    ]
     code, out, _ = session("--until", "time=3", "--step", lines=lines)
     assert code == 0
     assert out.count("(replay) ") == len(lines)
     times = [float(time) for time in re.findall(r"^stopped at ([\d.]+) s", out, re.MULTILINE)]
     assert times == sorted(times)
     assert times[-1] > 4
+    assert (tmp_path / "x.html").is_file()
 
 
 def test_mistakes_at_the_prompt_end_nothing(session):
