@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.case import Case, load_case, replay_command
+from harness.case import IMPORTED, Case, load_case, replay_command
 from harness.cli.output import note, say
 from harness.cli.parser import Parser, verb_module
 from harness.cli.run.progress import Progress
-from harness.errors import UsageError, counted
+from harness.errors import EXIT_INTERRUPTED, UsageError, counted
 from harness.ops import History
 from harness.replay.debugger import debug
 from harness.replay.gather import look
@@ -98,7 +98,13 @@ def _load(path: Path) -> tuple[Case, History | None, str, Path]:
     if not path.is_dir():
         return load_case(path), None, SIM, path.parent
     stored = load_run(path)
+    if stored.case.target == IMPORTED or stored.foreign:
+        raise UsageError(
+            f"{str(path)!r} has a history that its case did not make, so there is nothing to run "
+            "again; `harness check` judges it"
+        )
     if stored.record is None:
+        note(f"harness: {stored.note}; its environment is unknown, and the simulation replays it")
         return stored.case, stored.history, SIM, path
     return stored.case, stored.history, stored.record.environment, path
 
@@ -135,7 +141,7 @@ class _Session:
             note(f"harness: {ended.missed}")
         if ended.whole and not parsed.json:
             say(_end_text(ended, self._replay))
-        return 0
+        return EXIT_INTERRUPTED if self._prompt.is_interrupted else 0
 
     def _on_stop(self, watch: Watch, stop: Stop) -> Order:
         self._progress.finish()

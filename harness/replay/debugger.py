@@ -158,7 +158,7 @@ class NodeDebugger(pdb.Pdb):
 
     @curframe_locals.setter
     def curframe_locals(self, local: Any) -> None:
-        self._locals = ChainMap(local, self._names) if isinstance(local, dict) else local
+        self._locals = None if local is None else ChainMap(local, self._names)
 
     def interaction(self, frame: FrameType | None, traceback: Any) -> None:
         armed, self._tripwires.armed = self._tripwires.armed, False
@@ -177,7 +177,7 @@ class NodeDebugger(pdb.Pdb):
         return stack, of_node[-1] if of_node else len(stack) - 1
 
     def precmd(self, line: str) -> str:
-        if self._echo:
+        if self._echo and not line.startswith("_pdbcmd"):  # commands of pdb itself, from 3.13 on
             self.message(line if line != "EOF" else "")
         return super().precmd(line)
 

@@ -89,7 +89,11 @@ def _overview(state: Stopped) -> str:
 def _plain(node: NodeView) -> list[tuple[str, str]]:
     data = node.pages.get("/")
     items = data.items() if isinstance(data, dict) else ()
-    return [(name, str(value)) for name, value in items if isinstance(value, (str, int, float))]
+    return [
+        (name, str(value))
+        for name, value in items
+        if isinstance(value, (str, int, float)) and not name.endswith("_ns")
+    ]
 
 
 def _world(state: Stopped) -> str:
@@ -104,7 +108,7 @@ def _world(state: Stopped) -> str:
     messages = [
         [
             m.state if m.arrives_s is None else f"{m.arrives_s:.6f} s",
-            f"{m.source} > {m.destination}",
+            f"{m.source} > {m.destination}".replace(" ", "\N{NO-BREAK SPACE}"),
             f"#{m.connection}",
             m.what,
             m.content,

@@ -37,6 +37,8 @@ class Prompt(cmd.Cmd):
         stdout: TextIO,
     ) -> None:
         super().__init__(stdin=stdin, stdout=stdout)
+        self.is_interrupted = False
+        """whether Ctrl-C ended the session"""
         self._terminal = stdin.isatty()
         self.use_rawinput = self._terminal
         self._look = look
@@ -54,7 +56,8 @@ class Prompt(cmd.Cmd):
         try:
             self.cmdloop()
         except KeyboardInterrupt:
-            self._say(["interrupted"])
+            self._say([""])
+            self.is_interrupted = True
             return Quit()
         return self._order
 

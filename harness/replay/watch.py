@@ -205,5 +205,6 @@ def op_text(op: Op) -> str:
     """Return an op in one line."""
     value = "" if op.value is None else f" {msgspec.json.encode(op.value).decode()}"
     error = f" ({op.error})" if op.error else ""
-    text = f"op {op.index}: {op.process} {op.type.value} {op.f}{value}{error}"
+    actor = f"process {op.process}" if op.is_client else op.process
+    text = f"op {op.index}: {actor} {op.type.value} {op.f}{value}{error}"
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}..."

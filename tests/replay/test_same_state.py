@@ -4,6 +4,7 @@
 """
 
 import collections
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -16,21 +17,26 @@ from tests.replay.conftest import TAKEN_OVER
 COUNT = 100
 
 
+def state_under(hash_seed, run, moment):
+    """The digests of the state and of the trace, and the first op that differs."""
+    words = ["replay", str(run), "--until", moment, "--json", "--quiet"]
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PADDING": "x" * hash_seed * 61}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "harness", *words],
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
+    state = json.loads(done.stdout)
+    return state["state_sha256"], state["trace_digest"], state["differs_at"]
+
+
 def states_of(run, moment, count):
-    """How often each state came, by its digest and the trace's."""
-    states = collections.Counter()
-    for number in range(count):
-        words = ["replay", str(run), "--until", moment, "--json", "--quiet"]
-        environment = {**os.environ, "PYTHONHASHSEED": str(number), "PADDING": "x" * number * 61}
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "harness", *words],
-            env=environment,
-            capture_output=True,
-            check=True,
+    """How often each state came, under hash seeds from 0 on."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return collections.Counter(
+            pool.map(lambda seed: state_under(seed, run, moment), range(count))
         )
-        state = json.loads(done.stdout)
-        states[state["state_sha256"], state["trace_digest"], state["differs_at"]] += 1
-    return states
 
 
 @pytest.mark.slow

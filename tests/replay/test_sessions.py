@@ -5,8 +5,10 @@ import re
 
 import pytest
 
+from harness.case import imported_case
 from harness.cli import main
-from harness.errors import EXIT_USAGE
+from harness.errors import EXIT_INTERRUPTED, EXIT_USAGE
+from harness.replay.prompt import Prompt
 from tests.replay.conftest import TAKEN_OVER
 
 
@@ -33,15 +35,23 @@ def test_a_page_in_the_folder_of_the_run(session, run_folder):
     assert (run_folder / "stopped.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_a_session_at_the_prompt(session):
+def test_a_session_at_the_prompt(session, tmp_path):
     lines = ["where", "step", "step m2 2", "messages m2", "timers", "faults", "operations"]
-    lines += ["show m1", "", "until time=4", "until event=checkpoint", "page {}", "quit"]
+    lines += [
+        "show m1",
+        "",
+        "until time=4",
+        "until event=checkpoint",
+        f"page {tmp_path}/x.html",
+        "quit",
+    ]
     code, out, _ = session("--until", "time=3", "--step", lines=lines)
     assert code == 0
     assert out.count("(replay) ") == len(lines)
     times = [float(time) for time in re.findall(r"^stopped at ([\d.]+) s", out, re.MULTILINE)]
     assert times == sorted(times)
     assert times[-1] > 4
+    assert (tmp_path / "x.html").is_file()
 
 
 def test_mistakes_at_the_prompt_end_nothing(session):
@@ -100,6 +110,24 @@ def test_a_breakpoint_stops_in_a_later_event(session):
     code, out, _ = session("--until", TAKEN_OVER, "--pdb", lines=lines)
     assert code == 0
     assert "_tell_owner()" in out.partition("Breakpoint 1")[2]
+
+
+def test_ctrl_c_at_the_prompt_ends_the_session(session, monkeypatch):
+    def interrupted(self, arg):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Prompt, "do_where", interrupted)
+    code, out, _ = session("--until", "time=3", "--step", lines=["where", "continue"])
+    assert (code, "the run is over" in out) == (EXIT_INTERRUPTED, False)
+
+
+def test_an_imported_history_has_nothing_to_run(session, run_folder, tmp_path):
+    for file in run_folder.iterdir():
+        if file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "case.json").write_bytes(imported_case("register").encode())
+    code, _, err = session("--until", "time=3", case=tmp_path)
+    assert (code, "harness check" in err) == (EXIT_USAGE, True)
 
 
 def test_without_a_moment_the_case_just_runs(session, run_folder, tmp_path, monkeypatch):
