@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from harness.errors import UsageError
-from harness.plugins import BugSwitch
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +67,6 @@ def titles_of(ledger: type[Switch]) -> dict[str, str]:
         bug.id: f"{bug.value.title} ({bug.value.until})"
         for bug in sorted(ledger, key=lambda bug: bug.name)
     }
-
-
-def switches_of(ledger: type[Switch]) -> tuple[BugSwitch, ...]:
-    """Return the defects of a ledger in its order, as `harness exam` looks for them."""
-    return tuple(_as_switch(bug) for bug in ledger)
-
-
-def _as_switch(bug: Switch) -> BugSwitch:
-    row = bug.value
-    about = BugSwitch(
-        id=bug.id, title=row.title, cause=row.upstream, status=row.until, options=None
-    )
-    if row.find is None:
-        return about
-    find = row.find
-    return replace(about, options=find.words, checker=find.checker, seed=find.seed)
 
 
 def profiles_of(ledger: type[AnySwitch], names: Iterable[str]) -> dict[str, frozenset[AnySwitch]]:

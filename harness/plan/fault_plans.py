@@ -141,4 +141,4 @@ def _check_faults(faults: Sequence[Fault]) -> None:
 def drawn_by_hand(nemesis: Nemesis, rng: random.Random) -> dict[str, Any]:
     """The arguments that a nemesis draws for one fault outside of a plan."""
     planned = nemesis.plan(rng, horizon_ns=NS_PER_S, interval_ns=NS_PER_S, duration_ns=NS_PER_S)
-    return dict(planned[0].args) if planned else {}
+    return dict(planned[-1].args) if planned else {}

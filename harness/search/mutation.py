@@ -99,14 +99,14 @@ def _stretch(rng: random.Random, case: Case, _: Material) -> Case | None:
 
 def _retarget(rng: random.Random, case: Case, _: Material) -> Case | None:
     """Draw the arguments of a fault again, which choose its targets."""
-    return _edit(rng, case, lambda fault: of_kind(rng, fault.nemesis))
+    return _edit(rng, case, lambda fault: of_kind(rng, case, fault.nemesis))
 
 
 def _swap(rng: random.Random, case: Case, material: Material) -> Case | None:
     """Put a fault of another kind in the place of a fault."""
     if not material.candidates:
         return None
-    return _edit(rng, case, lambda _: of_kind(rng, rng.choice(material.candidates)))
+    return _edit(rng, case, lambda _: of_kind(rng, case, rng.choice(material.candidates)))
 
 
 def _add(rng: random.Random, case: Case, material: Material) -> Case | None:
@@ -118,7 +118,7 @@ def _add(rng: random.Random, case: Case, material: Material) -> Case | None:
         id="",
         at_ns=_moment(rng, case, material),
         duration_ns=_duration_ns(rng, case),
-        **of_kind(rng, rng.choice(material.candidates)),
+        **of_kind(rng, case, rng.choice(material.candidates)),
     )
     return msgspec.structs.replace(case, faults=(*faults, added))
 
@@ -143,7 +143,7 @@ def _at_event(rng: random.Random, case: Case, material: Material) -> Case | None
         text = _triggered(rng, fault, kind)
         if text is None:
             return {}
-        return {**of_kind(rng, text), "at_ns": at_ns, "duration_ns": _duration_ns(rng, case)}
+        return {**of_kind(rng, case, text), "at_ns": at_ns, "duration_ns": _duration_ns(rng, case)}
 
     return _edit(rng, case, change)
 

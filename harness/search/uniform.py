@@ -17,6 +17,8 @@ from harness.faults.nemesis_from_text import AimedNemesis, load_nemesis
 from harness.ops import NS_PER_S
 from harness.plan.fault_plans import drawn_by_hand
 from harness.plan.random_case import DRAWN_TOGETHER, PACE
+from harness.plugins import Target
+from harness.registry import load_plugin
 
 _PACES: Final = next(choices for label, choices in DRAWN_TOGETHER if label == PACE)
 INTERVALS_S: Final = tuple(sorted(pace["interval_s"] for pace in _PACES))
@@ -30,7 +32,7 @@ def with_uniform_faults(case: Case, candidates: tuple[str, ...]) -> Case:
     interval_s = rng.uniform(INTERVALS_S[0], INTERVALS_S[-1])
     faults = []
     for number in range(max(1, round(case.time_limit_s / interval_s))):
-        kind = of_kind(rng, candidates[rng.randrange(len(candidates))])
+        kind = of_kind(rng, case, candidates[rng.randrange(len(candidates))])
         faults.append(
             Fault(
                 id=f"u{number}",
@@ -46,9 +48,10 @@ def with_uniform_faults(case: Case, candidates: tuple[str, ...]) -> Case:
     return msgspec.structs.replace(case, nemeses=used, faults=tuple(faults))
 
 
-def of_kind(rng: random.Random, name: str) -> dict[str, Any]:
+def of_kind(rng: random.Random, case: Case, name: str) -> dict[str, Any]:
     """Draw the fields `nemesis` and `args` of a fault of the nemesis `name`."""
-    nemesis = load_nemesis(name)
+    target: Target = load_plugin("targets", case.target)
+    nemesis = load_nemesis(name).for_target(target)
     if isinstance(nemesis, AimedNemesis):
         return {"nemesis": name, "args": nemesis.draw_args(rng)}
     return {"nemesis": name, "args": drawn_by_hand(nemesis, rng)}

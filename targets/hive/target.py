@@ -33,7 +33,7 @@ from targets.hive.system import (
     Layout,
 )
 from targets.hive.zookeeper.sessions import ZooKeeperKind
-from targets.ledger import switches_of
+from targets.switches import switches_of
 
 METASTORES_MAX: Final = 8
 _AGE_MS: Final = (100, 2**40)

@@ -38,7 +38,7 @@ from targets.kudu.system import (
     KuduSystem,
     Layout,
 )
-from targets.ledger import switches_of
+from targets.switches import switches_of
 
 TSERVERS_MAX: Final = 99
 POINTS: Final[Mapping[str, tuple[str, ...]]] = {

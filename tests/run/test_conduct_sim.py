@@ -71,6 +71,9 @@ class Behaving:
     def __getattr__(self, name):
         return getattr(self._plugin, name)
 
+    def for_target(self, target):
+        return self
+
 
 def toy_target(*, client=None, **overrides):
     """The toy register, whose system does as a test says; `client(env, process)`."""

@@ -20,7 +20,7 @@ def planned(seed):
     return plan_case(msgspec.structs.replace(BASE, seed=seed), SIM).case
 
 
-PARENT = planned(4)
+PARENT = planned(2)
 MATERIAL = Material(
     candidates=CANDIDATES,
     moments={"leader": [5_000_000_000, 9_000_000_000], "catalog-ready": [6_000_000_000]},
