@@ -241,7 +241,7 @@ SLOW_DISK = AimedNemesis(
     "disk leader delay=100ms", "disk one delay=100ms", suits_all=False,
 )  # fmt: skip
 SLOW_DISKS = AimedNemesis(
-    "slow-disks", "the disks of all members take 100 ms for a request, or those of all nodes 20 ms",
+    "slow-disks", "the disks of all members take 100 ms for a request, or all disks 20 ms",
     "disk members delay=100ms", "disk all delay=20ms", suits_all=False,
 )  # fmt: skip
 BIT_ROT = AimedNemesis(

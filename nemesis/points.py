@@ -39,7 +39,7 @@ AT_A_POINT: Final = (
 PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
 """Faults at planned times, so that leaders change."""
 PROVOKE_ONE_IN: Final = (4, 4, 12)
-"""One fault in so many is a provoking one. A new leader asks for all reports, so a lost report only
+"""The share of provoking faults is one in this number. A new leader asks for all reports, so a lost report only
 stays lost if leaders change rarely."""
 FAULTS_PER_INTERVAL: Final = 3
 ALL_GROUPS_ONE_IN: Final = 4
@@ -58,7 +58,7 @@ class AtPoints(Nemesis, suits_all=False):
     doc = "faults at drawn points of the target's code, such as right after a vote"
 
     def __init__(self, points: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
-        """`points` are those of a target (`Target.points`)."""
+        """Strike at `points` of a target (`Target.points`)."""
         self._points = points
         every = [*(f"{words} when event x" for words in AT_A_POINT), *PROVOKING]
         self.requires: frozenset[Capability] = frozenset().union(

@@ -136,14 +136,14 @@ class Target(Plugin):
     """The nemeses that `--nemesis any` draws from. By default, all installed nemeses that suit all
     targets."""
     extras: tuple[str, ...] = ()
-    """Nemeses of which a seed of `--nemesis any` draws at most one, besides those of `nemeses` or
+    """Nemeses of which a seed of `--nemesis any` draws at most one, in addition to `nemeses` or
     instead of them. A repeated name is drawn more often."""
     workloads: tuple[str, ...] = ()
     """Workloads from which a soak draws for each seed, unless the user chooses a workload. A
     repeated name is drawn more often; without names, all seeds have the same workload."""
     points: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The points of the target's code at which the nemesis `at-points` strikes, in named groups.
-    Points of a group occur together, such as those of an election. A point is the kind of a point
+    Points of a group occur together, as in an election. A point is the kind of a point
     or an event (`Env.point`, `Env.event`) and maybe fields of it: `voted group=master`."""
     checkers: tuple[str, ...] = ()
     """Checkers for promises that only this target makes (such as `bounds`), added to the

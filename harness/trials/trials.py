@@ -56,9 +56,9 @@ class Trial(NamedTuple):
 def kinds_of(result: SeedResult) -> tuple[Kind, ...]:
     """Return the kinds of the proven failures of a run."""
     kinds = (
-        _kind(said.checker, said.signature)
-        for said in result.checkers
-        if said.verdict == Verdict.INVALID.value
+        _kind(each.checker, each.signature)
+        for each in result.checkers
+        if each.verdict == Verdict.INVALID.value
     )
     return tuple(dict.fromkeys(kinds))
 
@@ -69,14 +69,14 @@ def kinds_in(results: Path) -> tuple[Kind, ...]:
     Raises `UsageError` if the file cannot be read.
     """
     try:
-        found = msgspec.json.decode(results.read_bytes(), type=_Results)
+        judged = msgspec.json.decode(results.read_bytes(), type=_Results)
     except FileNotFoundError:
         return ()
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{str(results)!r} cannot be read: {error}") from error
     kinds = (
         _kind(each.checker, str(each.details.get(SIGNATURE, "")))
-        for each in found.checkers
+        for each in judged.checkers
         if each.verdict is Verdict.INVALID
     )
     return tuple(dict.fromkeys(kinds))
@@ -152,10 +152,10 @@ class Trials:
         for case in rest:
             if self.exhausted:
                 return
-            if (known := self._memory.get(self._key(case))) is None:
+            if (result := self._memory.get(self._key(case))) is None:
                 rest = itertools.chain([case], rest)
                 break
-            yield self._counted_in(case, known)
+            yield self._counted_in(case, result)
         else:
             return
 
@@ -163,8 +163,8 @@ class Trials:
             for case in rest:
                 if self.exhausted:
                     return
-                if (known := self._memory.get(self._key(case))) is not None:
-                    ready.append(self._counted_in(case, known))
+                if (result := self._memory.get(self._key(case))) is not None:
+                    ready.append(self._counted_in(case, result))
                     continue
                 yield SeedJob(
                     case=case,

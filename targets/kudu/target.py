@@ -55,7 +55,7 @@ POINTS: Final[Mapping[str, tuple[str, ...]]] = {
         "tablet-copy-done", "tombstoned", "superblock-written state=COPYING",
     ),
 }  # fmt: skip
-"""The events at which faults strike. Those of a replacement occur only in some runs."""
+"""The events at which faults strike. Events of a replacement occur only in some runs."""
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
 """Cluster sizes that soaks draw; a fourth tablet server can replace a server that is down."""
 

@@ -185,7 +185,7 @@ def _known_to_rows(
 def _other_leader(
     answer: _Shown, tablet: Mapping[str, Any], consensus: Mapping[str, Any], snapshot: Snapshot
 ) -> str | None:
-    """Return what is wrong with the tablet's leader in an answer; `None` if nothing is.
+    """Return the error in the tablet's leader of an answer; `None` if the leader is right.
 
     The leader is part of the rows, so an answer of the final rows' own term and revision must name
     the leader that these rows have.

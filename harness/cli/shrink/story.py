@@ -1,4 +1,4 @@
-"""A shrunk run on one screen: what is left of the case, what happened, and why it is a failure."""
+"""A shrunk run on one screen: the remaining case, the events, and why it is a failure."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _of_operation(pair: Pair, blamed: set[int]) -> _Event:
 
 
 def _answer(pair: Pair) -> str:
-    """The answer without what the call said already."""
+    """The answer without the values that the call contains."""
     done = pair.completion
     if done is None or not isinstance(done.value, Mapping):
         return ""

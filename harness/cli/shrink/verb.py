@@ -52,7 +52,7 @@ exit codes: 0 the case was shrunk, 254 usage, or the case does not fail, 255 cra
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """What to shrink: a case, its kind of failure if it is known, and where the shrunk run goes.
+    """The work: a case, its kind of failure if it is known, and the place of the shrunk run.
 
     `first` is the folder of the run that the case comes from; `None` if the case is a file.
     """

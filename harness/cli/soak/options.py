@@ -150,12 +150,12 @@ def _check_lake(parsed: argparse.Namespace) -> None:
 def _check_shrink(parsed: argparse.Namespace) -> None:
     if not parsed.shrink:
         return
-    for flag, given in (
+    for flag, unfit in (
         (f"--env {parsed.env}", parsed.env != SIM),
         ("--lake", parsed.lake is not None),
         ("--spark-master", parsed.spark_master is not None),
     ):
-        if given:
+        if unfit:
             raise UsageError(
                 f"--shrink needs failing runs of the simulation in a local store, but {flag} is "
                 "given; drop one of the two, and use `harness shrink` later"

@@ -155,10 +155,10 @@ def _run(
 
 def _shrunk(campaign: Campaign, parsed: argparse.Namespace) -> list[ShrunkRun]:
     """Shrink the first failing run of each signature that is not a known failure."""
-    known: KnownFailures = parsed.known_failures
+    failures: KnownFailures = parsed.known_failures
     groups = failure_groups(campaign.results())
     return shrink_groups(
-        [group for group in groups if not known.excuses(group.signature)],
+        [group for group in groups if not failures.excuses(group.signature)],
         campaign.spec.folder,
         most=SHRUNK_MAX,
         jobs=parsed.jobs,

@@ -85,12 +85,12 @@ class SimClock:
 
     @property
     def skew_ns(self) -> int:
-        """How much the wall clock was shifted from the correct time."""
+        """The shift of the wall clock from the correct time."""
         return self._skew_ns
 
     @property
     def drift_ppm(self) -> int:
-        """How much too fast both clocks run."""
+        """The excess speed of both clocks."""
         return self._drift_ppm
 
     def world_ns(self, local_ns: int) -> int:

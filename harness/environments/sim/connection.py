@@ -311,7 +311,7 @@ class SimConn:
 
     @property
     def unread(self) -> tuple[bytes, ...]:
-        """The frames that have arrived and that the node has not received yet."""
+        """The frames that have arrived and that the node still has to receive."""
         return tuple(self._inbox)
 
     def take(self, item: Item) -> None:

@@ -95,7 +95,7 @@ class DiskStore:
 
     @property
     def changes_in_flight(self) -> int:
-        """How many replaces and removes have begun and not ended."""
+        """The number of replaces and removes in progress."""
         return len(self._in_flight)
 
     def held_bytes(self) -> int:

@@ -104,12 +104,12 @@ def _first_failure(
     on_trial: Callable[[], None],
 ) -> tuple[Trial, Kind]:
     """The first seed that fails, as a case without draws, and its kind of failure."""
-    found: tuple[Trial, Kind] | None = None
+    first: tuple[Trial, Kind] | None = None
     others: dict[Kind, None] = {}
 
     def cases() -> Iterator[Case]:
         for number in range(seeds):
-            if found is not None:
+            if first is not None:
                 return
             each = msgspec.structs.replace(case, seed=(case.seed + number) % 2**63)
             if number and case.drawn:
@@ -121,17 +121,17 @@ def _first_failure(
         for trial in results:
             on_trial()
             same = [each for each in trial.kinds if _is_like(each, kind)]
-            if found is None and same:
-                found = trial, same[0]
+            if first is None and same:
+                first = trial, same[0]
             others |= dict.fromkeys(trial.kinds)
-    if found is None:
+    if first is None:
         like = "" if kind is None else f" of the kind {kind}"
         seen = f"; other failures: {', '.join(map(str, others))}" if others else ""
         raise UsageError(
             f"no failure{like} in {counted(trials.runs, 'seed')} from seed {case.seed} on{seen}; "
             "find a failing seed with `harness soak`, or give more --cpu"
         )
-    return found
+    return first
 
 
 def _is_like(kind: Kind, wanted: Kind | None) -> bool:

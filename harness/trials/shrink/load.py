@@ -85,7 +85,7 @@ def _reset_options(search: Search, field: str, options: tuple[Option, ...]) -> N
 
 def _with_fewer_nodes(search: Search, options: tuple[Option, ...]) -> Iterator[Case]:
     """Yield the case with options of the target that lead to fewer nodes, fewest first."""
-    case, found = search.case, []
+    case, smaller = search.case, []
     count = _nodes(search, case)
     for option in options:
         name = option.name.replace("-", "_")
@@ -98,8 +98,8 @@ def _with_fewer_nodes(search: Search, options: tuple[Option, ...]) -> Iterator[C
             )
             nodes = _nodes(search, changed)
             if 0 < nodes < count:
-                found.append((nodes, name, changed))
-    yield from (changed for _, _, changed in sorted(found, key=lambda each: each[:2]))
+                smaller.append((nodes, name, changed))
+    yield from (changed for _, _, changed in sorted(smaller, key=lambda each: each[:2]))
 
 
 def _nodes(search: Search, case: Case) -> int:

@@ -96,18 +96,18 @@ class Search:
         Candidates that cannot be planned are skipped.
         """
         positions: list[int] = []
-        found: list[tuple[int, Trial]] = []
+        failed: list[tuple[int, Trial]] = []
         begin = self.case
 
         def cases() -> Iterator[Case]:
             for position, candidate in enumerate(candidates):
-                if found:
+                if failed:
                     return
                 planned = self._planned(candidate)
                 if planned is None or planned == begin:
                     continue
                 for number in range(self._seeds if seeds is None else seeds):
-                    if found:
+                    if failed:
                         return
                     positions.append(position)
                     yield msgspec.structs.replace(planned, seed=(begin.seed + number) % 2**63)
@@ -115,10 +115,10 @@ class Search:
         # Trials in progress end, rather than being killed: a new worker costs more than a trial.
         with contextlib.closing(self._trials.in_order(cases())) as results:
             for number, trial in enumerate(results):
-                if not found and self.kind in trial.kinds:
-                    found.append((positions[number], trial))
+                if not failed and self.kind in trial.kinds:
+                    failed.append((positions[number], trial))
                 self._on_trial()
-        for position, trial in found:
+        for position, trial in failed:
             self.accept(trial, words)
             return position
         return None
