@@ -39,8 +39,8 @@ AT_A_POINT: Final = (
 PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
 """Faults at planned times, so that leaders change."""
 PROVOKE_ONE_IN: Final = (4, 4, 12)
-"""The share of provoking faults is one in this number. A new leader asks for all reports, so a lost report only
-stays lost if leaders change rarely."""
+"""The share of provoking faults is one in this number. A new leader asks for all reports, so a lost
+report only stays lost if leaders change rarely."""
 FAULTS_PER_INTERVAL: Final = 3
 ALL_GROUPS_ONE_IN: Final = 4
 NTH: Final = (1, 1, 1, 2, 3)

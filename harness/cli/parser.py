@@ -23,16 +23,18 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "soak": "run many seeds of one case; resumable",
         "exam": "look for every known defect, and count false alarms; resumable",
         "check": "check stored runs again, or histories from other harnesses",
-        "shrink": "find the smallest case that fails like a run",
         "check-determinism": "prove that a seed replays bit for bit",
-        "bisect": "find the first commit of a repository at which a case fails",
+    },
+    "explain": {
+        "shrink": "find the smallest case that fails like a run",
+        "why": "find the causes of a failure, and when it became inevitable",
         "replay": "run a simulated run again and stop it at a moment, to look, step and debug",
+        "bisect": "find the first commit of a repository at which a case fails",
     },
     "look": {
         "report": "check and aggregate a whole store, or draw the page of one run",
         "serve": "browse a store: runs, comparisons, trends",
         "trace": "write a run as a trace for the Perfetto viewer",
-        "why": "find the causes of a failure, and when it became inevitable",
     },
     "cluster": {
         "up": "start a cluster that keeps running, in containers or as processes",
