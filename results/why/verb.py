@@ -16,7 +16,7 @@ from harness.cli.output import note, say
 from harness.cli.parser import Parser, add_place
 from harness.cli.run.verb import default_name
 from harness.cli.status_line import StatusLine
-from harness.errors import EXIT_INTERRUPTED, InfrastructureError, UsageError
+from harness.errors import EXIT_INTERRUPTED, InfrastructureError, UsageError, counted
 from harness.plan.planning import plan_case
 from harness.plugins import Environment, Reporter
 from harness.registry import load_plugin
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         say(msgspec.json.encode({**msgspec.to_builtins(why), "files": files}).decode())
     else:
         say(*text_of(why))
-        say(f"{time.monotonic() - begin_s:.0f} s on {parsed.jobs} workers")
+        say(f"{time.monotonic() - begin_s:.0f} s on {counted(parsed.jobs, "worker")}")
         say(*(f"{name:8} {path}" for name, path in files.items()))
     return 0
 
