@@ -74,7 +74,8 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.run_prefix}{self.seed}"
 
     def of_seed(self, seed: int) -> SeedJob:
-        return msgspec.structs.replace(self, case=msgspec.structs.replace(self.case, seed=seed))
+        case = msgspec.structs.replace(self.case, seed=seed)
+        return msgspec.structs.replace(self, case=case, number=None)
 
 
 class CheckerVerdict(msgspec.Struct, frozen=True):

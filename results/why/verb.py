@@ -85,7 +85,8 @@ def main(arguments: Sequence[str]) -> int:
         say(msgspec.json.encode({**msgspec.to_builtins(why), "files": files}).decode())
     else:
         say(*text_of(why))
-        say(f"{time.monotonic() - begin_s:.0f} s on {counted(parsed.jobs, "worker")}")
+        workers = counted(parsed.jobs, "worker")
+        say(f"{time.monotonic() - begin_s:.0f} s on {workers}")
         say(*(f"{name:8} {path}" for name, path in files.items()))
     return 0
 

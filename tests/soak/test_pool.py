@@ -46,6 +46,11 @@ def toys(*seeds, time_limit_s=1.0):
     return iter([base.of_seed(seed) for seed in seeds])
 
 
+def test_a_job_of_another_seed_is_named_after_that_seed():
+    template = job(TOY, number=7)
+    assert [template.of_seed(seed).seed for seed in (3, 4)] == [3, 4]
+
+
 def in_workers(work, jobs=1, until=lambda _: True):
     """Run the work; the results in the order of seeds."""
     found = []

@@ -280,6 +280,8 @@ def assert_alike(both_servers, calls: list[Call]) -> None:
     answers(both_servers("ours"), [])
     for at_real, at_ours in zip(real, ours, strict=True):
         assert at_real == at_ours
+        if at_real[1] == "/reset" and at_real[3] == 500:
+            return  # the real one visits proxies in random order, and stops at the first error
 
 
 @pytest.mark.toxiproxy

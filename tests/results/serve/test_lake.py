@@ -394,7 +394,7 @@ def test_labels_that_differ_in_bugs_are_compared_on_request(store, tmp_path, ope
 @pytest.mark.slow
 def test_the_same_question_on_both_pages_has_the_same_answer(tmp_path, open_lake, capsys):
     """Failures, trends and labels here are the tables of a report of the same runs."""
-    soak = ("soak", "--env", "sim", "--time-limit", "4", "--store", str(tmp_path / "store"))
+    soak = ("soak", "--workload", "ddl", "--time-limit", "4", "--store", str(tmp_path / "store"))
     bug = ("--bug", "NO-LEASE", "--nemesis", "partition-leader")
     for label, seeds, more in (("old", "1..4", ()), ("old", "1..6", bug), ("new", "3..9", bug)):
         main([*soak, "--seeds", seeds, "--label", label, *more])
