@@ -261,18 +261,19 @@ def _again(key: str) -> str:
 
 
 def _sent_again(history: History) -> dict[int, str]:
-    """Map each acknowledged change that was sent several times to a key for its second effect.
+    """Map each change that was sent several times to a key for its second effect.
 
-    A change is given by the index of its invocation. If a create takes effect a second time, the
-    key names the second table.
+    Open changes count, too: they have no attempts yet. A change is given by the index of its
+    invocation. If a create takes effect a second time, the key names the second table.
     """
     return {
         pair.invoke.index: _again(_text(fields.get("nonce")) or f"op {pair.invoke.index}")
         for pair in history.pairs
         if pair.invoke.f in MUTATIONS
-        and pair.type is OpType.OK
-        and pair.completion is not None
-        and len(pair.completion.attempts) > 1
+        and (
+            pair.completion is None
+            or (pair.type is OpType.OK and len(pair.completion.attempts) > 1)
+        )
         and isinstance(fields := pair.invoke.value, dict)
     }
 

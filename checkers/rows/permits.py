@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -147,8 +148,8 @@ class PowerCuts:
 
     def during(self, pair: Pair) -> bool:
         """Return whether a power cut came while the operation `pair` was under way."""
-        done = pair.completion
-        return done is not None and any(pair.invoke.index < at < done.index for at in self.at)
+        end = math.inf if pair.completion is None else pair.completion.index
+        return any(pair.invoke.index < at < end for at in self.at)
 
 
 class RowFindings(Findings):

@@ -39,10 +39,14 @@ _REASON_CHARACTERS_MAX: Final = 300
 
 
 class SeedRun(msgspec.Struct, frozen=True):
-    """One seed at a commit: the kinds of its proven failures, or why it could not run."""
+    """One seed at a commit: the kinds of its proven failures, or why it could not run.
+
+    `undecided` names the checkers that came to no verdict.
+    """
 
     seed: int
     kinds: tuple[Kind, ...] = ()
+    undecided: tuple[str, ...] = ()
     trouble: str = ""
 
 
@@ -56,10 +60,13 @@ class AtCommit(msgspec.Struct, frozen=True):
         return next((run.seed for run in self.runs if kind in run.kinds), None)
 
     def mark(self, kind: Kind) -> Mark:
-        """Bad if any seed failed in this way, good if all seeds ran and none did, else skip."""
+        """Bad if any seed failed in this way, good if the checker of `kind` judged all seeds and
+        none failed so, else skip.
+        """
         if self.seed_of(kind) is not None:
             return Mark.BAD
-        return Mark.SKIP if self.trouble else Mark.GOOD
+        undecided = any(kind.checker in run.undecided for run in self.runs)
+        return Mark.SKIP if self.trouble or undecided else Mark.GOOD
 
     @property
     def trouble(self) -> str:
@@ -222,8 +229,14 @@ class Commits:
             return SeedRun(seed, trouble=f"{words[0]} cannot be started: {error.strerror}")
         with contextlib.suppress(ValueError, LookupError, TypeError, msgspec.DecodeError):
             if code in _VERDICT_CODES:
-                return SeedRun(seed, _kinds(msgspec.json.decode(out)))
+                report = msgspec.json.decode(out)
+                return SeedRun(seed, _kinds(report), _undecided(report))
         return SeedRun(seed, trouble=f"seed {seed} ended with {code}: {_last_line(err)}")
+
+
+def _undecided(report: Any) -> tuple[str, ...]:
+    checkers = report["checkers"]
+    return tuple(each["checker"] for each in checkers if each["verdict"] == Verdict.UNKNOWN.value)
 
 
 def _kinds(report: Any) -> tuple[Kind, ...]:

@@ -1,7 +1,8 @@
 """A git repository: commits, temporary work trees, and git's own bisection.
 
 All work happens in work trees below one temporary folder. The repository's own files, index and
-branch stay as they are. Work trees of a killed search are removed by `git worktree prune`.
+branch stay as they are. After a killed search, remove the temporary
+folder `harness-bisect-*` and call `git worktree prune`.
 """
 
 from __future__ import annotations

@@ -190,9 +190,13 @@ class _Follower:
         return self._place.over
 
     def ask(self, question: Freeze | Release) -> bool:
-        """Tell the holder the decision; a run that has just ended needs none."""
-        with contextlib.suppress(InfrastructureError):
+        """Tell the holder the decision; returns whether it is known or needless, as after the end
+        of the run.
+        """
+        try:
             ask(self._place.folder, question)
+        except InfrastructureError:
+            return self._holder.poll() is not None
         return True
 
     def ended(self) -> Ended | None:

@@ -163,6 +163,10 @@ class Watch:
         armed, world.tripwires.armed = world.tripwires.armed, False
         try:
             self.order = self._on_stop(stop)
+        except Exception as error:  # noqa: BLE001 - inside a node, it would look like its crash
+            self._quit = True
+            self.order = End()
+            world.fail(error)
         finally:
             world.tripwires.armed = armed
         self.lines.clear()

@@ -11,7 +11,7 @@ corpus.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -76,7 +76,7 @@ class Guide:
             return fresh
         planned = plan_case(fresh, self._environment).case
         made = with_uniform_faults(planned, self._candidates)
-        return msgspec.structs.replace(made, drawn={**planned.drawn, SEARCH: UNIFORM})
+        return msgspec.structs.replace(made, drawn=self._drawn(planned, UNIFORM))
 
     def generation(self, seeds: Iterable[int]) -> dict[int, Proposal]:
         """Draw the cases of a generation."""
@@ -100,11 +100,14 @@ class Guide:
                 fresh=fresh,
             )
             varied, changes = vary(rng, parent.case, material)
-            drawn = {**fresh.drawn, SEARCH: GUIDED}
-            varied = msgspec.structs.replace(varied, drawn=drawn)
+            varied = msgspec.structs.replace(varied, drawn=self._drawn(fresh, GUIDED))
             try:
                 planned = plan_case(varied, self._environment).case
             except UsageError:  # options that exclude a fault, such as too few clients
                 continue
             return Proposal(case=planned, origin=Origin(parent.number, changes))
         return Proposal(case=fresh, origin=Origin())
+
+    def _drawn(self, case: Case, search: str) -> dict[str, Any]:
+        """Return `Case.drawn` of a case that `search` made of the planned `case`."""
+        return {"nemeses": list(self._case.nemeses), **case.drawn, SEARCH: search}

@@ -51,7 +51,7 @@ class Memory:
         self._results[key] = result
         if self._path is None or result.verdict == CRASH:
             return
-        line = msgspec.json.encode(_Line(key, result)) + b"\n"
+        line = b"\n" + msgspec.json.encode(_Line(key, result)) + b"\n"  # after a torn line, too
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -71,6 +71,8 @@ def _remembered(path: Path) -> Iterator[tuple[str, SeedResult]]:
     except OSError as error:
         raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
     for line in lines:
-        with contextlib.suppress(msgspec.DecodeError):  # a kill or a full disk tore the line
+        with contextlib.suppress(
+            msgspec.DecodeError, UnicodeDecodeError
+        ):  # a kill or a full disk tore the line
             entry = msgspec.json.decode(line, type=_Line)
             yield entry.trial, entry.result

@@ -116,7 +116,7 @@ class Trials:
         self._jobs = jobs
         self._cpu_s_max = cpu_s_max
         self._memory = Memory(memory)
-        self._defect = defect
+        self.defect = defect
         self._defect_digest = defect_digest(defect)
         self._counted: set[str] = set()
         self._codes: dict[bytes, str] = {}
@@ -172,7 +172,7 @@ class Trials:
                     name="trial",
                     run_prefix="",
                     code=self._code(case),
-                    defect=self._defect,
+                    defect=self.defect,
                 )
 
         pool = seed_pool()
@@ -185,7 +185,8 @@ class Trials:
                         raise UsageError(answer.stop)
                     result = answer
                 elif isinstance(answer, Lost):
-                    result = crashed(job, answer.reason, answer.wall_s)
+                    crash = crashed(job, answer.reason, answer.wall_s)
+                    result = msgspec.structs.replace(crash, cpu_s=answer.wall_s)
                 else:
                     continue
                 self._memory.add(self._key(job.case), result)

@@ -94,6 +94,7 @@ class RunHolder:
                 self._hold.standing(session, frozen=self._folder, pause=frozen.pause)
             )
             self._place.write_ended(ended)
+            session.interrupted.clear()  # Ctrl-C ended the workload; the frozen cluster stays
             async with self._hold.ending(session) as over:
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.sleep(0)  # let `answer` reply to the command `down`

@@ -29,8 +29,8 @@ EPILOG: Final = """examples:
 
 After a kill or an interrupt, the same command continues where it stopped.
 
-exit codes, the first that applies: 1 a clean profile is blamed, or a rate left the interval of the
-baseline; 130 interrupted; 255 the harness crashed at a clean profile; 2 --cpu was not enough for
+exit codes, the first that applies: 130 interrupted; 1 a clean profile is blamed, or a rate left the
+interval of the baseline; 255 the harness crashed at a clean profile; 2 --cpu was not enough for
 all seeds; 0 otherwise; 254 usage"""
 
 

@@ -76,6 +76,8 @@ def _verdict(board: Scoreboard, comparison: Comparison | None) -> tuple[str, str
         return "invalid", "a clean profile is blamed"
     if comparison is not None and comparison.changes:
         return "invalid", "rates left the baseline"
+    if board.crashes:
+        return "unknown", "the harness crashed at a clean profile"
     if board.cut:
         return "unknown", "incomplete"
     return "valid", "passed"
@@ -101,7 +103,7 @@ def _tiles(board: Scoreboard) -> list[Tile]:
     if clean.rows:
         words = f"in {clean.seeds} seeds of {clean.rows} clean profiles"
         if not clean.hits:
-            words += f": the rate is below {zero_bound(clean.seeds):.2%} (95 %)"
+            words += f": the rate is below {zero_bound(clean.decided):.2%} (95 %)"
         tiles.append(Tile("false alarms", str(clean.hits), words, "invalid" if clean.hits else ""))
     tiles.append(Tile("cost", f"{board.cpu_s / 60:.0f} CPU min", f"{board.runs} runs"))
     return tiles

@@ -99,6 +99,7 @@ class Tally(msgspec.Struct, frozen=True):
     near: int
     seeds: int
     hits: int
+    decided: int  # seeds without a crash that are not unknown
 
 
 class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +132,12 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
             near=sum(score.to_first is not None and score.to_first <= NEAR for score in scores),
             seeds=sum(score.seeds for score in scores),
             hits=sum(score.hits for score in scores),
+            decided=sum(
+                count
+                for score in scores
+                for verdict, count in score.verdicts.items()
+                if verdict not in {CRASH, Verdict.UNKNOWN.value}
+            ),
         )
 
     @property

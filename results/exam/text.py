@@ -33,6 +33,8 @@ def text_of(board: Scoreboard, comparison: Comparison | None) -> Iterator[Render
     if comparison is not None:
         yield from _changes(comparison)
     yield f"\n{counted(board.runs, 'run')}, {board.cpu_s:.0f} CPU s, commit {board.commit}"
+    if board.crashes:
+        yield f"the harness crashed at {counted(board.crashes, 'clean seed')}"
     if board.cut:
         yield board.cut
 
@@ -41,7 +43,7 @@ def headline(board: Scoreboard, kind: str) -> str:
     """One sentence about all rows of a kind."""
     tally = board.tally(kind)
     if kind == CLEAN:
-        bound = f", so the rate is below {zero_bound(tally.seeds):.2%} (95 %)" * (not tally.hits)
+        bound = f", so the rate is below {zero_bound(tally.decided):.2%} (95 %)" * (not tally.hits)
         return (
             f"{KINDS[kind]}: {tally.hits} invalid of {counted(tally.seeds, 'seed')}"
             f" in {counted(tally.rows, 'row')}{bound}"

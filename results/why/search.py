@@ -104,7 +104,7 @@ def explain(
         POINTS_MAX * reseeds if TIME in parts else 0
     )
     done = 0
-    memory = folder / MEMORY
+    memory = folder.parent / MEMORY
     with Trials(jobs=jobs, cpu_s_max=cpu_s_max, memory=memory) as trials:
 
         def count(part: str) -> Callable[[], None]:

@@ -192,6 +192,8 @@ def _run(case: Case, parsed: argparse.Namespace, environment: Environment) -> Pa
     folder = RunFolder(parsed.store, name, new_run_id(plan.case.seed))
     note(f"running the case once in the simulation, kept in {folder.path}")
     kept = run_and_keep(plan, environment, folder, run_id=folder.run_id)
+    if kept.outcome.stop_asked:
+        raise KeyboardInterrupt
     if kept.unkept is not None:
         raise InfrastructureError(str(kept.unkept))
     return folder.path

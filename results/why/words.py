@@ -53,7 +53,7 @@ def _causes(why: Why) -> list[str]:
             end = f"{end}; {others}"
         lines.append(f"  {clipped(cause.words, PART_MAX - 2):{PART_MAX - 2}}  {end}")
     if len(why.causes) > ROWS_MAX:
-        lines.append(f"  {len(why.causes) - ROWS_MAX} more parts, without a difference: see --json")
+        lines.append(f"  {len(why.causes) - ROWS_MAX} more parts: see --json")
     return lines
 
 

@@ -75,8 +75,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_create_tablets_per_ts: Annotated[int, Within(1, 10_000)] = 60
     max_num_columns: Annotated[int, Within(1, 10_000)] = 300
     max_identifier_length: Annotated[int, Within(1, 65_535)] = 256
-    # Not in Kudu: the number of answers that masters keep for resent requests. Clients send no
-    # request again once half of this number of changes have happened since.
+    # Not in Kudu: the number of answers that masters keep for resent requests. It must exceed the
+    # number of changes during the longest delay of a frame or an operation.
     master_replies_max: Annotated[int, Within(128, 100_000)] = 4096
     rpc_max_message_size: Annotated[int, Within(1024 * 1024, 2**31 - 1)] = 50 * 1024 * 1024
     remember_responses_ttl_ms: Annotated[int, Within(60_000, 86_400_000)] = 600_000
@@ -152,7 +152,7 @@ DRAWN: Final[Mapping[str, Sequence[int | str]]] = {
     "raft_enable_pre_election": ("true", "true", "false"),
     "raft_heartbeat_interval_ms": (500, 500, 150),
     "tablet_creation_timeout_ms": (30_000, 30_000, 10_000),
-    "master_replies_max": (4096, 512),
+    "master_replies_max": (4096, 2048),
     # Sizes that runs would otherwise never reach
     "scanner_batch_size_rows": (10_000, 2),
     "rows_loaded_at_once": (2000, 3),

@@ -157,5 +157,6 @@ def test_a_commit_is_bad_even_if_another_seed_cannot_run():
     crash, failure = SeedRun(1, trouble="seed 1 ended with 255"), SeedRun(2, (STALE,))
     assert AtCommit((crash, failure)).mark(STALE) is Mark.BAD
     assert AtCommit((crash, SeedRun(2))).mark(STALE) is Mark.SKIP
+    assert AtCommit((SeedRun(2, undecided=(STALE.checker,)),)).mark(STALE) is Mark.SKIP
     other = SeedRun(2, (Kind("crash", "exit"),))
     assert AtCommit((other,)).mark(STALE) is Mark.GOOD

@@ -12,9 +12,15 @@ from harness.run.phases import conduct
 from harness.store.oplog import OpLog, OpTail
 
 CERTAIN = {
-    "catalog-invariants", "elle-list-append", "linearizable-catalog", "linearizable-hms",
-    "linearizable-register", "linearizable-rows", "members", "read-your-writes", "staleness",
-}  # fmt: skip
+    "elle-list-append",
+    "linearizable-catalog",
+    "linearizable-hms",
+    "linearizable-register",
+    "linearizable-rows",
+    "members",
+    "read-your-writes",
+    "staleness",
+}
 CUTS = 6
 
 

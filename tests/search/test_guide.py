@@ -34,6 +34,14 @@ def searched(seeds):
     return guide, cases
 
 
+@pytest.mark.parametrize("search", ["uniform", "guided"])
+def test_a_searched_case_of_chosen_nemeses_can_be_undrawn(search):
+    chosen = Case(seed=1, nemeses=("kill-leader",), time_limit_s=6.0)
+    case = Guide(base(chosen), SIM, search).case_of(1)
+    assert case.searched
+    assert undrawn(case).nemeses == ("kill-leader",)
+
+
 def test_generations_cover_the_range_and_grow_within_bounds():
     found = list(generations(5, 1000))
     assert [seed for generation in found for seed in generation] == list(range(5, 1001))

@@ -32,6 +32,7 @@ class MadeUp:
         return len(self.cases)
 
     cpu_s = runs
+    defect = None
 
     @property
     def exhausted(self):

@@ -168,7 +168,7 @@ def _known_to_rows(
                 consensus: Mapping[str, Any] = row.get("consensus") or {}
                 other = _other_leader(answer, tablet, consensus, snapshot)
                 if other is not None:
-                    _complain(findings, "located-rows", answer, other)
+                    _complain(findings, "located-rows", answer, other, may_be_lost=True)
                     continue
                 if consensus.get("opid_index") != FIRST_CONFIG:
                     continue

@@ -33,7 +33,7 @@ AFTER_LOSS: Final = (
 """The checks that compare nodes. After a power cut, some nodes may lack data that others kept."""
 
 
-class CatalogInvariantsChecker(Checker, judges_prefixes=True):
+class CatalogInvariantsChecker(Checker):
     """The checker of the invariants of the catalog.
 
     Examples are unique names, ids that are never reused, legal states, full coverage of the key

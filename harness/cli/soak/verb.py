@@ -143,7 +143,8 @@ def _run(
         note(f"harness: {campaign.stopped}")
     output.make_artefacts()
     if parsed.shrink and not interrupted:
-        output.shrunk = _shrunk(campaign, parsed)
+        with sigterm_interrupts():
+            output.shrunk = _shrunk(campaign, parsed)
     say(*([output.json()] if parsed.json else output.text()))
     try:
         output.write_files()

@@ -22,6 +22,7 @@ from harness.plan.planning import Plan, plan_case
 from harness.plugins import Environment
 from harness.registry import load_plugin
 from harness.run.phases import conduct
+from harness.soak.planting import planted
 from harness.trials.trials import SIM, Kind, Trial, Trials
 from harness.verdict.judge import Judgement, judge
 from harness.verdict.limits import CHECK_TIME_LIMIT_S
@@ -168,7 +169,8 @@ class Search:
         """
         if self._witness is None or self._witness.plan.case != self.case:
             begin_s = time.process_time()
-            self._witness = seen(self.case, self.environment)
+            with planted(self._trials.defect):
+                self._witness = seen(self.case, self.environment)
             self._trials.spend(time.process_time() - begin_s)
         return self._witness
 

@@ -74,7 +74,7 @@ def test_trials_plant_the_defect_of_the_row(monkeypatch, tmp_path, defect):
     seen = []
 
     def shrink(trials, case, kind):
-        seen.append(trials._defect)
+        seen.append(trials.defect)
         raise UsageError("enough")
 
     monkeypatch.setattr(shrinking, "shrink", shrink)

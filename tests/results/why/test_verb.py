@@ -35,7 +35,7 @@ def test_a_run_is_explained_and_the_answer_does_not_depend_on_the_workers(
     assert len(why.points) >= 4
     for name in ("why.html", "report.html"):
         assert (folder / name).is_file()
-    trials = folder / ".why-trials"
+    trials = folder.parent / ".why-trials"
     before = trials.stat().st_size
     assert main(["why", str(folder), *options, "--part", "causes"]) == 0
     assert trials.stat().st_size == before  # all trials were remembered
