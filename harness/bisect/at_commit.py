@@ -28,7 +28,7 @@ from harness.bisect.repository import Mark
 from harness.case import Case
 from harness.ops import Verdict
 from harness.trials.trials import Kind
-from harness.verdict.signature import SEPARATOR
+from harness.verdict.signature import SIGNATURE
 
 RUN_TIMEOUT_S: Final = 900.0
 SETUP_TIMEOUT_S: Final = 3600.0
@@ -241,13 +241,12 @@ def _undecided(report: Any) -> tuple[str, ...]:
 
 def _kinds(report: Any) -> tuple[Kind, ...]:
     """The kinds of the proven failures in the output of `harness run --json`."""
-    kinds: dict[Kind, None] = {}
-    for result in report["checkers"]:
-        if result["verdict"] == Verdict.INVALID.value:
-            details = result.get("details", {})
-            checker, _, rest = str(details.get("signature", "")).partition(SEPARATOR)
-            kinds[Kind(checker or result["checker"], rest.partition(SEPARATOR)[0])] = None
-    return tuple(kinds)
+    kinds = (
+        Kind.of(result["checker"], str(result.get("details", {}).get(SIGNATURE, "")))
+        for result in report["checkers"]
+        if result["verdict"] == Verdict.INVALID.value
+    )
+    return tuple(dict.fromkeys(kinds))
 
 
 def _last_line(text: str) -> str:

@@ -31,8 +31,7 @@ from harness.run.recorder import Observer
 from harness.store.folder import OPS_LOG, RunFolder
 from harness.store.oplog import OpTail
 from harness.up.control_socket import Freeze, Release, ask
-from harness.up.holder import STAY
-from harness.up.lifecycle import end_of, give_up, start_holder
+from harness.up.lifecycle import end_of, give_up, let_stay, start_holder
 from harness.up.records import Ended, Order, Place, RunOrder, Standing, claim
 
 NAME: Final = "frozen"
@@ -90,9 +89,7 @@ class FreezingConductor:
                 )
             if ended.frozen is not None:
                 self.frozen, self.standing = ended.frozen, place.standing()
-                assert holder.stdin is not None
-                holder.stdin.write(STAY)
-                holder.stdin.close()
+                let_stay(holder)
         except BaseException:
             if holder is not None:
                 give_up(holder)

@@ -7,7 +7,7 @@ second worker dies, too, the seed counts as a crash.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final
 
 from harness.soak.result import SeedJob, SeedResult
@@ -20,15 +20,29 @@ DEATHS_MAX: Final = 2
 SEED_TIMEOUT_S: Final = 900.0
 
 
-def seed_pool() -> WorkerPool[SeedJob, SeedResult]:
-    """Return the pool of workers that run seeds."""
-    return WorkerPool(
+def results_of(
+    work: Iterable[SeedJob], *, jobs: int, crew: Crew | None = None
+) -> Generator[tuple[SeedJob, SeedResult], None, None]:
+    """Run `work` on `jobs` worker processes, and yield each job with its result as it arrives.
+
+    A job is taken when a worker is free. Closing the generator kills all workers, except idle ones
+    of the `crew`. Raises `InfrastructureError` if no worker can be started.
+    """
+    pool: WorkerPool[SeedJob, SeedResult] = WorkerPool(
         module="harness.soak",
         answer=SeedResult,
         timeout_s=lambda _: SEED_TIMEOUT_S,
         deaths_max=lambda _: DEATHS_MAX,
         jobs_max=CASES_A_WORKER,
     )
+    with contextlib.closing(pool.run(work, jobs, crew)) as answers:
+        for job, answer in answers:
+            if isinstance(answer, SeedResult):
+                reason = f"its worker answered with the result of seed {answer.seed}"
+                alike = answer.seed == job.seed
+                yield job, answer if alike else crashed(job, reason, answer.wall_s)
+            elif isinstance(answer, Lost):
+                yield job, crashed(job, answer.reason, answer.wall_s)
 
 
 def soak(
@@ -50,16 +64,8 @@ def soak(
         while go_on and (job := next(work, None)) is not None:
             yield job
 
-    with contextlib.closing(seed_pool().run(wanted(), jobs, crew)) as answers:
-        for job, answer in answers:
-            if isinstance(answer, SeedResult):
-                seed = job.seed
-                reason = f"its worker answered with the result of seed {answer.seed}"
-                result = answer if answer.seed == seed else crashed(job, reason, answer.wall_s)
-            elif isinstance(answer, Lost):
-                result = crashed(job, answer.reason, answer.wall_s)
-            else:
-                continue
+    with contextlib.closing(results_of(wanted(), jobs=jobs, crew=crew)) as results:
+        for _, result in results:
             with holding_interrupts():
                 go_on = on_result(result) and go_on
     return go_on

@@ -115,6 +115,11 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether the verdict is neither valid nor permitted."""
         return self.verdict not in PASSING
 
+    @property
+    def cost_s(self) -> float:
+        """The CPU time of the seed; its wall time if its worker was lost and measured nothing."""
+        return self.cpu_s or self.wall_s
+
     def folder(self, store: Path, name: str) -> Path | None:
         return None if self.run is None else store / name / self.run
 

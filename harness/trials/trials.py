@@ -12,23 +12,21 @@ import contextlib
 import itertools
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.ops import CheckResult, Verdict
+from harness.run.keep import SIM
 from harness.soak.identity import code_digest
 from harness.soak.planting import defect_digest
-from harness.soak.pool import seed_pool
+from harness.soak.pool import results_of
 from harness.soak.result import SeedJob, SeedResult
-from harness.soak.seed import crashed
-from harness.support.workers import Crew, Lost
+from harness.support.workers import Crew
 from harness.trials.memory import Memory, trial_key
 from harness.verdict.signature import SEPARATOR, SIGNATURE
-
-SIM: Final = "sim"
 
 
 class Kind(NamedTuple):
@@ -39,6 +37,12 @@ class Kind(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.checker}{SEPARATOR}{self.rule}"
+
+    @classmethod
+    def of(cls, checker: str, signature: str) -> Self:
+        """Return the kind of a failure that `checker` reports with this signature."""
+        name, _, rest = signature.partition(SEPARATOR)
+        return cls(name or checker, rest.partition(SEPARATOR)[0])
 
 
 class Trial(NamedTuple):
@@ -56,7 +60,7 @@ class Trial(NamedTuple):
 def kinds_of(result: SeedResult) -> tuple[Kind, ...]:
     """Return the kinds of the proven failures of a run."""
     kinds = (
-        _kind(each.checker, each.signature)
+        Kind.of(each.checker, each.signature)
         for each in result.checkers
         if each.verdict == Verdict.INVALID.value
     )
@@ -75,16 +79,11 @@ def kinds_in(results: Path) -> tuple[Kind, ...]:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{str(results)!r} cannot be read: {error}") from error
     kinds = (
-        _kind(each.checker, str(each.details.get(SIGNATURE, "")))
+        Kind.of(each.checker, str(each.details.get(SIGNATURE, "")))
         for each in judged.checkers
         if each.verdict is Verdict.INVALID
     )
     return tuple(dict.fromkeys(kinds))
-
-
-def _kind(checker: str, signature: str) -> Kind:
-    name, _, rest = signature.partition(SEPARATOR)
-    return Kind(name or checker, rest.partition(SEPARATOR)[0])
 
 
 class _Results(msgspec.Struct, frozen=True):
@@ -147,78 +146,73 @@ class Trials:
         A case is taken when a worker is free. Closing the iterator kills trials that are running.
         The iterator ends early if `exhausted`.
         """
-        ready: list[Trial] = []
-        rest = iter(cases)
-        for case in rest:
-            if self.exhausted:
-                return
-            if (result := self._memory.get(self._key(case))) is None:
-                rest = itertools.chain([case], rest)
-                break
-            yield self._counted_in(case, result)
-        else:
-            return
-
-        def new() -> Iterator[SeedJob]:
-            for case in rest:
-                if self.exhausted:
-                    return
-                if (result := self._memory.get(self._key(case))) is not None:
-                    ready.append(self._counted_in(case, result))
-                    continue
-                yield SeedJob(
-                    case=case,
-                    store=None,
-                    name="trial",
-                    run_prefix="",
-                    code=self._code(case),
-                    defect=self.defect,
-                )
-
-        pool = seed_pool()
-        with contextlib.closing(pool.run(new(), self._jobs, self._crew)) as answers:
-            for job, answer in answers:
-                yield from ready
-                ready.clear()
-                if isinstance(answer, SeedResult):
-                    if answer.stop is not None:
-                        raise UsageError(answer.stop)
-                    result = answer
-                elif isinstance(answer, Lost):
-                    crash = crashed(job, answer.reason, answer.wall_s)
-                    result = msgspec.structs.replace(crash, cpu_s=answer.wall_s)
-                else:
-                    continue
-                self._memory.add(self._key(job.case), result)
-                yield self._counted_in(job.case, result)
-        yield from ready
+        with contextlib.closing(self._run((self._key(case), case) for case in cases)) as trials:
+            for _, trial in trials:
+                yield trial
 
     def in_order(self, cases: Iterable[Case]) -> Generator[Trial, None, None]:
         """Try `cases` as `run` does, but yield the trials in the order of the cases."""
         waiting: dict[int, Trial] = {}
         numbers: dict[str, list[int]] = {}
-        count = 0
 
-        def numbered() -> Iterator[Case]:
-            nonlocal count
-            for case in cases:
-                numbers.setdefault(self._key(case), []).append(count)
-                count += 1
-                yield case
+        def numbered() -> Iterator[tuple[str, Case]]:
+            for number, case in enumerate(cases):
+                key = self._key(case)
+                numbers.setdefault(key, []).append(number)
+                yield key, case
 
         following = 0
-        with contextlib.closing(self.run(numbered())) as trials:
-            for trial in trials:
-                waiting[numbers[self._key(trial.case)].pop(0)] = trial
+        with contextlib.closing(self._run(numbered())) as trials:
+            for key, trial in trials:
+                waiting[numbers[key].pop(0)] = trial
                 while following in waiting:
                     yield waiting.pop(following)
                     following += 1
 
-    def _counted_in(self, case: Case, result: SeedResult) -> Trial:
-        key = self._key(case)
+    def _run(self, keyed: Iterable[tuple[str, Case]]) -> Generator[tuple[str, Trial], None, None]:
+        """Try cases, and yield each trial with the key of its case, which also names its job."""
+        ready: list[tuple[str, Trial]] = []
+        rest = iter(keyed)
+        for key, case in rest:
+            if self.exhausted:
+                return
+            if (result := self._memory.get(key)) is None:
+                rest = itertools.chain([(key, case)], rest)
+                break
+            yield key, self._counted_in(key, case, result)
+        else:
+            return
+
+        def new() -> Iterator[SeedJob]:
+            for key, case in rest:
+                if self.exhausted:
+                    return
+                if (result := self._memory.get(key)) is not None:
+                    ready.append((key, self._counted_in(key, case, result)))
+                    continue
+                yield SeedJob(
+                    case=case,
+                    store=None,
+                    name=key,
+                    run_prefix="",
+                    code=self._code(case),
+                    defect=self.defect,
+                )
+
+        with contextlib.closing(results_of(new(), jobs=self._jobs, crew=self._crew)) as results:
+            for job, result in results:
+                yield from ready
+                ready.clear()
+                if result.stop is not None:
+                    raise UsageError(result.stop)
+                self._memory.add(job.name, result)
+                yield job.name, self._counted_in(job.name, job.case, result)
+        yield from ready
+
+    def _counted_in(self, key: str, case: Case, result: SeedResult) -> Trial:
         if key not in self._counted:
             self._counted.add(key)
-            self.cpu_s += result.cpu_s
+            self.cpu_s += result.cost_s
             self.runs += 1
         return Trial(case, result)
 

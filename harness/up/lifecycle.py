@@ -55,9 +55,7 @@ def start(
         place.write_order(order)
         holder = start_holder(place)
         standing = _wait_standing(place, holder)
-        assert holder.stdin is not None
-        holder.stdin.write(STAY)
-        holder.stdin.close()
+        let_stay(holder)
     except BaseException:
         if holder is not None:
             give_up(holder)
@@ -67,7 +65,7 @@ def start(
 
 
 def start_holder(place: Place) -> subprocess.Popen[bytes]:
-    """Start the holder of a cluster whose order is written; its stdin must get `STAY`."""
+    """Start the holder of a cluster whose order is written; then call `let_stay` or `give_up`."""
     search_path = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
     with place.log.open("ab") as log:
         return subprocess.Popen(
@@ -103,6 +101,13 @@ def end_of(log: Path) -> str:
     except OSError:
         return ""
     return "".join(f"\n  {line}" for line in lines)
+
+
+def let_stay(holder: subprocess.Popen[bytes]) -> None:
+    """Let the cluster outlive this process."""
+    assert holder.stdin is not None
+    holder.stdin.write(STAY)
+    holder.stdin.close()
 
 
 def give_up(holder: subprocess.Popen[bytes]) -> None:

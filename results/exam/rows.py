@@ -23,10 +23,10 @@ from harness.plan.planning import plan_case
 from harness.plan.random_case import ANY
 from harness.plugins import BugSwitch, Environment, Target, Workload
 from harness.registry import load_all, load_plugin, plugin_names
+from harness.run.keep import SIM
 from harness.soak.planting import load_defects
 from harness.soak.result import SeedResult
 
-SIM: Final = "sim"
 SWITCH: Final = "switch"
 DEFECT: Final = "defect"
 CLEAN: Final = "clean"

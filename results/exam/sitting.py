@@ -18,15 +18,14 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.plugins import SoakExecutor
 from harness.registry import load_plugin
+from harness.run.keep import SIM
 from harness.soak.identity import code_digest
 from harness.soak.planting import defect_digest
-from harness.soak.pool import seed_pool
+from harness.soak.pool import results_of
 from harness.soak.result import SeedJob, SeedResult
-from harness.soak.seed import crashed
 from harness.support.interrupts import holding_interrupts
-from harness.support.workers import Lost
 from harness.trials.memory import Memory, trial_key
-from results.exam.rows import SIM, Row
+from results.exam.rows import Row
 
 SPARK: Final = "spark"
 Results = Mapping[int, SeedResult]
@@ -74,14 +73,8 @@ class Sitting:
     def run(self, *, jobs: int, on_result: OnResult) -> None:
         """Run all seeds on `jobs` worker processes, until the CPU time is used up."""
         by_key = {row.key: row for row in self.rows}
-        with contextlib.closing(seed_pool().run(self._jobs(on_result), jobs)) as answers:
-            for job, answer in answers:
-                if isinstance(answer, SeedResult):
-                    result = answer
-                elif isinstance(answer, Lost):
-                    result = crashed(job, answer.reason, answer.wall_s)
-                else:
-                    continue
+        with contextlib.closing(results_of(self._jobs(on_result), jobs=jobs)) as results:
+            for job, result in results:
                 with holding_interrupts():
                     self._take(by_key[job.name], result, on_result)
 
@@ -134,7 +127,7 @@ class Sitting:
 
     def _count(self, row: Row, result: SeedResult, on_result: OnResult) -> None:
         self._results[row.key][result.seed] = result
-        self.cpu_s += result.cpu_s
+        self.cpu_s += result.cost_s
         self.runs += 1
         if row.is_hit(result):
             self._found[row.key] = min(result.seed, self._found.get(row.key, result.seed))

@@ -12,9 +12,10 @@ from harness.case import Case
 from harness.errors import UsageError, counted
 from harness.ops import History, Verdict
 from harness.plugins import Environment
+from harness.run.keep import SIM
 from harness.store import StoredRun, load_run
 from harness.timeline import faults_of
-from harness.trials.trials import SIM, Kind, Trials
+from harness.trials.trials import Kind, Trials
 from harness.verdict.signature import rule_of
 from results.run.page.summary import Results, read_results
 from results.why.answer import FaultSpan, Why

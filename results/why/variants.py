@@ -15,20 +15,18 @@ import msgspec
 
 from harness.case import Case, Fault
 from harness.errors import UsageError, counted
-from harness.ops import NS_PER_S, History, ScheduledOp
+from harness.ops import NS_PER_S, History
 from harness.plan.planning import plan_case
 from harness.plan.random_case import NONE
 from harness.plugins import Environment, Target, Workload
 from harness.plugins.options import Option
 from harness.registry import load_plugin
-from harness.run.phases import WARM_UP_S
-from harness.timeline import faults_of, phases_of
+from harness.timeline import faults_of
+from harness.trials.recorded import after_warm_up, recorded_ops
 
 FAULTS_EACH_MAX: Final = 12
 """With more faults than this, consecutive faults are left out together."""
 WORDS_MAX: Final = 70
-_WARM_UP: Final = "warm-up"
-_HEAL: Final = "heal-core"
 _FIELDS: Final = ("rate", "concurrency", "op_timeout_s", "damage")
 
 
@@ -44,29 +42,11 @@ class Variant(NamedTuple):
 
 
 def with_recorded_ops(case: Case, history: History) -> Case:
-    """Return the case with the operations that a run of it invoked, as an explicit list.
-
-    Generators also invoke operations during the warm-up, explicit lists do not. So the operations
-    and all faults begin later, by the length of the warm-up.
-    """
+    """Return the case with the operations that a run of it invoked, as an explicit list."""
     if case.ops is not None:
         return case
-    times = {name: time_ns for time_ns, name in reversed(phases_of(history))}
-    begin_ns = times.get(_WARM_UP, 0)
-    end_ns = times.get(_HEAL, 2**63)
-    ops = tuple(
-        ScheduledOp(
-            pair.invoke.time - begin_ns, pair.invoke.process, pair.invoke.f, pair.invoke.value
-        )
-        for pair in history.pairs
-        if isinstance(pair.invoke.process, int) and begin_ns <= pair.invoke.time < end_ns
-    )
-    later_ns = int(WARM_UP_S * NS_PER_S)
-    faults = tuple(
-        msgspec.structs.replace(fault, at_ns=fault.at_ns + later_ns) for fault in case.faults or ()
-    )
-    limit_s = case.time_limit_s + WARM_UP_S
-    return msgspec.structs.replace(case, ops=ops, faults=faults, time_limit_s=limit_s)
+    ops = tuple(op for op, _ in recorded_ops(case, history))
+    return msgspec.structs.replace(after_warm_up(case), ops=ops)
 
 
 def variants_of(case: Case, history: History, environment: Environment) -> list[Variant]:

@@ -20,10 +20,9 @@ from harness.errors import EXIT_INTERRUPTED, InfrastructureError, UsageError, co
 from harness.plan.planning import plan_case
 from harness.plugins import Environment, Reporter
 from harness.registry import load_plugin
-from harness.run.keep import run_and_keep
+from harness.run.keep import SIM, run_and_keep
 from harness.store import RunFolder, check_place, load_run, new_run_id
 from harness.support.interrupts import sigterm_interrupts
-from harness.trials.trials import SIM
 from results.why.answer import Why
 from results.why.drawing import write_page
 from results.why.search import CAUSES, TIME, Progress, explain, in_words, is_simulated

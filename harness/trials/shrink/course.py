@@ -15,11 +15,12 @@ from harness.plan.planning import plan_case
 from harness.plan.random_case import undrawn
 from harness.plugins import Environment
 from harness.registry import load_plugin
+from harness.run.keep import SIM
 from harness.run.phases import WARM_UP_S
 from harness.soak.result import SeedResult
 from harness.trials.shrink import faults, load, operations
 from harness.trials.shrink.search import SEEDS_DEFAULT, Search, Step
-from harness.trials.trials import SIM, Kind, Trial, Trials
+from harness.trials.trials import Kind, Trial, Trials
 
 NEIGHBOUR_SEEDS: Final = 2
 """The number of seeds for each pair and triple of neighbouring faults, which are many."""

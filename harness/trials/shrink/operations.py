@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case
-from harness.ops import NS_PER_S, Op, ScheduledOp
-from harness.run.phases import WARM_UP_S
+from harness.ops import NS_PER_S, Pair, ScheduledOp
+from harness.trials.recorded import after_warm_up, recorded_ops
 from harness.trials.shrink.search import Search, Witness
 
 RECORDED_SEEDS: Final = 5
@@ -38,15 +38,7 @@ def record_operations(search: Search) -> bool:
     listed = recorded(witness)
     if not listed or len(listed) > OPS_MAX:
         return False
-    shift_ns = int(WARM_UP_S * NS_PER_S)
-    case = msgspec.structs.replace(
-        search.case,
-        time_limit_s=search.case.time_limit_s + WARM_UP_S,
-        faults=tuple(
-            msgspec.structs.replace(fault, at_ns=fault.at_ns + shift_ns)
-            for fault in search.case.faults or ()
-        ),
-    )
+    case = after_warm_up(search.case)
     guesses = _guesses(listed)
     return any(
         search.first(
@@ -60,29 +52,22 @@ def record_operations(search: Search) -> bool:
 
 
 def recorded(witness: Witness) -> list[tuple[ScheduledOp, bool]]:
-    """Return the operations of clients in the order of their starts, and whether a failed result
-    names them; times count from the start of the warm-up.
-    """
-    phases = {op.value["phase"]: op.time for op in witness.history.facts("phase")}
-    begin_ns, end_ns = phases["warm-up"], phases["heal-core"]
+    """Return the operations of clients under load, and whether a failed result names them."""
     named = {
         index
         for result in witness.judgement.results
         if not result.verdict.holds
         for index in result.operations
     }
-    threads = witness.plan.case.concurrency
-    listed = []
-    for pair in witness.history.pairs:
-        call = pair.invoke
-        if isinstance(call.process, int) and begin_ns <= call.time < end_ns:
-            op = ScheduledOp(call.time - begin_ns, call.process % threads, call.f, call.value)
-            listed.append((op, not named.isdisjoint(_indices(call, pair.completion))))
-    return listed
+    return [
+        (op, not named.isdisjoint(_indices(pair)))
+        for op, pair in recorded_ops(witness.plan.case, witness.history)
+    ]
 
 
-def _indices(call: Op, done: Op | None) -> set[int]:
-    return {call.index} if done is None else {call.index, done.index}
+def _indices(pair: Pair) -> set[int]:
+    done = pair.completion
+    return {pair.invoke.index} | (set() if done is None else {done.index})
 
 
 def _guesses(listed: Sequence[tuple[ScheduledOp, bool]]) -> list[list[ScheduledOp]]:

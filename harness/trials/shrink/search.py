@@ -21,9 +21,10 @@ from harness.ops import History
 from harness.plan.planning import Plan, plan_case
 from harness.plugins import Environment
 from harness.registry import load_plugin
+from harness.run.keep import SIM
 from harness.run.phases import conduct
 from harness.soak.planting import planted
-from harness.trials.trials import SIM, Kind, Trial, Trials
+from harness.trials.trials import Kind, Trial, Trials
 from harness.verdict.judge import Judgement, judge
 from harness.verdict.limits import CHECK_TIME_LIMIT_S
 

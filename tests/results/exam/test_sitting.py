@@ -44,7 +44,9 @@ class Pool:
 def pooled(monkeypatch):
     def use(**options):
         pool = Pool(**options)
-        monkeypatch.setattr(sittings, "seed_pool", lambda: pool)
+        monkeypatch.setattr(
+            "harness.soak.pool.WorkerPool.run", lambda _, jobs, slots, __: pool.run(jobs, slots)
+        )
         return pool
 
     return use
@@ -127,6 +129,7 @@ def test_a_lost_worker_is_a_crash_of_its_seed(pooled):
     pooled(answer=lambda job: Lost("its worker died", 1.0))
     made = sit([row("easy", seeds=range(1, 2))])
     assert made.results(row("easy"))[1].verdict == "crash"
+    assert made.cpu_s == 1.0  # it counts against the limit
 
 
 def test_a_result_that_must_not_count_ends_the_exam(pooled):
