@@ -13,7 +13,7 @@ from harness.bisect.repository import Mark, Repository
 from harness.bisect.search import Found, Tested, bisect
 from harness.case import load_case
 from harness.cli.output import say
-from harness.cli.parser import Parser
+from harness.cli.parser import Parser, check_counts
 from harness.cli.status_line import StatusLine
 from harness.errors import EXIT_UNKNOWN, EXIT_VALID, UsageError, counted
 from harness.support.interrupts import sigterm_interrupts
@@ -35,7 +35,7 @@ exit codes: 0 the first bad commit is found, 2 skipped commits hide it, 254 usag
 def main(arguments: Sequence[str]) -> int:
     """Find the first bad commit; returns 0 if it is found, and 2 if skipped commits hide it."""
     parsed = _parse(arguments)
-    _check(parsed)
+    check_counts(parsed, seeds=SEEDS_MAX, jobs=JOBS_MAX)
     case = load_case(parsed.case)
     if case.seed + parsed.seeds > _SEED_END:
         raise UsageError(
@@ -109,12 +109,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     return parser.parse_args(list(arguments))
-
-
-def _check(parsed: argparse.Namespace) -> None:
-    for flag, value, most in (("seeds", parsed.seeds, SEEDS_MAX), ("jobs", parsed.jobs, JOBS_MAX)):
-        if not 1 <= value <= most:
-            raise UsageError(f"--{flag} is {value}; it must be in 1 .. {most}")
 
 
 def _line(tested: Tested) -> str:

@@ -247,6 +247,14 @@ def _name_of(action: argparse.Action) -> str:
     return metavar or action.dest.replace("_", " ")
 
 
+def check_counts(parsed: argparse.Namespace, **most: int) -> None:
+    """Raise `UsageError` unless each option named in `most` is from 1 to its maximum."""
+    for name, maximum in most.items():
+        value = getattr(parsed, name)
+        if not 1 <= value <= maximum:
+            raise UsageError(f"--{name} is {value}; it must be in 1 .. {maximum}")
+
+
 def add_place(parser: Parser) -> None:
     """Give `parser` the options for the location of runs."""
     parser.add_argument(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 
 
@@ -12,6 +14,11 @@ def filled(template: str, fillings: Mapping[str, str]) -> str:
     parts = template.split("@@")
     parts[1::2] = [fillings[name] for name in parts[1::2]]
     return "".join(parts)
+
+
+def policy_hash(text: str) -> str:
+    """Return the source expression of an inline style or script in a Content-Security-Policy."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def script_safe(text: str) -> str:

@@ -1,8 +1,9 @@
 """Many variants of one case, tried in the simulation: to shrink a failure and to find its causes.
 
-| module   | content                                                                     |
-|----------|-----------------------------------------------------------------------------|
-| memory   | results on disk                                                             |
+| module   | content                                                                      |
+|----------|------------------------------------------------------------------------------|
+| memory   | results on disk                                                              |
 | trials   | the engine: variants on worker processes, within a limit, remembered on disk |
-| shrink/  | from a failing case to the smallest case that fails in the same way           |
+| recorded | the operations that a run's generator made, as the explicit list of a case   |
+| shrink/  | from a failing case to the smallest case that fails in the same way          |
 """

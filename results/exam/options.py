@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.cli.parser import Parser, add_store
+from harness.cli.parser import Parser, add_store, check_counts
 from harness.cli.soak.options import JOBS_MAX, parse_seeds
 from harness.errors import UsageError, unknown_name
 from harness.support.workers import default_jobs
@@ -148,8 +148,7 @@ def _check(parsed: argparse.Namespace) -> None:
         )
     if parsed.jobs is None:
         parsed.jobs = default_jobs()
-    if not 1 <= parsed.jobs <= JOBS_MAX:
-        raise UsageError(f"--jobs is {parsed.jobs}; it must be in 1 .. {JOBS_MAX}")
+    check_counts(parsed, jobs=JOBS_MAX)
 
 
 def _range(text: str) -> range:

@@ -7,8 +7,6 @@ run's time, as a line with a band, and the faults below it. There are no scripts
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
@@ -18,7 +16,7 @@ from typing import Final
 from harness.errors import InfrastructureError, clipped
 from harness.ops import NS_PER_S
 from harness.support.atomic_file import replacing
-from harness.support.html_template import filled
+from harness.support.html_template import filled, policy_hash
 from results.run.page.lanes import lanes_of
 from results.why.answer import (
     LOWERS,
@@ -69,8 +67,8 @@ def write_page(why: Why, folder: Path) -> Path:
 def page_of(why: Why) -> str:
     """Return the whole page as HTML."""
     style = _asset("why.css")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    source = policy_hash(style)
+    policy = f"default-src 'none'; style-src '{source}'; base-uri 'none'; form-action 'none'"
     about = f"{why.run}, seed {why.seed}; {why.trials:,} runs, {why.cpu_s:,.0f} s of CPU time"
     fillings = {
         "POLICY": html.escape(policy, quote=True),

@@ -13,7 +13,7 @@ import msgspec
 
 from harness.case import Case, load_case
 from harness.cli.output import note, say
-from harness.cli.parser import Parser, add_place
+from harness.cli.parser import Parser, add_place, check_counts
 from harness.cli.run.verb import default_name
 from harness.cli.status_line import StatusLine
 from harness.errors import EXIT_INTERRUPTED, InfrastructureError, UsageError, counted
@@ -154,13 +154,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parsed = parser.parse_args(list(arguments))
-    for name, value, most in (
-        ("seeds", parsed.seeds, SEEDS_MAX),
-        ("reseeds", parsed.reseeds, RESEEDS_MAX),
-        ("jobs", parsed.jobs, JOBS_MAX),
-    ):
-        if not 1 <= value <= most:
-            raise UsageError(f"--{name} is {value}; it must be in 1 .. {most}")
+    check_counts(parsed, seeds=SEEDS_MAX, reseeds=RESEEDS_MAX, jobs=JOBS_MAX)
     if not 0 < parsed.cpu < 1e9:
         raise UsageError(f"--cpu is {parsed.cpu:g}; it must be more than 0 and below 1e9")
     return parsed

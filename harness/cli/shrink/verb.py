@@ -13,7 +13,7 @@ import msgspec
 
 from harness.case import Case, load_case, replay_command
 from harness.cli.output import say
-from harness.cli.parser import Parser, add_store
+from harness.cli.parser import Parser, add_store, check_counts
 from harness.cli.run.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
 from harness.cli.run.verb import default_name
 from harness.cli.shrink.progress import ShrinkProgress
@@ -32,6 +32,7 @@ from harness.trials.trials import Kind, Trials, kinds_in
 from harness.verdict.limits import CHECK_TIME_LIMIT_S
 
 CPU_S_DEFAULT: Final = 60.0
+CPU_S_MIN: Final = 0.1
 CPU_S_MAX: Final = 1e6
 JOBS_MAX: Final = 512
 SEEDS_MAX: Final = 1000
@@ -128,14 +129,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(arguments)
-    for flag, value, most in (
-        ("--cpu", parsed.cpu, CPU_S_MAX),
-        ("--jobs", parsed.jobs, JOBS_MAX),
-        ("--seeds", parsed.seeds, SEEDS_MAX),
-    ):
-        least = 0.1 if flag == "--cpu" else 1
-        if not least <= value <= most:
-            raise UsageError(f"{flag} is {value:g}; it must be in {least} .. {most:g}")
+    check_counts(parsed, jobs=JOBS_MAX, seeds=SEEDS_MAX)
+    if not CPU_S_MIN <= parsed.cpu <= CPU_S_MAX:
+        raise UsageError(f"--cpu is {parsed.cpu:g}; it must be in {CPU_S_MIN} .. {CPU_S_MAX:g}")
     return parsed
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, get_args
 from urllib.parse import unquote, urlsplit
 
-from harness.cli.parser import Parser, add_place, add_verbose
+from harness.cli.parser import Parser, add_place, add_verbose, check_counts
 from harness.cli.project import known_failures
 from harness.cli.run.artefacts import chosen_reporters
 from harness.cli.run.case_options import parse_case_options
@@ -127,8 +127,7 @@ def _check_executor(parsed: argparse.Namespace) -> None:
         )
     if parsed.jobs is None:
         parsed.jobs = (os.cpu_count() or 1) if parsed.env == SIM else 1
-    if not 1 <= parsed.jobs <= JOBS_MAX:
-        raise UsageError(f"--jobs is {parsed.jobs}; it must be in 1 .. {JOBS_MAX}")
+    check_counts(parsed, jobs=JOBS_MAX)
 
 
 def _check_lake(parsed: argparse.Namespace) -> None:

@@ -12,7 +12,6 @@ document has it as HTML, and the sentences of the checkers as text.
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import zlib
 from importlib import resources
@@ -21,7 +20,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from harness.support.html_template import filled, script_safe
+from harness.support.html_template import filled, policy_hash, script_safe
 
 DEFLATE_FROM_BYTES: Final = 200_000
 DEFLATE_LEVEL: Final = 5
@@ -56,8 +55,8 @@ def render(data: dict[str, Any], *, deflate_from: int = DEFLATE_FROM_BYTES) -> s
     else:
         kind, content = "json", script_safe(encoded.decode())
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src '{policy_hash(script)}'; "
+        f"style-src '{policy_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
     fillings = {
         "POLICY": html.escape(policy, quote=True),
@@ -131,7 +130,3 @@ def _text(data: dict[str, Any]) -> str:
 
 def _asset(name: str) -> str:
     return (resources.files("results.run.page") / "assets" / name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
