@@ -21,10 +21,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
-from bench.targets.ledgers import LEDGERS, case_of, found_switches
+from bench.targets.switches import found_switches
 
 from harness.case import Case
 from harness.environments.sim import SimEnvironment
@@ -35,6 +35,7 @@ from harness.soak.result import SeedJob
 from harness.soak.seed import run_seed
 from harness.store import load_run
 from harness.trials.trials import Kind, Trials, kinds_of
+from results.exam.rows import Row
 from results.run.page.summary import read_results
 from results.why.answer import NECESSARY, Cause
 from results.why.causes import Rates, find_causes
@@ -45,6 +46,8 @@ SEEDS_MAX: Final = 20
 AFTER_S: Final = 1.0
 """Time that is left after the failure when a case is cut."""
 LIVENESS: Final = "liveness"
+FAULTY: Final = ("--nemesis", "--fault")
+"""The options of a row that name faults."""
 
 
 class Subject(NamedTuple):
@@ -55,15 +58,16 @@ class Subject(NamedTuple):
     history: History
 
 
-def subject_of(bug: Any) -> Subject | None:
+def subject_of(row: Row, case_of_row: Case) -> Subject | None:
     """Return the first failing case of a switch, from the seed in its row on; `None` if none."""
     environment = SimEnvironment()
-    for seed in range(bug.value.find.seed, bug.value.find.seed + SEEDS_MAX):
-        case = plan_case(case_of(bug, seed), environment).case
+    for seed in range(case_of_row.seed, case_of_row.seed + SEEDS_MAX):
+        asked = msgspec.structs.replace(case_of_row, seed=seed)
+        case = plan_case(asked, environment).case
         with tempfile.TemporaryDirectory() as store:
             job = SeedJob(case=case, store=store, name="causes", run_prefix="")
             result = run_seed(job)
-            kinds = [kind for kind in kinds_of(result) if kind.checker == bug.value.find.checker]
+            kinds = [kind for kind in kinds_of(result) if kind.checker == row.expected]
             if not kinds or (folder := result.folder(Path(store), "causes")) is None:
                 continue
             run, results = load_run(folder), read_results(folder)
@@ -108,14 +112,14 @@ def judged(causes: tuple[Cause, ...]) -> str:
     return "named" if all(cause.verdict == NECESSARY for cause in together) else "open"
 
 
-def lines_of(bug: Any, subject: Subject, rates: Rates, cpu_s: float) -> Iterator[str]:
+def lines_of(row: Row, subject: Subject, rates: Rates, cpu_s: float) -> Iterator[str]:
     """The lines of the table about one switch."""
     verdict = judged(rates.causes)
     base = f"{rates.base.failed} of {rates.base.runs}"
-    words = bug.value.find.words
-    named = words[min(words.find(f) for f in ("--nemesis", "--fault") if f in words) :]
+    words = row.options
+    named = words[min(words.find(f) for f in FAULTY if f in words) :]
     yield (
-        f"{bug.id:20} {verdict:7} {str(subject.kind)[:44]:44} case {base:9} "
+        f"{row.name:20} {verdict:7} {str(subject.kind)[:44]:44} case {base:9} "
         f"{subject.case.time_limit_s:5.1f} s {cpu_s:5.0f} CPU s"
     )
     yield f"    the row names: {named[:110]}"
@@ -134,20 +138,17 @@ def main() -> None:
     parser.add_argument("--memory", type=Path, help="file that remembers all trials")
     arguments = parser.parse_args()
     only = None if arguments.only is None else arguments.only.split(",")
-    switches = [bug for target in LEDGERS for bug in found_switches(target)]
     verdicts: Counter[str] = Counter()
     passed_over = []
     with Trials(jobs=arguments.jobs, cpu_s_max=arguments.cpu, memory=arguments.memory) as trials:
-        for bug in switches:
-            faulty = any(word in bug.value.find.words for word in ("--fault", "--nemesis"))
-            if not faulty or "--nemesis none" in bug.value.find.words:
-                continue
-            if (only is not None and bug.id not in only) or trials.exhausted:
+        for row, case in found_switches(only):
+            faulty = any(word in row.options for word in FAULTY)
+            if not faulty or "--nemesis none" in row.options or trials.exhausted:
                 continue
             before_s = trials.cpu_s
-            subject = subject_of(bug)
+            subject = subject_of(row, case)
             if subject is None or not subject.case.faults:
-                passed_over.append(bug.id)
+                passed_over.append(row.name)
                 continue
             rates = find_causes(
                 subject.case,
@@ -159,7 +160,7 @@ def main() -> None:
                 on_trial=lambda: None,
             )
             verdicts[judged(rates.causes)] += 1
-            print(*lines_of(bug, subject, rates, trials.cpu_s - before_s), sep="\n", flush=True)
+            print(*lines_of(row, subject, rates, trials.cpu_s - before_s), sep="\n", flush=True)
         counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
         text = f"{counts} of {verdicts.total()}; {trials.runs} runs, {trials.cpu_s:.0f} CPU s"
     if passed_over:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 import msgspec
-from bench.targets.ledgers import LEDGERS, found_switches
+from bench.targets.switches import found_switches
 
 from harness.case import Case
 from harness.environments.sim.environment import SimEnvironment
@@ -112,7 +112,7 @@ def campaign(defect: str, search: Search, number: int, limit_s: float, cap_s: fl
 def campaigns(arguments: argparse.Namespace) -> Iterator[Campaign]:
     """Run campaigns, round by round, until the CPU time is used."""
     defects = HARD if arguments.only is None else tuple(arguments.only.split(","))
-    switches = {bug.id for target in LEDGERS for bug in found_switches(target)}
+    switches = {row.name for row, _ in found_switches()}
     unknown = sorted(set(defects) - MUTANTS.keys() - switches)
     if unknown:
         raise SystemExit(f"no mutant or switch {unknown[0]!r}")

@@ -14,22 +14,22 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from bench.targets.switches import found_switches
 
-from harness.case import load_case
+from harness.case import Case, load_case
 from harness.errors import UsageError
 from harness.soak.result import SeedJob
 from harness.soak.seed import run_seed
 from harness.trials.shrink import shrink
 from harness.trials.trials import Kind, Trials, kinds_of
-from results.exam.rows import SWITCH, Row, make_paper
+from results.exam.rows import Row
 
 CPU_S: Final = 60.0
-TARGETS: Final = ("kudu", "hive")
 WORST: Final = 5
 CASE: Final = ".case.json"
 
@@ -72,8 +72,8 @@ def main() -> int:
         sys.stdout.write(json.dumps(_replayed(parsed.out)))
         return 0
     sizes, missing = [], []
-    for row in _chosen(parsed.bugs):
-        size = _size_of(row, parsed)
+    for row, case in found_switches(parsed.bugs or None):
+        size = _size_of(row, case, parsed)
         sizes += [] if size is None else [size]
         missing += [row.name] if size is None else []
         _say(size.line() if size is not None else f"{row.name:24} did not fail")
@@ -83,28 +83,14 @@ def main() -> int:
     return 0 if same and not missing else 1
 
 
-def _chosen(names: Sequence[str]) -> Iterator[Row]:
-    paper = make_paper(
-        parts=(SWITCH,),
-        targets=TARGETS,
-        only=names or None,
-        defects=None,
-        seeds=range(1, 101),
-        clean_seeds=range(0),
-        first=True,
-    )
-    return (row for row in paper.rows if row.case is not None)
-
-
-def _size_of(row: Row, parsed: argparse.Namespace) -> Size | None:
+def _size_of(row: Row, case: Case, parsed: argparse.Namespace) -> Size | None:
     """Shrink the failure of one switch, or read the size from an earlier call."""
-    assert row.case is not None
     file = parsed.out / f"{row.name}.json"
     if file.is_file():
         return msgspec.json.decode(file.read_bytes(), type=Size)
     with Trials(jobs=parsed.jobs, cpu_s_max=parsed.cpu) as trials:
         try:
-            shrunk = shrink(trials, row.case, Kind(row.expected, ""))
+            shrunk = shrink(trials, case, Kind(row.expected, ""))
         except UsageError as error:
             _say(f"{row.name}: {error}")
             return None

@@ -1,0 +1,28 @@
+"""The bug switches of the bundled targets that a soak finds, as rows of the exam."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from harness.case import Case
+from results.exam.rows import SWITCH, Row, make_paper
+
+TARGETS: Final = ("kudu", "hive")
+
+
+def found_switches(only: Collection[str] | None = None) -> list[tuple[Row, Case]]:
+    """Return the rows of these switches, or of all, each with the case of its ledger's seed.
+
+    A switch that no soak finds has no row. Raises `UsageError` for an unknown name.
+    """
+    paper = make_paper(
+        parts=(SWITCH,),
+        targets=TARGETS,
+        only=only,
+        defects=None,
+        seeds=range(1, 101),
+        clean_seeds=range(0),
+        first=True,
+    )
+    return [(row, row.case) for row in paper.rows if row.case is not None]

@@ -1,0 +1,23 @@
+"""Every bench imports: no other test runs them, so nothing else notices what they lost."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "bench").rglob("*.py")
+)
+OURS = {path.parent.name for path in ROOT.glob("*/__init__.py")} | {"bench"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_bench_imports(module):
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in OURS:
+            raise
+        pytest.skip(f"needs the package {error.name}")
