@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
-from bench.targets.switches import found_switches
 
+from bench.targets.switches import found_switches
 from harness.case import Case
 from harness.environments.sim import SimEnvironment
 from harness.ops import NS_PER_S, History

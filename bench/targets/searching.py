@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 import msgspec
-from bench.targets.switches import found_switches
 
+from bench.targets.switches import found_switches
 from harness.case import Case
 from harness.environments.sim.environment import SimEnvironment
 from harness.plan.planning import plan_case

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from bench.targets.switches import found_switches
 
+from bench.targets.switches import found_switches
 from harness.case import Case, load_case
 from harness.errors import UsageError
 from harness.soak.result import SeedJob
