@@ -8,6 +8,10 @@ In the vocabulary `list-append` keys are texts, elements are numbers, a transact
 keys, and a list without appends reads as []. In the vocabulary `append` keys are tables, elements
 are columns, and a transaction has one table; `create` is the operation of `ddl`, and a missing
 table reads as empty.
+
+In the vocabulary `rw-register` keys are texts, values are numbers, a transaction may have several
+keys, and a register that was never written reads as null. A workload writes each value of a key
+once. A transaction that the system aborts is a `fail`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,22 @@ import pytest
 
 from harness.errors import UsageError
 from harness.ops import Op, OpType
-from harness.vocabularies import ddl, follower_reads, hms, hms_tokens, register, rows
+from harness.vocabularies import (
+    bank,
+    counter,
+    ddl,
+    follower_reads,
+    hms,
+    hms_tokens,
+    ids,
+    inserts,
+    locks,
+    queues,
+    register,
+    registers,
+    rows,
+    sets,
+)
 from harness.vocabularies.kinds import READS, kind_of
 from harness.vocabularies.transactions import Txn
 
@@ -63,3 +78,42 @@ def test_every_operation_changes_something_or_looks():
 )
 def test_transactions_that_only_read_are_a_kind_of_their_own(f, value, kind):
     assert kind_of(Op(0, 0, 1, OpType.INVOKE, f, value)) == kind
+
+
+@pytest.mark.parametrize(
+    ("calls", "call", "value"),
+    [
+        (registers.CALLS, registers.Read("k1"), {"key": "k1"}),
+        (registers.CALLS, registers.Write("k1", 5), {"key": "k1", "value": 5}),
+        (registers.CALLS, registers.Cas("k1", 5, 6), {"key": "k1", "old": 5, "new": 6}),
+        (sets.CALLS, sets.Add(3), {"value": 3}),
+        (sets.CALLS, sets.Read(), {}),
+        (counter.CALLS, counter.Add(-2), {"amount": -2}),
+        (bank.CALLS, bank.Transfer(0, 1, 5), {"from": 0, "to": 1, "amount": 5}),
+        (queues.CALLS, queues.Enqueue(1), {"value": 1}),
+        (queues.CALLS, queues.Dequeue(), {}),
+        (queues.CALLS, queues.Drain(), {}),
+        (locks.CALLS, locks.Acquire(), {}),
+        (locks.CALLS, locks.Release(), {}),
+        (ids.CALLS, ids.Generate(), {}),
+        (inserts.CALLS, inserts.Insert(1, "a", 7), {"key": 1, "table": "a", "id": 7}),
+    ],
+)
+def test_values_of_requests_are_plain(calls, call, value):
+    assert call.asked() == value
+    assert calls.call_of(call.f, value) == call
+    assert list(call.asked()) == list(call.__struct_encode_fields__)
+
+
+@pytest.mark.parametrize(
+    ("calls", "f", "value"),
+    [
+        (registers.CALLS, "read", {}),
+        (bank.CALLS, "transfer", {"source": 0, "target": 1, "amount": 5}),
+        (queues.CALLS, "enqueue", {"value": "x"}),
+        (inserts.CALLS, "insert", {"key": 1, "table": "c", "id": 7}),
+    ],
+)
+def test_values_outside_of_a_vocabulary_are_refused(calls, f, value):
+    with pytest.raises(UsageError, match=f"vocabulary '{calls.name}'"):
+        calls.call_of(f, value)

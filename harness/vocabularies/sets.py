@@ -1,0 +1,28 @@
+"""The vocabulary `set`: one set that only grows, empty at first.
+
+Values are whole numbers, and a workload adds each value once. The answer of a read has `value`: a
+list of all elements, in any order.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from harness.vocabularies import Call, Vocabulary
+
+
+class Add(Call, frozen=True):
+    """Add `value` to the set."""
+
+    f: ClassVar[str] = "add"
+    mutates: ClassVar[bool] = True
+    value: int
+
+
+class Read(Call, frozen=True):
+    """Read all elements: the answer has `value`, a list."""
+
+    f: ClassVar[str] = "read"
+
+
+CALLS = Vocabulary[Add | Read]("set", (Add, Read))
