@@ -31,7 +31,7 @@ After a kill or an interrupt, the same command continues where it stopped.
 
 exit codes, the first that applies: 130 interrupted; 1 a clean profile is blamed, or a rate left the
 interval of the baseline; 255 the harness crashed at a clean profile; 2 --cpu was not enough for
-all seeds; 0 otherwise; 254 usage"""
+all seeds, or for --shrink; 0 otherwise; 254 usage"""
 
 
 def parse_exam(arguments: Sequence[str]) -> argparse.Namespace:

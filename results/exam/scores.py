@@ -19,6 +19,7 @@ from harness import __version__
 from harness.errors import InfrastructureError, UsageError
 from harness.ops import Verdict
 from harness.soak.result import CRASH, SeedResult
+from harness.support.atomic_file import replacing_bytes
 from harness.verdict.signature import SEPARATOR, split
 from results.exam.rows import CLEAN, DEFECT, SWITCH, Row
 from results.statistics.estimates import wilson
@@ -243,8 +244,8 @@ def read_scoreboard(path: Path, flag: str) -> Scoreboard:
 def write_json(board: Scoreboard, path: Path) -> None:
     """Write a scoreboard to `path`; raises `InfrastructureError`."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(board), indent=1) + b"\n")
+        with replacing_bytes(path) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(board), indent=1) + b"\n")
     except OSError as error:
         raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.trials.shrink import shrink
 from harness.trials.trials import Kind, Trials
 from results.exam.rows import CLEAN, Row
@@ -27,23 +27,41 @@ def with_sizes(
     cpu_s_max: float,
     folder: Path,
     on_row: Callable[[str], None],
-) -> Scoreboard:
-    """Shrink the first detection of every defect, and return the board with the sizes.
+) -> Iterator[Scoreboard]:
+    """Shrink the first detection of every defect; yield the board before, and after each one.
 
     `rows` maps the key of each score to its row. The trials are remembered in `folder`. When all
-    together have cost `cpu_s_max` CPU seconds, the other rows stay without a size.
+    together have cost `cpu_s_max` CPU seconds, the other rows stay without a size. Each board is
+    `cut` whose sizes are not all that there can be.
     """
-    scores = []
+    scores = list(board.scores)
+    waiting = [n for n, score in enumerate(scores) if score.kind != CLEAN and score.found]
     cpu_s = 0.0
-    for score in board.scores:
-        size = None
-        if score.kind != CLEAN and score.found and cpu_s < cpu_s_max:
-            on_row(score.name)
-            budget_s = min(CPU_S, cpu_s_max - cpu_s)
-            size, spent_s = _size(score, rows[score.key], jobs, budget_s, folder / MEMORY)
-            cpu_s += spent_s
-        scores.append(score if size is None else msgspec.structs.replace(score, shrunk=size))
-    return msgspec.structs.replace(board, scores=tuple(scores), cpu_s=board.cpu_s + cpu_s)
+    while True:
+        yield msgspec.structs.replace(
+            board,
+            scores=tuple(scores),
+            cpu_s=board.cpu_s + cpu_s,
+            cut=board.cut or _cut(len(waiting)),
+        )
+        if not waiting or cpu_s >= cpu_s_max:
+            return
+        place = waiting.pop(0)
+        score = scores[place]
+        on_row(score.name)
+        budget_s = min(CPU_S, cpu_s_max - cpu_s)
+        size, spent_s = _size(score, rows[score.key], jobs, budget_s, folder / MEMORY)
+        scores[place] = msgspec.structs.replace(score, shrunk=size)
+        cpu_s += spent_s
+
+
+def _cut(waiting: int) -> str:
+    if not waiting:
+        return ""
+    return (
+        f"incomplete: {counted(waiting, 'detection')} not shrunk, because of an interrupt or of "
+        "the limit --cpu; the same command continues, with a higher --cpu after the limit"
+    )
 
 
 def _size(

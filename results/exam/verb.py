@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -65,17 +65,18 @@ def main(arguments: Sequence[str]) -> int:
         (folder / "results.log").unlink(missing_ok=True)
     sitting = Sitting(paper.rows, Memory(folder / "results.log"), cpu_s_max=parsed.cpu)
     try:
-        _sit(sitting, parsed)
-        board = _board(paper, sitting, parsed)
+        with sigterm_interrupts():  # CI systems send this signal first
+            _sit(sitting, parsed)
+            for board in _boards(paper, sitting, parsed):
+                comparison = None if before is None else compare(board, before)
+                write_json(board, folder / "exam.json")
+                exams = record(folder / "history.jsonl", board)
+                _write(folder / "exam.html", render(board, comparison, exams))
     except KeyboardInterrupt:
         note(
             f"harness: interrupted after {counted(sitting.runs, 'run')}; the same command continues"
         )
         return EXIT_INTERRUPTED
-    comparison = None if before is None else compare(board, before)
-    write_json(board, folder / "exam.json")
-    exams = record(folder / "history.jsonl", board)
-    _write(folder / "exam.html", render(board, comparison, exams))
     if parsed.json:
         say(msgspec.json.encode(board).decode())
     else:
@@ -128,15 +129,14 @@ def _sit(sitting: Sitting, parsed: argparse.Namespace) -> None:
         if parsed.spark_master is not None:
             sitting.run_on_spark(parsed.spark_master, on_result=take)
         else:
-            with sigterm_interrupts():  # CI systems send this signal first
-                sitting.run(jobs=parsed.jobs, on_result=take)
+            sitting.run(jobs=parsed.jobs, on_result=take)
     finally:
         if progress is not None:
             progress.finish()
 
 
-def _board(paper: Paper, sitting: Sitting, parsed: argparse.Namespace) -> Scoreboard:
-    """The scoreboard, with the sizes of shrunk detections if they are wanted."""
+def _boards(paper: Paper, sitting: Sitting, parsed: argparse.Namespace) -> Iterator[Scoreboard]:
+    """The scoreboard, and after each size of a shrunk detection again, if sizes are wanted."""
     board = scoreboard(
         [(row, sitting.results(row)) for row in paper.rows],
         commit=commit_here(),
@@ -144,7 +144,8 @@ def _board(paper: Paper, sitting: Sitting, parsed: argparse.Namespace) -> Scoreb
         refused=paper.refused,
     )
     if not parsed.shrink:
-        return board
+        yield board
+        return
     from results.exam.shrinking import with_sizes
 
     status = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S)
@@ -155,7 +156,7 @@ def _board(paper: Paper, sitting: Sitting, parsed: argparse.Namespace) -> Scoreb
             status.show(f"exam: shrinking {name}")
 
     try:
-        return with_sizes(
+        yield from with_sizes(
             board,
             {row.key: row for row in sitting.rows},
             jobs=parsed.jobs,

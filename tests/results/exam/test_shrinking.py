@@ -38,9 +38,10 @@ def shrunk(monkeypatch):
 
 def sized(*pairs, cpu_s_max=1e9, tmp_path=None):
     rows = {each.key: each for each, _ in pairs}
-    return with_sizes(
+    *_, last = with_sizes(
         board(*pairs), rows, jobs=1, cpu_s_max=cpu_s_max, folder=tmp_path, on_row=lambda _: None
     )
+    return last
 
 
 def test_the_first_detection_of_every_defect_is_shrunk(shrunk, tmp_path):
@@ -55,6 +56,7 @@ def test_the_first_detection_of_every_defect_is_shrunk(shrunk, tmp_path):
     sizes = [None if one.shrunk is None else one.shrunk.operations for one in made.scores]
     assert sizes == [3, 7, None, None]
     assert made.cpu_s == 6.0 + 80.0
+    assert not made.cut
 
 
 def test_a_detection_that_does_not_shrink_has_no_size(shrunk, tmp_path):
@@ -66,6 +68,7 @@ def test_the_limit_of_cpu_time_leaves_the_rest_without_a_size(shrunk, tmp_path):
     pairs = [(row(name), results("invalid")) for name in "abc"]
     made = sized(*pairs, cpu_s_max=60.0, tmp_path=tmp_path)
     assert [one.shrunk is not None for one in made.scores] == [True, True, False]
+    assert "1 detection not shrunk" in made.cut
     assert CPU_S == 60.0
 
 

@@ -1,6 +1,7 @@
 """`harness exam` as a whole: exit codes, files, the trend; most results are made up."""
 
 import json
+import signal
 import subprocess
 
 import msgspec
@@ -14,11 +15,13 @@ from harness.errors import (
     EXIT_UNKNOWN,
     EXIT_VALID,
 )
-from results.exam import trend, verb
+from harness.trials.shrink import Shrunk
+from results.exam import shrinking, trend, verb
 from results.exam.baseline import compare
 from results.exam.page import render
 from results.exam.progress import ExamProgress
 from results.exam.rows import CLEAN, DEFECT, SWITCH
+from results.exam.scores import read_scoreboard
 from results.exam.sitting import Sitting
 from results.exam.trend import commit_here, exam_of, record
 from tests.results.exam.made import board, result, results, row
@@ -96,6 +99,33 @@ def test_an_interrupt_keeps_what_was_done(scripted, tmp_path):
     lines = (tmp_path / "store/.exam/results.log").read_bytes().splitlines()
     assert sum(bool(line) for line in lines) == 2
     assert not (tmp_path / "store/.exam/exam.json").exists()
+
+
+def test_an_interrupt_while_it_shrinks_keeps_the_scoreboard(scripted, tmp_path, monkeypatch):
+    """The first detection is shrunk, and a signal as of `kill` comes during the second."""
+    asked = []
+
+    def shrink(trials, case, kind):
+        asked.append(case)
+        if len(asked) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return Shrunk(
+            case=case, kind=kind, result=result(1, "invalid"), start=case, operations=3,
+            steps=(), runs=1, cpu_s=1.0, exhausted=False,
+        )  # fmt: skip
+
+    scripted(found_at(1))
+    monkeypatch.setattr(shrinking, "shrink", shrink)
+    assert main([*BASE, "--seeds", "1..2", "--shrink"]) == EXIT_INTERRUPTED
+    said = read_scoreboard(tmp_path / "store/.exam/exam.json", "--baseline")
+    assert [one.hits for one in said.scores] == [2, 2]
+    assert [one.shrunk is not None for one in said.scores] == [True, False]
+    assert "1 detection not shrunk" in said.cut
+    assert "not shrunk" in (tmp_path / "store/.exam/exam.html").read_text()
+    assert main([*BASE, "--seeds", "1..2", "--shrink"]) == EXIT_VALID
+    said = read_scoreboard(tmp_path / "store/.exam/exam.json", "--baseline")
+    assert all(one.shrunk is not None for one in said.scores)
+    assert not said.cut
 
 
 @pytest.mark.parametrize(
