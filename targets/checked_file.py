@@ -2,7 +2,7 @@
 
 A node stores all data except its logs in such files. Their format resembles the protobuf containers
 of Kudu's instance, consensus metadata and superblock (`util/pb_util.h`): a magic number, the length
-of the content, and a checksum. A node that reads a damaged file ends, because it must not serve
+of the content, and a checksum. A node that reads a damaged file exits, because it must not serve
 from that file.
 """
 

@@ -18,7 +18,8 @@ def main(arguments: Sequence[str]) -> int:
 
     parser = Parser(
         prog="harness fetch",
-        description="Get the programs of a real target from Maven Central, with hashes checked.",
+        description="Download the programs of a real target from Maven Central, and check their "
+        "hashes.",
     )
     parser.add_argument(
         "what", metavar="WHAT", choices=sorted(KNOWN), help="hive: Hive Metastore 4.0.1"

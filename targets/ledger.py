@@ -1,4 +1,4 @@
-"""Building blocks of the ledgers of bundled targets, which have one row per switchable defect.
+"""Base classes for the ledgers of bundled targets, which have one row per switchable defect.
 
 `targets.kudu.bugs` explains what a ledger is.
 """

@@ -76,7 +76,9 @@ def require() -> Path:
     stamp = place / STAMP
     stamped = stamp.read_text(encoding="utf-8") if stamp.is_file() else None
     if stamped != lock_digest():
-        state = "are not there" if stamped is None else "belong to another version of this harness"
+        state = (
+            "are not downloaded" if stamped is None else "belong to another version of this harness"
+        )
         raise UsageError(
             f"the artefacts of Hive Metastore {VERSION} {state} ({place}); get them from Maven "
             "Central: harness fetch hive"

@@ -127,13 +127,13 @@ def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
     name, kind, answered = protocol.readMessageBegin()
     if (name, answered) != (exchange.method, number):
         raise TProtocolException(
-            message=f"{name} {answered} was answered to {exchange.method} {number}"
+            message=f"{exchange.method} {number} got the answer to {name} {answered}"
         )
     answer: Any = TApplicationException() if kind == TMessageType.EXCEPTION else exchange.result()
     answer.read(protocol)
     protocol.readMessageEnd()
     if transport.at < len(come):
-        raise TProtocolException(message="more was answered than was asked for")
+        raise TProtocolException(message="the answer has extra bytes at its end")
     if kind == TMessageType.EXCEPTION:
         return api.Reply(error=INTERNAL, message=str(answer.message))
     error = error_of(answer)

@@ -62,10 +62,12 @@ def fetch(progress: Callable[[str], None]) -> Path:
     place, wanted = folder(), lock_of(lock_text())
     stamp = place / STAMP
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == lock_digest():
-        progress(f"Hive Metastore {VERSION} is there; it runs on {java}")
+        progress(f"Hive Metastore {VERSION} is already in {place}; it runs on {java}")
         return place
-    maven = _program("mvn", "artefacts are fetched by Maven", "maven")
-    compiler = _program("javac", "a listener is compiled", "openjdk-17-jdk-headless")
+    maven = _program("mvn", "Maven is needed to fetch the artefacts", "maven")
+    compiler = _program(
+        "javac", "a Java compiler is needed for the event listener", "openjdk-17-jdk-headless"
+    )
     progress(f"fetching Hive Metastore {VERSION}, {len(wanted)} files, about 135 MB")
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f"{place.name}-") as scratch:
         new = Path(scratch) / place.name
@@ -93,7 +95,7 @@ def _program(name: str, why: str, package: str) -> str:
     program = str(of_java) if of_java and of_java.is_file() else shutil.which(name)
     if program is None:
         raise InfrastructureError(
-            f"{why}, and there is no {name} on PATH; install it (Debian: apt install {package})"
+            f"{why}, but there is no {name} on PATH; install it (Debian: apt install {package})"
         )
     return program
 
@@ -105,7 +107,7 @@ def _run(command: Sequence[str], what: str, errors: Callable[[str], str]) -> Non
             command, capture_output=True, text=True, check=False, timeout=_PROGRAM_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InfrastructureError(f"{command[0]} does not run: {error}") from error
+        raise InfrastructureError(f"cannot run {command[0]}: {error}") from error
     if answer.returncode != 0:
         raise InfrastructureError(f"{what}; its output: {errors(answer.stdout + answer.stderr)}")
 
@@ -159,13 +161,14 @@ def check_hashes(files: Path, wanted: Iterable[Artefact]) -> None:
         if digest != artefact.sha256:
             raise InfrastructureError(
                 f"{artefact.file} has the SHA-256 {digest}, but artefacts.lock requires "
-                f"{artefact.sha256}: this harness was made with another file; remove this file "
-                "from Maven's repository (~/.m2) and from a mirror, and fetch again"
+                f"{artefact.sha256}: this version of the harness needs a different file; remove "
+                "this one "
+                "from Maven's repository (~/.m2) and from any mirror, and fetch again"
             )
 
 
 def _unpack(archive: Path, into: Path) -> None:
-    """Unpack an archive; its one top folder becomes `into`."""
+    """Unpack an archive whose only top-level folder becomes `into`."""
     with tarfile.open(archive) as tar:
         tar.extractall(into.parent / "unpacked", filter="data")
     (top,) = (into.parent / "unpacked").iterdir()

@@ -3,7 +3,7 @@
 All passwords are fixed, and Kerberos derives keys from passwords. The metastores' keytab is
 therefore known before the KDC runs, and no file has to be copied between nodes. Each node has its
 own Kerberos configuration (`KRB5_CONFIG`); the machine's configuration is ignored. All Kerberos
-traffic uses TCP, so the faults of links hit it.
+traffic uses TCP, so that link faults affect it.
 """
 
 from __future__ import annotations

@@ -135,12 +135,12 @@ def _site(settings: Mapping[str, str]) -> str:
 
 
 def as_member(metastore: NodeSpec) -> NodeSpec:
-    """Return the declaration of a serving metastore, extended by the variant `IDLE`."""
+    """Add the variant `IDLE` to the declaration of a metastore that serves from the start."""
     return msgspec.structs.replace(metastore, variants={IDLE: Variant(command=_IDLE)})
 
 
 def as_spare(metastore: NodeSpec) -> NodeSpec:
-    """Turn a metastore's declaration into a spare's: it idles, and its variant `SERVING` serves."""
+    """Turn a metastore's declaration into a spare's, which idles until it runs as `SERVING`."""
     serving = Variant(command=metastore.command)
     return msgspec.structs.replace(metastore, command=_IDLE, variants={SERVING: serving})
 

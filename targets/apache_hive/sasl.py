@@ -120,7 +120,7 @@ class KerberosConnection:
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """Make a call as the user or with the token that `call` names, or else as `USERS[0]`."""
+        """Make a call as the user or with the token that `call` names; by default as `USERS[0]`."""
         whole = False
         try:
             if isinstance(call, api.Authenticate):

@@ -20,14 +20,14 @@ from targets.hive.system import Layout, MetastoreSystem
 from targets.hive.zookeeper.ensemble import SILENCE_S
 
 _START_S: Final = 50.0
-"""The time that an administrator waits for an added metastore to serve; Java starts slowly."""
+"""Seconds that an administrator waits for an added metastore to serve; Java starts slowly."""
 _DEFAULT: Final = "default"
 
 
 class ApacheHiveSystem(MetastoreSystem):
     """The deployed real metastores, which ignore request ids.
 
-    An operation has time to try two metastores, so at most one metastore may be down.
+    An operation only has time to try two metastores, so at most one of them may be down.
     """
 
     ask_s = 5.0
@@ -46,7 +46,7 @@ class ApacheHiveSystem(MetastoreSystem):
         self._has_databases = False
 
     async def ready(self) -> Convergence:
-        """Create the workload's databases if necessary, then check the same as `converged`."""
+        """Create the workload's databases if necessary, then run the checks of `converged`."""
         if not self._has_databases:
             wanted = [name for name in self._layout.databases if name != _DEFAULT]
             made = [await self._made(name) for name in wanted]
@@ -61,7 +61,7 @@ class ApacheHiveSystem(MetastoreSystem):
         if rows is None:
             pending.append("the database does not answer")
         if not self._has_databases:
-            pending.append("the databases are not made yet")
+            pending.append("the databases do not exist yet")
         if self._layout.zookeepers and not pending:
             pending += await self._without_tokens()
         at = None if pending or rows is None else {"event": rows["next_event"] - 1}
@@ -96,6 +96,6 @@ class ApacheHiveSystem(MetastoreSystem):
         return address.node
 
     async def _made(self, database: str) -> bool:
-        """Create a database; returns whether it exists now."""
+        """Create a database unless it exists; return whether it exists now."""
         reply = await self._reply(self._members.listed[0], api.CreateDatabase(database))
         return reply is not None and reply.error in {"", api.ALREADY_EXISTS}

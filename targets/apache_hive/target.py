@@ -55,10 +55,10 @@ _RENEW_GAP: Final = Permit(
     why="every store of 4.0.1 renews a token by removing it and adding it again",
     rules={TOKENS: ("renew-gap",)},
 )
-"""Permit added to `strict`; the profile `hive4` has it from the bundled metastores' ledger."""
+"""Permit that `strict` gets here; `hive4` already has it from the bundled metastores' ledger."""
 _STALE: Final = Permit(
     name="token-stale-read",
-    why="the store asks one server of ZooKeeper, which may not know yet what the others do",
+    why="the token store reads from one ZooKeeper server, which may lag behind the others",
     rules={TOKENS: ("stale",)},
 )
 """Permit for tokens in ZooKeeper, which allows stale reads; Hive 4.0.1 does not prevent them.
@@ -66,7 +66,7 @@ _STALE: Final = Permit(
 _HIVE4: Final = (
     Permit(
         name="start-without-database",
-        why="a metastore that does not reach its database while it starts ends",
+        why="a metastore that cannot reach its database at start-up exits",
         signs=("HMSHandler.init(",),
     ),
     Permit(
@@ -81,15 +81,15 @@ _HIVE4: Final = (
     ),
     Permit(
         name=DROP_MISSED,
-        why="a drop looks for its table once more, and is content where it is not there any more",
+        why="a drop looks its table up a second time, and succeeds if the table is gone by then",
         rules={EVENTS: ("replay",)},
     ),
     Permit(
         name=TORN_GET,
-        why="a get reads a table and its parameters in statements of their own, read committed",
+        why="a get reads a table and its parameters in two statements, under read committed",
     ),
 )
-"""Permits for behaviour of real metastores that bundled ones do not show in profile `hive4`."""
+"""Permits for behaviour that only real metastores show, not bundled ones with `hive4`."""
 
 
 class ApacheHiveTarget(
@@ -205,7 +205,7 @@ def _require_kerberos() -> None:
 
 
 def _layout(settings: TargetSettings) -> Layout:
-    """Build the layout, with default values for options of bundled metastores only."""
+    """Build the layout; options that only bundled metastores have keep their defaults."""
     theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
     options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

@@ -59,7 +59,7 @@ def read_hadoop(text: str) -> Token:
 
 
 def _counted(raw: bytes, at: int) -> tuple[bytes, int]:
-    """Read a length (Hadoop's `WritableUtils`) and as many bytes; return the bytes and the end."""
+    """Read a length (Hadoop's `WritableUtils`), then that many bytes; return them and their end."""
     if at >= len(raw):
         raise ValueError("the token is cut off")
     first = raw[at] if raw[at] < 128 else raw[at] - 256

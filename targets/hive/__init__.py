@@ -1,4 +1,4 @@
-"""The bundled Hive Metastore: stateless metastores over one transactional database, on `Env`.
+"""The bundled Hive Metastore: stateless metastores over one database, written against `Env`.
 
 `HiveTarget` is loaded on demand, since node processes also import this package but do not need the
 plug-in.

@@ -25,7 +25,8 @@ class Bug(Switch):
 
     DROP_DROP = Row(
         title="a drop does not check how many rows it deleted",
-        upstream="two concurrent drops of one table are both acknowledged: 20 of 25 on 2.3.9",
+        upstream="two concurrent drops of one table are both acknowledged (in 20 of 25 tries on "
+        "2.3.9)",
         fixed="open",
         profiles=HIVE,
         where=(_DDL,),
@@ -33,8 +34,8 @@ class Bug(Switch):
     )
     DROP_RENAME = Row(
         title="a drop looks a table up by name and deletes it by id, without a lock",
-        upstream="a table that is renamed in between is dropped under its new name, and both calls "
-        "are acknowledged: 5 of 25 on 2.3.9",
+        upstream="a table that is renamed in between is dropped under its new name, and both "
+        "calls are acknowledged (in 5 of 25 tries on 2.3.9)",
         fixed="open",
         profiles=("hive2.3",),
         where=(_DDL,),
@@ -114,8 +115,8 @@ class Bug(Switch):
     )
     HIVE_26016 = Row(
         title="a create looks for the table in a separate transaction before the insert",
-        upstream="existence was checked twice, in two transactions. The race is wider, and its "
-        "loser gets a duplicate-key error instead of AlreadyExists",
+        upstream="existence was checked twice, in two transactions. The race window is wider, and "
+        "the loser gets a duplicate-key error instead of AlreadyExists",
         fixed="later, release not checked",
         where=(_DDL, _SERVICE),
         find=Find("--nemesis none --time-limit 20", "hms-invariants", 1),

@@ -43,7 +43,7 @@ class Members:
         *,
         start_s: float = START_S,
     ) -> None:
-        """Begin with the list `first`; the metastores `spares` do not serve yet.
+        """Start with the list `first`; the metastores in `spares` do not serve yet.
 
         `answers` tells whether a metastore serves now. A metastore that does not serve within
         `start_s` is not added.

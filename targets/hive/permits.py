@@ -14,12 +14,12 @@ TOKENS: Final = "hms-tokens"
 _PERMITS: Final[dict[Bug, Permit]] = {
     Bug.FAILBACK_FLAP: Permit(
         name="failback-flap",
-        why="a reconnect begins at the first metastore, even if that one has failed",
+        why="a client reconnects to the first metastore first, even if it has failed",
         rules={"hms-failover": ("other-not-tried",)},
     ),
     Bug.DROP_DROP: Permit(
         name=DROP_TWICE,
-        why="a drop does not look at how many rows it deleted",
+        why="a drop does not check how many rows it deleted",
         rules={EVENTS: ("replay",)},
     ),
     Bug.DROP_RENAME: Permit(
@@ -44,7 +44,7 @@ _PERMITS: Final[dict[Bug, Permit]] = {
     ),
     Bug.NO_REQUEST_IDS: Permit(
         name=DDL_TWICE,
-        why="DDL has no request ids, and clients send it again",
+        why="DDL has no request ids, and clients resend it",
         rules={EVENTS: ("twice",)},
     ),
 }

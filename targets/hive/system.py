@@ -47,8 +47,8 @@ DATABASE: Final = "database"
 SERVICE: Final = "metastore"
 ZOOKEEPER: Final = "zookeeper"
 """Groups of nodes. All nodes form the group `SERVICE`, led by the database, without which no
-request succeeds. The database and ZooKeeper also have groups of their own, so that no fault may
-destroy their synced data.
+request succeeds. The database and ZooKeeper are also separate groups, whose synced data no fault
+may destroy.
 """
 ZOOKEEPER_PORT: Final = 2181
 SIMULATION: Final = "sim"
@@ -141,7 +141,7 @@ class Layout:
         return StoreKind(chosen or usual)
 
     def _retries(self, given: int) -> int:
-        """The number of times that a client retries a lost call.
+        """Number of times that a client retries a call whose answer was lost.
 
         In `strict` a client may try a lost call at every metastore. Hive's clients retry `given`
         times, with any number of metastores.

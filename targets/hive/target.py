@@ -95,18 +95,28 @@ class HiveTarget(
         Option(
             "connect-retries",
             3,
-            "how often clients try all metastores to connect to one",
+            "rounds in which a client tries all metastores before it gives up connecting",
             within=(1, 100),
         ),
-        Option("retry-delay-ms", 1000, "pause of clients before they try again", (0, 60_000)),
-        Option("failure-retries", 1, "how often clients send a lost call again", within=(0, 10)),
+        Option("retry-delay-ms", 1000, "pause before a client retries", (0, 60_000)),
+        Option(
+            "failure-retries",
+            1,
+            "times that a client resends a call without an answer",
+            within=(0, 10),
+        ),
         Option(
             "socket-lifetime-ms",
             0,
             "age at which clients replace a connection; 0: never",
             (0, 3_600_000),
         ),
-        Option("event-ttl-ms", 86_400_000, "age at which events are removed", (1, 2**40)),
+        Option(
+            "event-ttl-ms",
+            86_400_000,
+            "age at which events are removed from the notification log",
+            (1, 2**40),
+        ),
         Option(
             "database",
             "",

@@ -1,4 +1,4 @@
-"""The bundled target: Apache Kudu's masters and tablet servers, re-created on `Env`.
+"""The bundled target: a re-creation of Apache Kudu's masters and tablet servers, using `Env`.
 
 `KuduTarget` is loaded on first access, because the node processes import this package too and do
 not need the plug-in.

@@ -1,15 +1,15 @@
-"""Limits that the target promises to keep, for the checker `bounds`.
+"""The limits that the checker `bounds` holds the target to.
 
-The module also lists the limits of requests that flags of the target change, for the checker
-`catalog-invariants`.
+The module also lists, for the checker `catalog-invariants`, the limits of requests (for example,
+the length of a name) that flags of the target change.
 
 Counters come from the dumps of the nodes. A node counts the calls that it served since its last
 start, so a restart can only hide calls. Limits follow from flags, for example from the interval of
 heartbeats and the election timeout. All limits are far above the values of clean runs (an outage of
 2.3 s; per replica 1.06 CreateTablet and 3.3 DeleteTablet calls; 1.48 AlterSchema calls per version
 of a tablet; no lock held at rest; three files per tablet; 16 MiB of memory and one kilobyte per
-operation; 0.3 MiB on disk, and 2 to 4 KiB written to disk per operation). All limits are below the
-values of a storm of calls, of a leak, and of a cluster that never recovers from a fault.
+operation; 0.3 MiB on disk, and 2 to 4 KiB written to disk per operation). A storm of calls, a leak,
+or a cluster that never recovers from a fault exceeds them.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
     An outage may last six minimal election timeouts plus one second; clean runs need 1.5 timeouts.
     """
     timeout_s = _election_ms(flags) / 1000
-    outage = "a new leader is elected after one election timeout, or a few if votes are split"
+    outage = "a new leader is elected after one election timeout, or after a few if votes are split"
     return [
         *(
             _limit(f"outage under {kind}", "outage", kind, 6 * timeout_s + 1, outage)
@@ -192,12 +192,16 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
             "elections",
             "",
             10,
-            "a leader changes when it is lost, and not by itself",
+            "a leader is only replaced when it is lost",
             fault=3,
             second=0.2 / timeout_s,
         ),
         _limit(
-            "leaders of a term", "leaders", "", 1, "a replica votes once a term, and keeps to it"
+            "leaders of a term",
+            "leaders",
+            "",
+            1,
+            "a replica votes once per term and never changes its vote",
         ),
     ]
 
@@ -209,15 +213,15 @@ def _scaled(number: int, factor: Fraction) -> float:
 
 
 def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
-    """Limits of calls: each call is made once for its purpose, and again if an answer was lost.
+    """Limits of calls: a node makes each call once, and repeats it only if the answer was lost.
 
     Limits of heartbeats and votes grow with time. The rate follows from the flags, and each tablet
     server sends heartbeats to each master. Each loss of a leader allows at least the usual number
     of votes.
 
-    A call that conflicts with another call for the same tablet is postponed and sent again, at
-    first after 16 ms. With slow disks, 3.3 deletions per replica were seen, and 1.02 of them were
-    carried out.
+    A call that conflicts with another call for the same tablet is postponed and resent, the first
+    time after 16 ms. With slow disks, 3.3 DeleteTablet calls per replica were measured, of which
+    1.02 were carried out.
 
     A server refuses to copy a tablet that was deleted there. The tablet's leader repeats the call
     until the masters reach the leader and delete its replica too.
@@ -238,7 +242,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
         ),
         _limit(
             "deletions", "calls", f"{service}.DeleteTablet {CARRIED_OUT}", 30,
-            "a replica is deleted once, and again where an answer was lost",
+            "a replica is deleted once, and again if an answer was lost",
             replica_made=1.2, replica_copied=1.2, fault=5,
         ),
         _limit(
@@ -247,13 +251,14 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
         ),
         _limit(
             "calls of RequestConsensusVote", "calls", "ConsensusService.RequestConsensusVote", 500,
-            "a tablet elects a leader when it is made, and when that one is lost",
+            "a tablet elects a leader when it is created, and whenever it loses its leader",
             replica_made=4, replica_copied=4, fault=_scaled(300, max(Fraction(1), votes)),
             second=_scaled(4, votes),
         ),
         _limit(
             "calls of TSHeartbeat", "calls", "MasterService.TSHeartbeat", 500,
-            "a heartbeat comes in its interval, or at once with news",
+            "a tablet server sends a heartbeat once per interval, or at once if there are changes "
+            "to report",
             replica_made=10, replica_copied=10, tablet_altered=20, second=_scaled(60, beats),
         ),
         _limit(
@@ -264,7 +269,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
         ),
         _limit(
             "copies", "calls", f"{COPY} {CARRIED_OUT}", 100,
-            "a replica is copied when it is added, and again where that was cut short",
+            "a replica is copied when it is added, and again if the copy was interrupted",
             replica_made=1, configuration_changed=2, fault=30,
         ),
         _limit(
@@ -274,7 +279,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
         ),
         _limit(
             "calls of UpdateConsensus", "calls", "ConsensusService.UpdateConsensus", 1000,
-            "a leader speaks to each of its followers in its interval, or at once with news",
+            "a leader updates each follower once per interval, or at once if there are new entries",
             operation=20, fault=1000, replica_copied=20,
             second=_scaled(4 * (made + REPLICAS_OF_MASTERS), beats_of_leaders),
         ),
@@ -293,16 +298,17 @@ def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
     return [
         _limit(
             "memory at any time", "memory", "any time", 320,
-            "what is under way is bounded, and a copy of at most 256 MiB is held whole",
+            "the number of operations in progress is bounded, and a copied tablet of at most 256 "
+            "MiB is held in memory",
             operation=0.005,
         ),
         _limit(
-            "disk", "disk", "", 8, "logs are collected, and what is deleted is gone",
+            "disk", "disk", "", 8, "old log segments and the data of deleted replicas are removed",
             operation=64 * kib, live_tablet=1, replica_made=4 * kib, replica_copied=1,
         ),
         _limit(
             "written in a minute", "written", "", 8,
-            "who has nothing to do writes little, and each write is written a few times",
+            "an idle node writes little, and each row is written to disk only a few times",
             operation=(64 + records_kib) * kib, second=64 * kib, fault=1, replica_made=32 * kib,
             replica_copied=1,
         ),
@@ -311,24 +317,28 @@ def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
 
 def _kept(flags: Flags) -> list[dict[str, Any]]:
     """Limits of a cluster at rest, in which tablet reports may still take a few locks."""
-    retained, idle = flags.log_max_segments_to_retain, "nothing is under way at rest"
+    retained, idle = (
+        flags.log_max_segments_to_retain,
+        "a cluster at rest has no operation in progress",
+    )
     return [
         _limit(
-            "memory", "memory", "", 64, "what is under way is bounded, and logs are collected",
+            "memory", "memory", "", 64,
+            "the number of operations in progress is bounded, and old log segments are removed",
             operation=0.005,
         ),
-        _limit("locks", "counter", "locks", 4, "a lock goes with its last user", live_table=1),
+        _limit("locks", "counter", "locks", 4, "a lock ends with its last user", live_table=1),
         _limit("requests in flight", "counter", "requests in flight", 4, idle),
         _limit("reserved names", "counter", "reserved names", 4, idle),
         _limit("tablets in transition", "counter", "tablets in transition", 4, idle),
         _limit(
             "files", "counter", "files", 12,
-            "a replica has a superblock, a vote state and a snapshot, and takes them along",
+            "a replica has three files (superblock, vote state, snapshot), deleted with it",
             live_tablet=4,
         ),
         _limit(
             "row files", "counter", "row files of a tablet", 64,
-            "a row file never follows one less than twice its size, up to 4 MiB",
+            "each row file up to 4 MiB is at most half as large as the one before it",
         ),
         _limit("waiting requests", "counter", "waiting requests of a group", 16, idle),
         _limit(
@@ -347,7 +357,7 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
         _limit(
             "results", "counter", "remembered results of a tablet",
             RESULTS_MAX + WRITES_WAITING_MAX,
-            "new writes are turned away when so many results are remembered",
+            "a tablet refuses new writes once it remembers this many results",
         ),
         _limit(
             "replies", "counter", "remembered replies", flags.master_replies_max,
@@ -357,6 +367,6 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
         _limit("waiting reads", "counter", "waiting reads of a tablet", 16, idle),
         _limit(
             "garbage segments", "counter", "garbage segments of a group", 2,
-            "segments go when a snapshot covers them",
+            "log segments are removed once a snapshot covers them",
         ),
     ]  # fmt: skip

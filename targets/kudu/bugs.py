@@ -144,8 +144,8 @@ class Bug(Switch):
     )
 
     ALTER_REPLY = Row(
-        title="an alter is complete when AlterSchema was answered, too",
-        upstream="the answer of a tablet's leader counted as its report; a difference of no harm",
+        title="an alter also counts as complete once AlterSchema is answered",
+        upstream="the answer of a tablet's leader counted as its report, which is harmless",
         fixed="2016",
         profiles=LEGACY,
         where=(f"{_MASTER}.tablets.async_rpc_tasks",),
@@ -153,8 +153,8 @@ class Bug(Switch):
     )
     BG_CLOCK_RESET = Row(
         title="every failover restarts the clock of a tablet that is not created in time",
-        upstream="the age of a CREATING tablet counts from the master's own start of work; nothing "
-        "here bounds how long a table may take while leaders change, so nothing finds it",
+        upstream="a master counts the age of a CREATING tablet from its own election. No check "
+        "here limits how long a create may take while leaders change, so none finds the defect",
         fixed="open",
         profiles=STILL,
         where=(f"{_MASTER}.tablets.background",),
@@ -176,14 +176,15 @@ class Bug(Switch):
     )
     FENCE_ORPHAN = Row(
         title="a master orders the deletion of tablets that it has no record of",
-        upstream="a rogue, blank or lagging master wiped data; needs a wiped one, and rows",
+        upstream="a rogue, blank or lagging master wiped data; finding this needs a wiped master "
+        "and a workload with rows",
         fixed="2016-07-13",
         profiles=LEGACY,
         where=(f"{_MASTER}.tablets.heartbeats",),
         find=None,
     )
     KUDU_1353 = Row(
-        title="a leader knows only those replicas that were reported to it",
+        title="a leader knows only the replicas that were reported to it",
         upstream="the map of each tablet's replicas was filled from reports rather than from "
         "storage, and a tablet server that the master already knew sent empty reports",
         fixed="2016-04-27",
@@ -246,10 +247,10 @@ class Bug(Switch):
         find=Find("--nemesis kill-leader", "catalog-invariants", 16),
     )
     DNS_ONCE = Row(
-        title="names of masters are resolved once a process",
+        title="names of masters are resolved once per process",
         upstream="KUDU-75, KUDU-1620, KUDU-1885: a process that had reached a master kept its old "
-        "address, so moving a DNS alias required a restart of every process; no fault of "
-        "a run moves a name, tests/kudu/test_replacement.py does",
+        "address, so moving a DNS alias required a restart of every process. No fault of a run "
+        "moves a name, but tests/kudu/test_replacement.py does",
         fixed="2022 (1.16)",
         profiles=LEGACY,
         where=(f"{_MASTER}.node", "targets.kudu.system", "targets.kudu.tserver.node"),
@@ -271,17 +272,17 @@ class Bug(Switch):
         ),
     )
     LEADER_ONLY_HEARTBEATS = Row(
-        title="tablet servers heartbeat to the leader only, which they have to find",
-        upstream="followers took no note of heartbeats",
+        title="tablet servers send heartbeats only to the leader, which they first have to find",
+        upstream="followers ignored heartbeats",
         fixed="2016-06",
         profiles=LEGACY,
         where=(f"{_MASTER}.tablets.heartbeats", "targets.kudu.tserver.heartbeater"),
         find=None,
     )
     LEADER_READS = Row(
-        title="masters that do not lead refuse every read",
-        upstream="KUDU-500, never implemented: a read that allows for staleness is refused; "
-        "that is no harm but load on the leader, so nothing finds it",
+        title="masters that are not the leader refuse every read",
+        upstream="KUDU-500, never implemented: even a read that tolerates staleness is refused. "
+        "This only puts load on the leader, so no checker finds it",
         fixed="open",
         profiles=STILL,
         where=(f"{_MASTER}.follower_reads",),
@@ -289,7 +290,8 @@ class Bug(Switch):
     )
     LEADER_PICK = Row(
         title="a client believes the first master that claims to lead",
-        upstream="terms are not compared, so a cut-off ex-leader may win even for a client that "
+        upstream="terms are not compared, so a partitioned former leader may win even for a "
+        "client that "
         "knows every address (seen on 1.16)",
         fixed="open",
         profiles=STILL,
@@ -312,8 +314,8 @@ class Bug(Switch):
     OFFLINE_MEMBERS = Row(
         title="masters cannot be added or removed while the cluster runs",
         upstream="there was neither AddMaster nor RemoveMaster (KUDU-2181), only a copy of the "
-        "system tablet while all masters were down; they are refused here, which a checker of "
-        "what was acknowledged cannot blame",
+        "system tablet while all masters were down; here both calls are refused, which a checker "
+        "of acknowledged changes cannot blame",
         fixed="2021 (1.15)",
         profiles=LEGACY,
         where=(f"{_MASTER}.membership",),
@@ -330,7 +332,8 @@ class Bug(Switch):
     )
     ORDER_REPLACE = Row(
         title="a replacement tablet is visible before it is replicated",
-        upstream="a failed write was undone in two steps; replies named a tablet that is in no log",
+        upstream="a failed write was undone in two steps; replies named a tablet that no log "
+        "contains",
         fixed="2016-04-25",
         profiles=LEGACY,
         where=(f"{_MASTER}.tablets.background",),
@@ -346,15 +349,17 @@ class Bug(Switch):
     )
     PLACE_AT_ONCE = Row(
         title="CreateTable does not wait for tablet servers to be heard of",
-        upstream="the rest of KUDU-1358: cold on a master that started less than a heartbeat ago",
+        upstream="the remainder of KUDU-1358: a create fails on a master that started less than "
+        "one heartbeat interval ago",
         fixed="open",
         profiles=STILL,
         where=(f"{_MASTER}.catalog.catalog_manager",),
         find=None,
     )
     RELOAD_NO_LOCK = Row(
-        title="DDL goes on across the reload of an election",
-        upstream="it wrote what was decided on the old maps, and its calls were orphaned",
+        title="running DDL continues while a new leader reloads the catalog",
+        upstream="it wrote changes that were decided on the old maps, and the calls of its tasks "
+        "were lost",
         fixed="2016",
         profiles=LEGACY,
         where=(f"{_MASTER}.leader_term",),
@@ -372,9 +377,9 @@ class Bug(Switch):
     STORED_LIST = Row(
         title="a master exits if its list of masters differs from the stored one",
         upstream="start-up fails with InvalidArgument if the stored list is longer or the lists "
-        "differ by more than one master. A master that is killed before its flags follow "
-        "an AddMaster cannot start until they do. In a profile, a restarted node keeps "
-        "its list, and an exit means a wrong --changed-masters",
+        "differ by more than one master. If a master is killed after an AddMaster, but before its "
+        "flags list the new master, it cannot start until they do. Runs keep a node's list at a "
+        "restart, so only --changed-masters causes this exit",
         fixed="open by design",
         profiles=STILL,
         where=(f"{_MASTER}.membership", "targets.kudu.target"),

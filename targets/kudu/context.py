@@ -1,4 +1,4 @@
-"""The context of a node for all its parts: identity, environment, flags and switches."""
+"""The context that all parts of a node share: identity, environment, flags and switches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NodeContext:
     rpc: RpcClient
 
     def check_failed(self, why: str) -> None:
-        """End this node, like a failed CHECK in Kudu; only code of defects does so."""
+        """End this node, like a failed CHECK in Kudu; only code behind a bug switch calls this."""
         self.env.spawn(_raise(why), name="check-failed")
 
     def new_id(self) -> str:

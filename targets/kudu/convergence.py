@@ -3,7 +3,7 @@
 A cluster must come to rest some time after all faults are healed (invariant I7). At rest:
 
 * every node answers; one master leads and is ready, all masters are in its term and have applied
-  the same operations to the same effect;
+  the same operations with the same results;
 * no table is ALTERING, no tablet waits to be created, the leader has no pending call;
 * every tablet has as many voters as its table asks for, and no replica waiting for promotion,
   unless there are too few tablet servers (those in maintenance get no replicas);
@@ -96,7 +96,7 @@ def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
             continue
         yield from _misses(tablet, wanted[tablet["table_id"]], usable)
     if leader["tasks"]:
-        yield f"{leader['tasks']} calls to tablet servers are under way"
+        yield f"{leader['tasks']} calls to tablet servers are pending"
 
 
 def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
     elif voters > wanted or voters < min(wanted, usable):
         yield f"tablet {tablet['id']} has {voters} voters of {wanted}"
     if any(peer["replace"] for peer in peers):
-        yield f"tablet {tablet['id']} has replicas that are to be replaced"
+        yield f"tablet {tablet['id']} has replicas that are marked for replacement"
 
 
 def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[st
         led = leaders.get(tablet["id"])
         if led is not None and led != consensus.get("leader_uuid"):
             named = names.get(consensus.get("leader_uuid") or "", "no server")
-            yield f"tablet {tablet['id']} is led by {names[led]}, the catalog names {named}"
+            yield f"tablet {tablet['id']} is led by {names[led]}, but the catalog names {named}"
         for peer in consensus["peers"]:
             where = names.get(peer["uuid"], peer["uuid"])
             replica = held.pop((peer["uuid"], tablet["id"]), None)
@@ -141,7 +141,7 @@ def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[st
                 yield f"the replica of tablet {tablet['id']} on {where} {problem}"
     for (uuid, tablet_id), replica in held.items():
         if replica["data_state"] != "TOMBSTONED":
-            yield f"{names[uuid]} holds tablet {tablet_id}, which is not in the catalog there"
+            yield f"{names[uuid]} holds tablet {tablet_id}, which the catalog does not place there"
 
 
 def _leaders(tservers: Mapping[str, Dump]) -> dict[str, str]:

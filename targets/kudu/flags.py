@@ -4,10 +4,10 @@ Times keep Kudu's unit in their name. A case may override any flag through the t
 `--kudu-flag NAME=VALUE`, as Kudu's own stress test does to shorten its elections
 (`integration-tests/master-stress-test.cc`).
 
-Each number has a range in which a cluster works for any values of the other flags. Outside the
-range, verdicts would blame the target for its settings, for example because elections never end or
-logs cannot grow. Limits of requests may be arbitrarily narrow, because the target may refuse
-requests that exceed them.
+Each number has a range in which a cluster works with any values of the other flags. Outside the
+range, the target would be blamed for its settings, for example because elections never end or logs
+cannot grow. Limits of requests may be arbitrarily narrow, because the target may refuse requests
+that exceed them.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> 
         if not least <= value <= most:  # rejects NaN as well
             usual = getattr(Flags(), name)
             raise UsageError(
-                f"the flag {name} is {value}; it must be in {least} .. {most}, or leave it out: "
-                f"by default it is {usual}"
+                f"the flag {name} is {value}; give a value from {least} to {most}, or omit the "
+                f"flag (default: {usual})"
             )
     return flags
 

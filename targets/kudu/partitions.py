@@ -27,7 +27,7 @@ _FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127
 
 
 def fits(value: Value, column_type: str) -> bool:
-    """Tell whether a value that is not null fits a column of that type."""
+    """Whether a value that is not null fits a column of that type."""
     size = _INT_BYTES.get(column_type)
     if size is not None:
         limit = 1 << (8 * size - 1)

@@ -1,4 +1,4 @@
-"""Permits: the guarantees that a profile does not give, as rules of checkers (`harness.permits`).
+"""Permits: exceptions for guarantees that a profile does not give (`harness.permits`).
 
 Permits cover only the defects of a profile: an additional switch is never excused.
 """
@@ -30,8 +30,8 @@ UNDONE: Final[dict[str, tuple[str, ...]]] = {LIVENESS: ("converged",), **UNREAD}
 
 _PERMITS: Final[dict[Bug, Permit]] = {
     Bug.NO_LEASE: Permit(name=STALE_READ, why="leaders have no lease and ask no majority"),
-    Bug.LIST_TORN: Permit(name=TORN_LIST, why="a list reads one table after another"),
-    Bug.RENAME_GAP: Permit(name=NAME_GAP, why="names are switched before the record is"),
+    Bug.LIST_TORN: Permit(name=TORN_LIST, why="ListTables reads one table after another"),
+    Bug.RENAME_GAP: Permit(name=NAME_GAP, why="the map of names changes before the record commits"),
     Bug.KUDU_1537: Permit(name=DDL_TWICE, why="DDL has no request ids"),
     Bug.CATCH_UP_EXIT: Permit(
         name="catch-up-exit",
@@ -45,17 +45,18 @@ _PERMITS: Final[dict[Bug, Permit]] = {
     ),
     Bug.LEADER_READS: Permit(
         name="leader-reads",
-        why="masters that do not lead refuse every read",
+        why="masters that are not the leader refuse every read",
         lacks=("follower-reads",),
     ),
     Bug.STORED_LIST: Permit(
         name="stored-list-exit",
-        why="a master that is started with another list than the stored one exits",
+        why="a master exits if it is started with a list of masters that differs from the stored "
+        "one",
         signs=(LISTS_DIFFER,),
     ),
     Bug.KUDU_495_ABORT: Permit(
         name="write-exit",
-        why="a master that loses its leadership while it writes exits",
+        why="a master that loses its leadership during a write exits",
         signs=("writing to the sys-catalog failed",),
     ),
     Bug.LEADER_FLAP_ABA: Permit(
@@ -66,35 +67,35 @@ _PERMITS: Final[dict[Bug, Permit]] = {
     ),
     Bug.KUDU_1353: Permit(
         name="unheard-replicas",
-        why="a leader knows only replicas that were reported to it",
+        why="a leader knows only the replicas that were reported to it",
         rules={CATALOG: ("located-tablets",), **UNREAD},
     ),
     Bug.KUDU_1358: Permit(
         name="cold-leader",
-        why="a new leader has heard of no tablet server",
+        why="a new leader knows no tablet server yet",
         rules={CATALOG: ("refusals",)},
     ),
     Bug.KUDU_495_SPLIT: Permit(
         name="half-made",
-        why="a table and its tablets are written one after another",
+        why="a table and its tablets are written separately",
         rules={CATALOG: ("tablet-states", "coverage", "settled")},
     ),
     Bug.ORDER_REPLACE: Permit(
         name="unlogged-tablet",
-        why="a tablet's replacement is shown before it is replicated",
+        why="a replacement tablet is visible before it is replicated",
         rules={CATALOG: ("named-tablets", "maps-equal-rows", "located-rows")},
     ),
     Bug.ORDER_CREATE: Permit(
         name=DIRTY_CREATE,
-        why="a new table is shown before it is replicated",
+        why="a new table is visible before it is replicated",
     ),
 }
 
 
 _UNDONE: Final[dict[Bug, str]] = {
     Bug.KUDU_1374: "tablets are reported only when they change",
-    Bug.KUDU_1353: "a leader knows only replicas that were reported to it",
-    Bug.KUDU_495_SPLIT: "a table and its tablets are written one after another",
+    Bug.KUDU_1353: "a leader knows only the replicas that were reported to it",
+    Bug.KUDU_495_SPLIT: "a table and its tablets are written separately",
     Bug.ORDER_DELETE: "replicas are deleted before the deletion is replicated",
 }
 """Reasons why work that one leader leaves to the next may stay undone.
@@ -123,7 +124,7 @@ _EVICTED_FIRST: Final = Permit(
     name="evicted-first",
     # If the source of a copy dies, the other replicas may never form a majority again.
     # As before Kudu 1.5, a replica without data does not vote.
-    why="a lost replica is evicted before the next one has its data",
+    why="a lost replica is evicted before its replacement has the data",
     rules=UNDONE,
 )
 

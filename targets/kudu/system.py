@@ -210,7 +210,7 @@ class KuduSystem(System):
         servers = () if listed is None else listed.servers
         heard = {s.address for s in servers if s.millis_since_heartbeat <= limit_ms}
         missing = [name for name, address in self._layout.tservers.items() if address not in heard]
-        pending = tuple(f"{name} was not heard by {leader}" for name in missing)
+        pending = tuple(f"no heartbeat from {name} has reached {leader}" for name in missing)
         if self._metastores is not None:
             pending += await self._metastores.pending()
         return Convergence(ok=not pending, pending=pending)

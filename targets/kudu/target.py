@@ -117,7 +117,7 @@ class KuduTarget(
         Option(
             "resend",
             30,
-            "the share of clients that resend mutations, in percent",
+            "percentage of clients that resend mutations",
             within=(0, 100),
         ),
         Option(
@@ -128,7 +128,7 @@ class KuduTarget(
         Option(
             "changed-masters",
             "",
-            "the masters that nodes of the variant `changed` start with, as m1,m4,m5",
+            "masters that nodes of the variant `changed` start with, such as m1,m4,m5",
         ),
         Option("kudu-flag", "", "Kudu flags as NAME=VALUE,NAME=VALUE"),
         Option("hms", False, "run two metastores and their database with the masters"),

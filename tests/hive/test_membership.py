@@ -83,9 +83,7 @@ def test_a_client_that_keeps_its_list_works_while_one_of_it_lives_and_is_told_th
         half, gone = await both_of_the_first_list_go(hms)
         assert half == (["hms1", "hms2"], ["hms2"])
         assert gone.type is OpType.FAIL
-        known = (
-            "NO_METASTORE: hms1, hms2 is all that this client knows of, and none of it is listed"
-        )
+        known = "NO_METASTORE: this client knows only hms1, hms2, but none of them is configured"
         assert gone.error.startswith(known)
         assert gone.value["listed"] == []
         await restore(hms.cluster, hms.system)

@@ -166,7 +166,7 @@ def test_old_events_are_removed_and_metastores_come_and_go(environment):
         half, gone = await both_of_the_first_list_go(hms)
         assert half == (["hms1", "hms2"], ["hms2"])
         assert gone.type is OpType.FAIL
-        assert gone.error.startswith("NO_METASTORE: hms1, hms2 is all that this client knows of")
+        assert gone.error.startswith("NO_METASTORE: this client knows only hms1, hms2")
         shown = await hms.system.snapshot()
         assert shown["members"] == [*shown["metastores"]] == ["hms3"]
         await restore(hms.cluster, hms.system)

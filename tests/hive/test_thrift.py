@@ -127,9 +127,12 @@ def test_an_answer_is_read_however_it_is_cut():
 @pytest.mark.parametrize(
     ("chunk", "words"),
     [
-        (answer(7, "get_table_req", success=FOUND), "get_table_req 7 was answered to"),
-        (answer(2, "get_database", success=ttypes.Database("db1")), "get_database 2 was answered"),
-        (answer(2, "get_table_req", success=FOUND) + b"?", "more was answered than"),
+        (answer(7, "get_table_req", success=FOUND), "got the answer to get_table_req 7"),
+        (
+            answer(2, "get_database", success=ttypes.Database("db1")),
+            "got the answer to get_database 2",
+        ),
+        (answer(2, "get_table_req", success=FOUND) + b"?", "extra bytes at its end"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the connection broke"),
         (None, "hung up"),
     ],

@@ -94,7 +94,10 @@ CASES = [
         lambda m, t: _tablet(m)["consensus"]["peers"][1].update(member_type="NON_VOTER"),
         "tablet x has 1 replicas that do not vote",
     ),
-    (lambda m, t: _tablet(m)["consensus"]["peers"][1].update(replace=True), "to be replaced"),
+    (
+        lambda m, t: _tablet(m)["consensus"]["peers"][1].update(replace=True),
+        "marked for replacement",
+    ),
     (lambda m, t: m["m1"].update(dump=None), "m1 does not answer"),
     (lambda m, t: m["m1"].update(role=None), "m1 does not answer"),
     (lambda m, t: t.update(t2=None), "t2 does not answer"),

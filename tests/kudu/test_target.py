@@ -98,7 +98,7 @@ def test_flags_with_which_no_cluster_works_are_usage_errors(flag):
     within = RANGES[name]
     with pytest.raises(UsageError) as refused:
         parse_flags(f"raft_enable_pre_election=true,{flag}")
-    for part in (name, value, f"{within.least} .. {within.most}"):
+    for part in (name, value, f"from {within.least} to {within.most}"):
         assert part in str(refused.value)
 
 

@@ -153,7 +153,7 @@ async def test_what_is_missing_is_created_and_orphans_are_dropped_on_demand(kudu
     assert (said.exit_code, said.error.split(":")[0]) == (1, "Remote error")  # the name is taken
     text = await tool(kudu, "hms fix --no-create_missing_hms_tables --drop_orphan_hms_tables", 1)
     assert text.splitlines() == [
-        "left alone: missing: db1.x: it has no entry",
+        "not fixed: missing: db1.x: it has no entry",
         "drop: orphan: db1.x: Kudu has no such table",
     ]
     assert await tool(kudu, "hms fix") == "create: missing: db1.x: it has no entry"

@@ -368,8 +368,11 @@ async def test_a_stuck_tablet_is_replaced_in_time_whoever_leads(bugs, replaced):
     [
         (lambda c: c.tables.popitem(), "lacks table"),
         (lambda c: c.tablets.popitem(), "lacks tablet"),
-        (lambda c: c.by_name.update(ghost="f"), "shows name ghost, which is not there"),
-        (lambda c: c._live_tablets[next(iter(c.tables))].clear(), "shows live tablets of table"),
+        (lambda c: c.by_name.update(ghost="f"), "shows name ghost, which does not exist"),
+        (
+            lambda c: c._live_tablets[next(iter(c.tables))].clear(),
+            "differs in live tablets of table",
+        ),
         (lambda c: c.unsettled.update(ghost=None), "shows unsettled table ghost"),
         (lambda c: c.tservers.update(ghost=None), "shows tablet server ghost"),
         (lambda c: setattr(c, "revision", 99), "revision 99, not"),
@@ -414,5 +417,5 @@ async def test_dumps_say_where_maps_differ_from_the_rows():
     (table_id,) = master.rows.tables
     assert answer.data["unlike_rows"] == {
         "view": [f"lacks table {table_id}"],
-        "leader": ["shows name ghost, which is not there"],
+        "leader": ["shows name ghost, which does not exist"],
     }

@@ -121,7 +121,7 @@ def test_tables_are_live_ones_by_name_with_their_tablets():
     text, _, links = read(master_views.tables(data))
     assert "1 of 2" in text
     assert "Rows of 1 deleted table are kept" in text
-    assert "does not lead" in text
+    assert "is not the leader" in text
     assert links[1] == f"/table?id={1:032x}"
 
 

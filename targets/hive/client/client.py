@@ -134,7 +134,9 @@ class MetastoreClient:
             return self._refused(call, operation, error)
         except (NoMetastoreError, ChannelError, TimeoutError) as error:
             if isinstance(error, NoMetastoreError) and self._is_forsaken():
-                operation.error = f"{error}, and none of it is listed; {operation.error}"
+                operation.error = (
+                    f"{error}, but none of them is configured any more; {operation.error}"
+                )
             kind = OpType.INFO if call.mutates and operation.maybe_done else OpType.FAIL
             return self._end(operation, kind, None, operation.error)
         return self._end(operation, OpType.OK, value, None)
@@ -333,7 +335,7 @@ class MetastoreClient:
                 self._opened_ns = self._env.clock.monotonic_ns()
                 return channel
         names = ", ".join(address.node for address in self._uris.given)
-        raise NoMetastoreError(f"NO_METASTORE: {names} is all that this client knows of")
+        raise NoMetastoreError(f"NO_METASTORE: this client knows only {names}")
 
     async def _try_open(self, operation: Operation, address: Address) -> Connection:
         """Open a connection. Record a failure as an attempt and raise `ChannelError`."""

@@ -11,8 +11,8 @@ Hive shuffles a random list at each reading; this client only shuffles a list th
 
 In Hive, a sequential client keeps returning to the first metastore, even if that metastore accepts
 connections but never answers. In `strict`, a metastore that lost a call is tried after all other
-metastores for a while; if several lost calls, the oldest loss comes first. The switch
-FAILBACK-FLAP restores Hive's behaviour.
+metastores for a while; if several lost calls, the one whose loss is oldest is tried first. The
+switch FAILBACK-FLAP restores Hive's behaviour.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Uris:
         *,
         remembers: bool,
     ) -> None:
-        """Take the list `given`. If `remembers`, avoid metastores that lately lost a call."""
+        """Start with the list `given`. If `remembers`, metastores that lost a call go last."""
         self._is_random = selection is Selection.RANDOM
         self._rng = rng
         self._remembers = remembers

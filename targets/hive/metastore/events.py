@@ -52,7 +52,7 @@ class Events:
     """The notification log, written and read within the callers' transactions."""
 
     def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
-        """`bugs` change the lock, clock and transaction that give an event its id and time."""
+        """`bugs` can change which lock, clock and transaction give an event its id and time."""
         self._env = env
         self._transactions = transactions
         self._bugs = bugs
@@ -67,7 +67,7 @@ class Events:
             number, time_ms = await self._next(session)
         kind = "DROP_TABLE" if after is None else "ALTER_TABLE"
         table = after or before
-        assert table is not None, "a change is one of something"
+        assert table is not None, "a change concerns a table"
         entry: Row = {
             "EVENT_ID": number,
             "EVENT_TIME": time_ms,

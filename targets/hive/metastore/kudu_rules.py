@@ -51,7 +51,7 @@ def check_create(table: MetaTable, context: Context) -> None:
     if not is_kudu(table):
         _refuse_keys(table)
     elif is_synchronized(table):
-        _demand(_is_of_master(context), table, "may be created by Kudu's masters only")
+        _demand(_is_of_master(context), table, "can only be created by Kudu's masters")
         _demand_keys(table)
 
 
@@ -66,13 +66,13 @@ def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
     unchecked = _of(context, CHECK_ID) == "false"
     same = before.parameters.get(TABLE_ID) == after.parameters.get(TABLE_ID)
     if is_synchronized(before) and is_synchronized(after):
-        _demand(same or unchecked, before, f"keeps its {TABLE_ID}")
+        _demand(same or unchecked, before, f"must keep its {TABLE_ID}")
     if not _is_of_master(context):
-        _demand(before.columns == after.columns, before, "has its columns from Kudu's masters")
+        _demand(before.columns == after.columns, before, "can only get columns from Kudu's masters")
         alike = is_synchronized(before) == is_synchronized(after) and all(
             before.parameters.get(key) == after.parameters.get(key) for key in (EXTERNAL, PURGE)
         )
-        _demand(alike, before, "is synchronized by Kudu's masters only")
+        _demand(alike, before, "can only become or stop being synchronized through Kudu's masters")
 
 
 def check_drop(table: MetaTable, context: Context) -> None:
@@ -80,7 +80,7 @@ def check_drop(table: MetaTable, context: Context) -> None:
     meant = _of(context, TABLE_ID)
     if meant is not None and is_synchronized(table):
         is_meant = table.parameters.get(TABLE_ID) == meant
-        _demand(is_meant, table, f"has another {TABLE_ID} than {meant}")
+        _demand(is_meant, table, f"does not have the {TABLE_ID} {meant}")
 
 
 def _says(table: MetaTable, key: str) -> bool:
@@ -109,4 +109,6 @@ def _refuse_keys(table: MetaTable) -> None:
     if is_legacy(table):
         return
     for key in _OWN:
-        _demand(key not in table.parameters, table, f"is none, and may not have {key}")
+        _demand(
+            key not in table.parameters, table, f"is not stored in Kudu, so it may not have {key}"
+        )

@@ -220,7 +220,7 @@ class Engine:
     def _visible_rows(
         self, transaction: _Transaction, table: str, where: Where
     ) -> Iterator[tuple[int, Row]]:
-        """Yield number and content of each matching row, as the transaction sees the rows."""
+        """Yield the number and content of each matching row that the transaction sees."""
         if transaction.serializable:
             if len(transaction.reads) >= READS_MAX:
                 raise RefusedStatementError(f"more than {READS_MAX} reads in a transaction")

@@ -61,8 +61,8 @@ class Journal:
     ) -> None:
         """Use the files on `disk`. If `sync`, sync each commit, like PostgreSQL's `fsync`.
 
-        A checkpoint replaces the log above `log_bytes_max` bytes. `announce` publishes the steps
-        of a checkpoint as points, at which faults may strike.
+        A checkpoint replaces the log above `log_bytes_max` bytes. `announce` publishes the steps of
+        a checkpoint as events, at which faults may strike.
         """
         self._log_bytes_max = log_bytes_max
         self._announce = announce

@@ -1,4 +1,4 @@
-"""Locks on rows and unique keys: one owner each, first come first served, deadlocks found at once.
+"""Exclusive, first-come-first-served locks on rows and unique keys, with deadlock detection.
 
 A transaction waits for one lock at a time, so waiting transactions form chains. A request that
 would close a chain to a cycle is refused. PostgreSQL's deadlock detector does the same, but only

@@ -118,7 +118,7 @@ def _schema(databases: tuple[str, ...]) -> Iterator[str]:
         yield f'create table "{name}" ({", ".join(columns)});\n\n'
     for name, rows in first_rows(databases).items():
         for row in rows:
-            # PostgreSQL assigns the serial columns itself, with the same values as in the rows.
+            # PostgreSQL assigns the same serial values as those in the rows, so they are left out.
             options = {
                 column: value for column, value in row.items() if column != SCHEMA[name].serial
             }

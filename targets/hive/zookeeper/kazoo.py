@@ -1,8 +1,8 @@
 """A session with a real ensemble over kazoo, which implements `targets.hive.zookeeper.protocol`.
 
-kazoo's own threads find a server that answers, and open a new session if the old session has
+kazoo's own threads look for a server that answers, and open a new session if the old one has
 expired. A call waits for a session and then for its answer, until its timeout. After the timeout,
-the call's write may have been done, or may be done later. Simulations never import this module.
+the call's write may have taken effect, or may still do so. Simulations never import this module.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class KazooZooKeeper:
         answer_s: float = 5.0,
         session_s: float = 3.0,
     ) -> None:
-        """A call fails after `answer_s` without an answer; this includes the time to find a server.
+        """A call fails after `answer_s`, which includes the time to find a server.
 
         The client leaves a server that is silent for two thirds of `session_s`.
         """

@@ -6,11 +6,11 @@ Every implementation keeps these promises, which `tests/hive/tokens/zookeeper_ca
 * a read sees everything that this session has seen or written before. After a `fence`, a read also
   sees all writes of other sessions that were answered before the fence began. Without a fence, a
   server may answer with old data;
-* a znode's version grows with each change of its data, and its sequence with each child that the
-  sequence names. Neither decreases while the parent exists.
+* a znode's version grows with each change of its data, and its sequence with each child that takes
+  its number from the sequence. Neither decreases while the parent exists.
 
 Sessions do not expire, since there are no ephemeral znodes. After a `ConnectionLossError`, a write
-may or may not have been done, or may be done later.
+may have taken effect, or may still do so.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ZooKeeperError(Exception):
 
 
 class ConnectionLossError(ZooKeeperError):
-    """No answer came, so a write may or may not have been done."""
+    """No answer came, so a write may have taken effect, or may still do so."""
 
     code = -4
 
@@ -58,7 +58,7 @@ class NoNodeError(ZooKeeperError):
 
 
 class BadVersionError(ZooKeeperError):
-    """The znode has another version than the call requires."""
+    """The znode does not have the version that the call requires."""
 
     code = -103
 

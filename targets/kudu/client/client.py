@@ -2,8 +2,8 @@
 
 The state of an operation is the list of its attempts. A mutation is sent once, and again only after
 an answer that proves that the previous attempt did nothing (`RetryPolicy` lists the exceptions). A
-read is sent again as often as its deadline allows. `ConnectToMaster` calls are not attempts, since
-they carry no part of the operation. Module `classify` says what each attempt proves, and the
+read is sent again as often as its deadline allows. `ConnectToMaster` calls do not count as
+attempts, since they only find the leader. Module `classify` says what each attempt proves, and the
 operation ends accordingly:
 
 | the attempts                                               | mutation | read |
@@ -136,7 +136,9 @@ class KuduClient:
 
     async def _on_rows(self, request: Request, deadline: Deadline) -> Completion:
         call = rows.call_of(request.f, request.value)
-        assert isinstance(call, rows.Write | rows.Read | rows.Scan), "the others are for masters"
+        assert isinstance(call, rows.Write | rows.Read | rows.Scan), (
+            "all other operations go to masters"
+        )
         try:
             table = await self._tables.find(call.table, deadline)
         except Gone as gone:
@@ -226,7 +228,7 @@ class KuduClient:
         return self._complete(operation, OpType.FAIL, None, operation.error)
 
     def _is_to_repeat(self, operation: _Operation) -> bool:
-        """Whether to send an acknowledged operation once more."""
+        """Whether to resend an acknowledged operation."""
         first = operation.call.is_mutation and operation.done is None
         return first and self._policy.repeat and self._seq_no % 2 == 1
 

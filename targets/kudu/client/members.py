@@ -8,8 +8,8 @@ Read-only requests are also sent again after a lost answer.
 
 A replica moves as in `kudu tablet change_config move_replica`: one change of the tablet's
 configuration adds the new server as a non-voter to be promoted and marks the old server for
-replacement; the masters do the rest. As in Kudu, no replica of the tablet may be joining or
-leaving already, because a second replica marked for removal might never find a replacement server.
+replacement; the masters do the rest. As in Kudu, no replica of the tablet may be joining or leaving
+already, because a second replica marked for removal might never find a replacement server.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class MembersClient:
         held = {replica.ts_uuid for replica in tablet.replicas}
         free = [server for server in listed.servers if server.uuid not in held]
         if not others or not free:
-            return f"NOWHERE: {len(others)} replicas might move, to {len(free)} servers"
+            return f"NOWHERE: {len(others)} replicas to move, {len(free)} servers without one"
         source, target = others[rng.randrange(len(others))], free[rng.randrange(len(free))]
         return _Move(tablet.tablet_id, leaders[0], source, target)
 
@@ -187,7 +187,7 @@ class MembersClient:
         if seen.error is not None or config is None:
             return ended(OpType.FAIL, "NO_LEADER: the tablet's leader does not know its members")
         if seen.pending_config is not None or not all(map(_stays, config.peers)):
-            return ended(OpType.FAIL, "NOT_WELL: a replica of the tablet is on its way in or out")
+            return ended(OpType.FAIL, "NOT_WELL: a replica of the tablet is being added or removed")
         request = raft.BulkChangeConfigRequest(
             move.leader.ts_uuid, move.tablet_id, changes, config.opid_index
         )
@@ -229,7 +229,7 @@ class MembersClient:
         if error is not None and is_of_another(error) and not error.indeterminate:
             raise _AskAnotherError(error_text(error))
         if isinstance(answer, m.ListMastersResponse) and error is None and answer.meta.revision < 0:
-            raise _AskAnotherError("NOT_THE_LEADER: its list may lack what has committed")
+            raise _AskAnotherError("NOT_THE_LEADER: its list may lack committed changes")
         return answer
 
     async def _ask(self, address: str, request: Call[R_co], deadline: Deadline) -> R_co:

@@ -81,7 +81,7 @@ class Answered(Generic[R]):
 
 
 def _leads(response: Any) -> bool:
-    """Whether the leader answered: only leaders answer writes; a scan's answer says the role."""
+    """Whether a leader answered; only leaders answer writes, and a scan's answer has the role."""
     return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 

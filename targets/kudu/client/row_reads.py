@@ -1,7 +1,7 @@
 """Reads of rows: single rows from the leader, or scans of one tablet after another, page by page.
 
-A client repeats reads and scans until they succeed or the deadline passes. The first tablet of a
-snapshot scan chooses the timestamp, at which the scan then reads all other tablets.
+A client repeats reads and scans until they succeed or the deadline passes. In a snapshot scan, the
+first tablet chooses the timestamp at which all other tablets are then read.
 """
 
 from __future__ import annotations

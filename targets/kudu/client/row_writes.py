@@ -30,7 +30,8 @@ from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 
 LATE_SEQ_NOS: Final = 50
-"""With late copies, clients report this many last requests as unfinished: servers remember them.
+"""If late copies are sent, clients report this many recent requests as
+unfinished, so that servers remember them.
 """
 _KINDS: Final[Mapping[str, m.RowKind]] = {
     "insert": m.RowKind.INSERT,
@@ -185,7 +186,7 @@ class RowWriter:
     def _judge(self, part: _Part, answered: Answered[m.WriteResponse]) -> bool:
         error, answer = answered.error, answered.response
         if answered.failure is not None or answer is None:
-            assert answered.failure is not None, "neither an answer nor a failure"
+            assert answered.failure is not None, "a part has neither an answer nor a failure"
             part.maybe_done = part.maybe_done or answered.failure.sent
             return part.maybe_done and not self._policy.resend
         if error is None:

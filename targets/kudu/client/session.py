@@ -60,12 +60,12 @@ class RetryPolicy:
     """Rules by which a client repeats requests, and time limits of attempts.
 
     `resend` also repeats a mutation after an attempt of unknown outcome, with the same request id.
-    Resending is sound only if DDL is exactly-once (profile `strict`): masters store the first
-    result together with the change and answer a copy with that result. After an attempt of unknown
+    This is sound only if DDL is exactly-once (profile `strict`): masters store the first result
+    together with the change and answer a copy with that result. After an attempt of unknown
     outcome, the operation is `ok` if a later attempt succeeds, and else `info`, never `fail`.
 
-    `repeat` sends every second acknowledged mutation once more, with the same id. The answer to the
-    last copy counts; under exactly-once it equals the first answer.
+    `repeat` resends every second acknowledged mutation, with the same id. The answer to the last
+    copy counts; under exactly-once it equals the first answer.
 
     For `late_percent` of the acknowledged mutations, a copy with the same id is sent up to
     `late_s_max` later, long after the operation ended. This imitates a network that delivers a
@@ -91,7 +91,7 @@ class RetryPolicy:
     learns_masters: bool = True
     first_leader_wins: bool = False
     mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
-    # shorter than an operation's limit, so that a read can still try a new leader
+    # shorter than an operation's time limit, so that a read can still try a new leader
     read_attempt_timeout_s: float = 2.0
     backoff_step_s: float = 0.05
     backoff_max_s: float = 0.5

@@ -1,6 +1,6 @@
 """A cache of table locations as masters reported them.
 
-A client asks for locations once and keeps them for the time that the master gave with them
+A client asks for locations once and keeps them for the time that the master specified
 (`table_locations_ttl_ms`). Expired locations are requested again in the background, while the
 operation continues with the known ones: tablet servers serve rows, and a master that is down must
 not stop clients that know the tablet servers. An operation waits for a master only if all known

@@ -1,1 +1,1 @@
-"""Raft: a sans-IO core, and the shell that gives it a clock, a disk and peers."""
+"""Raft: a core without IO, and a shell that connects it to a clock, a disk and its peers."""

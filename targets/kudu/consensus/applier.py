@@ -112,7 +112,7 @@ class Waiter:
 
 
 class Applier:
-    """Applies committed entries to the state machine and records the progress in `journal`.
+    """Application of committed entries to the state machine, recorded in `journal`.
 
     `group` names the group in events. At indexes that are multiples of `checkpoint_every`, the
     applier announces the journal's digest. `digest` returns a digest of the whole state; without

@@ -32,7 +32,7 @@ def entry_limit(flags: Flags) -> int:
 
 
 class Senders:
-    """Carries out the core's `Send...` effects, and passes each outcome to `step` as an event.
+    """Executor of the core's `Send...` effects, which passes each outcome to `step` as an event.
 
     At most one update or snapshot per peer is in flight. Small requests time out earlier than
     `consensus_rpc_timeout_ms`: updates are safe to repeat, and after a partition has healed, the

@@ -90,7 +90,7 @@ class Leader:
         self._transfer: _Transfer | None = None
 
     def begin(self) -> None:
-        assert not self.leads, "this replica leads already"
+        assert not self.leads, "this replica is already the leader"
         self.leads = True
         self._refresh_peers()
         self._term_start_index = self._log.last_index + 1
@@ -180,7 +180,7 @@ class Leader:
     def propose(self, event: ev.Propose) -> None:
         assert event.kind is not EntryKind.CONFIG, "propose a configuration with ChangeConfig"
         if self._transfer is not None:
-            reason = "not the leader for long: leadership is being handed over"
+            reason = "this leader is handing over its leadership"
             self._state.effects.append(ev.ProposalRejected(event.token, reason))
             return
         self._accept(event.token)

@@ -1,7 +1,7 @@
 """The receiving side of consensus: one `ConsensusService` per server, `ConsensusCalls` per group.
 
-The service checks the server's identity (`dest_uuid`) and then routes a call to its group
-(`tablet_id`). So it refuses a request for an earlier server at the same address (KUDU-1613 and
+The service checks that a call is for this server (`dest_uuid`), then routes it to its group
+(`tablet_id`). A call for an earlier server at the same address is thus refused (KUDU-1613 and
 related issues).
 
 No call to a replica needs a task of its own: an answer that waits for the disk is sent in the step
@@ -45,7 +45,7 @@ during another transition of the tablet.
 
 
 class ConsensusService:
-    """Serves `ConsensusService.*` on `rpc_server` and routes its calls to replicas.
+    """Server side of `ConsensusService.*` on `rpc_server`; routes calls to replicas.
 
     The owner sets `on_missing_group` if tablets can be copied to this server. Masters leave the
     hook unset: their system tablet cannot be replaced by a copy while they run (KUDU-2748).
@@ -147,7 +147,7 @@ class _Incoming:
 
 
 class ConsensusCalls:
-    """Handles the consensus calls to one replica; changes its `core` only through `step`."""
+    """Handler of the consensus calls to one replica; changes its `core` only through `step`."""
 
     def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
         self._core = core
@@ -185,7 +185,7 @@ class ConsensusCalls:
     def snapshot(self, request: msg.InstallSnapshotRequest) -> msg.InstallSnapshotResponse | Answer:
         """Handle one chunk of a leader's snapshot; after the last chunk install the snapshot."""
         if request.caller_term < self._core.term or request.total_size > SNAPSHOT_BYTES_MAX:
-            code, message = _Code.INVALID_TERM, f"term {request.caller_term} is over"
+            code, message = _Code.INVALID_TERM, f"term {request.caller_term} has ended"
             if request.caller_term >= self._core.term:
                 code = _Code.CANNOT_PREPARE
                 message = f"{request.total_size} bytes; the limit is {SNAPSHOT_BYTES_MAX}"
@@ -251,13 +251,13 @@ class ConsensusCalls:
         """Return an error if the successor is invalid (checks of Kudu's `TransferLeadership`)."""
         uuid, voters = request.new_leader_uuid, self._core.configs.voters
         if request.mode is msg.StepDownMode.ABRUPT:
-            message = "an ABRUPT step-down names no successor; ask for GRACEFUL"
+            message = "an ABRUPT step-down cannot name a successor; use GRACEFUL"
             bad = uuid is not None
         elif uuid is None:
             message = "there is no other voter"
             bad = not set(voters) - {self._core.uuid}
         else:
-            message = f"{uuid} does not vote, so it cannot lead"
+            message = f"{uuid} is not a voter, so it cannot lead"
             bad = uuid not in voters
         return msg.ConsensusError(_Code.INVALID_CONFIG, message) if bad else None
 
@@ -354,7 +354,7 @@ _HANDLERS: Final = tuple(
 
 
 class _AnswerWaiter:
-    """A counterpart of `applier.Waiter` that sends the core's outcome as the answer of a call."""
+    """Like `applier.Waiter`, but sends the core's outcome as the answer to a call."""
 
     def __init__(self, answer_of: Callable[[Any], msgspec.Struct]) -> None:
         self.answer = Answer()

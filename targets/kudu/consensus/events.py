@@ -160,7 +160,7 @@ class ReadRequested(Event, frozen=True):
 
 
 class Synced(Event, frozen=True):
-    """The entries of `AppendLog` number `sequence`, and of all earlier ones, are durable."""
+    """The entries of all `AppendLog` effects up to number `sequence` are durable."""
 
     sequence: int
 

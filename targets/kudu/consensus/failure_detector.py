@@ -52,9 +52,10 @@ class ElectionTimeouts:
 
         Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`).
         Here the timeout is random, at most a fifth of `min_ns`, so that the replicas of a group do
-        not run at the same time. A short timeout is safe because it starts a pre-election, which
-        followers of a live leader refuse. One short timeout per replica is enough to elect the
-        first leader: when the last replica of a group starts, all others are running.
+        not all become candidates at the same time. A short timeout is safe because it starts a
+        pre-election, which followers of a live leader refuse. One short timeout per replica is
+        enough to elect the first leader: when the last replica of a group starts, all others are
+        running.
         """
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 

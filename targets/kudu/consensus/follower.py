@@ -23,11 +23,11 @@ from targets.kudu.consensus.messages import (
 )
 from targets.kudu.consensus.state import RaftState
 
-_LEFT_OUT = "you were left out of this group"
+_LEFT_OUT = "you were removed from this group"
 
 
 class Follower:
-    """Takes entries and snapshots from leaders whose term the core has accepted.
+    """Receiver of entries and snapshots from leaders whose term the core has accepted.
 
     The follower holds back the answer to a request until the request's entries are durable.
     """
@@ -53,7 +53,8 @@ class Follower:
             and self._state.is_stranger(request.caller_uuid)
             and self._contradicts(preceding, entries)
         ):
-            # The sender leads members that this group removed by force: refuse its entries.
+            # The sender leads the members that an administrator removed by force: refuse its
+            # entries.
             self.refuse(event.reply, ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
             return
         if not matches:
@@ -151,7 +152,7 @@ class Follower:
             state.effects.append(ev.Reply(event.reply, response))
             return
         if last.index > self._log.commit_index:
-            self.fail_acks("a snapshot took the log's place")
+            self.fail_acks("a snapshot replaced the log")
             keep_log = self._log.install(last, event.config)
             state.save_meta()
             state.effects.append(

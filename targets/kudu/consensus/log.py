@@ -106,7 +106,7 @@ class Wal:
         remain if the snapshot was installed over a conflicting log and the power failed before the
         log was removed. Raises `WalCorruptionError`.
         """
-        assert not self._segments, "the log is recovered already"
+        assert not self._segments, "the log was already recovered"
         log = _Replay(base)
         paths = await self._env.disk.list(self._prefix)
         for position, path in enumerate(paths):
@@ -275,7 +275,7 @@ class Wal:
 
 
 class _Replay:
-    """Rebuilds the log from records in the order in which they were written."""
+    """A log that is rebuilt from records in the order in which they were written."""
 
     def __init__(self, base: OpId) -> None:
         self._base = base

@@ -161,7 +161,9 @@ class MemoryLog:
         Return whether this log contains the entry `last`. If not, the log does not continue the
         snapshot, and all entries are dropped.
         """
-        assert last.index > self.commit_index, f"a snapshot of {last} behind {self.commit_index}"
+        assert last.index > self.commit_index, (
+            f"the snapshot ends at {last}, before the commit index {self.commit_index}"
+        )
         keeps = self.holds(last)
         self.commit_index = last.index
         if keeps:

@@ -94,11 +94,13 @@ def _apply_change(peers: dict[str, PeerConfig], change: PeerChange, leader_uuid:
         raise BadChangeError(f"{uuid} is not a member")
     if change.type is ChangeType.REMOVE_PEER:
         if uuid == leader_uuid:
-            raise BadChangeError(f"{uuid} leads and cannot be removed: let it step down first")
+            raise BadChangeError(
+                f"{uuid} is the leader and cannot be removed: make it step down first"
+            )
         del peers[uuid]
         return
     if uuid == leader_uuid and peer.member_type != VOTER:
-        raise BadChangeError(f"{uuid} leads and cannot be demoted: let it step down first")
+        raise BadChangeError(f"{uuid} is the leader and cannot be demoted: make it step down first")
     peers[uuid] = msgspec.structs.replace(peer, address=peer.address or peer_before.address)
 
 

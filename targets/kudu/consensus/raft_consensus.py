@@ -84,7 +84,7 @@ class Replica:
         A replica in an empty folder starts from `initial_config`. `on_role_change` is called after
         every change of the role, term, leader or committed configuration and, on a leader, of a
         peer's health; it must not block. A replica announces votes, changes of configuration,
-        snapshots and, as leader, appends and commits as points, at which faults may strike. With
+        snapshots and, as leader, appends and commits as events, at which faults may strike. With
         `trace_steps`, every append, sync, answer, commit and apply is an event. Without
         `needs_majority`, a leader that has lost contact with its majority continues to lead, as in
         Kudu, instead of stepping down. `copy_source` returns the description from which a server
@@ -325,7 +325,7 @@ class Replica:
                 await self._env.disk.remove(path)
 
     def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task of this replica; `stop` cancels the task, and its failure ends the node."""
+        """Start a task of this replica. `stop` cancels the task; an error in it ends the node."""
         self._task_count += 1
         key = self._task_count
         task = self._env.spawn(coro, name=f"raft {name} {self._group_label}")
@@ -395,11 +395,11 @@ class Replica:
         """Answer the administrators whose forced configurations are durable now."""
         while self._forced and self._forced[0].opid.index <= log.durable_index:
             effect = self._forced.popleft()
-            lost = IndeterminateError("another leader's entry took its place")
+            lost = IndeterminateError("it was overwritten by another leader's entry")
             effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
 
     def _trace(self, kind: str, **data: Any) -> None:
-        """Announce a point of the code, such as an append or a vote."""
+        """Announce an event at which faults may strike, such as an append or a vote."""
         announce = self._env.event if self._trace_steps else self._env.point
         announce(kind, group=self._group_label, term=self.term, **data)
 

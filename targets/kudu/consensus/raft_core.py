@@ -25,7 +25,7 @@ Guarantees, and their mechanisms:
   The removed members may continue with a log of their own; the remaining members refuse messages
   that contradict their committed entries.
 * **A leader without a majority steps down** after the longest election timeout (profile `strict`;
-  a leader of Kudu continues to lead for ever).
+  in Kudu, the leader continues to lead for ever).
 
 Assertions check the index arithmetic. A failed assertion means a bug, or a node that lost data that
 it had acknowledged as durable.
@@ -73,7 +73,7 @@ class Role(enum.StrEnum):
     NON_PARTICIPANT = "NON_PARTICIPANT"
 
 
-# What every step reads: the attributes of an enum are slow in Python 3.11.
+# Every step reads these, and reading attributes of an enum is slow in Python 3.11.
 _LEADER: Final = Role.LEADER
 _CANDIDATE: Final = Role.CANDIDATE
 
@@ -235,7 +235,7 @@ class RaftCore:
             state.term = term
             state.voted_for = None
             state.save_meta()
-            self._follower.fail_acks("the term is over")
+            self._follower.fail_acks("the term has ended")
         if self._leader.leads:
             self._leader.end()
         self._election = None
@@ -243,7 +243,7 @@ class RaftCore:
         self.leader_uuid = leader_uuid
 
     def _follow(self, caller_term: int, caller_uuid: str) -> bool:
-        """Follow leader `caller_uuid`; return False if its term is over or has another leader."""
+        """Follow leader `caller_uuid`; return False if its term has ended or has another leader."""
         term = self._state.term
         if caller_term < term:
             return False
@@ -369,7 +369,7 @@ class RaftCore:
             return
         term = request.candidate_term
         if term < state.term:
-            self._reply_vote(event.reply, ConsensusErrorCode.INVALID_TERM, f"{term} is over")
+            self._reply_vote(event.reply, ConsensusErrorCode.INVALID_TERM, f"{term} has ended")
             return
         if term == state.term and state.voted_for is not None:
             if state.voted_for == request.candidate_uuid:
@@ -430,13 +430,13 @@ class RaftCore:
             self._follower.update(event)
         else:
             code = ConsensusErrorCode.INVALID_TERM
-            self._follower.refuse(event.reply, code, "the term is over")
+            self._follower.refuse(event.reply, code, "the term has ended")
 
     def _on_snapshot_received(self, event: ev.SnapshotReceived) -> None:
         if self._follow(event.caller_term, event.caller_uuid):
             self._follower.install(event)
         else:
-            error = ConsensusError(ConsensusErrorCode.INVALID_TERM, "the term is over")
+            error = ConsensusError(ConsensusErrorCode.INVALID_TERM, "the term has ended")
             response = InstallSnapshotResponse(self.uuid, self.term, error=error)
             self._state.effects.append(ev.Reply(event.reply, response))
 

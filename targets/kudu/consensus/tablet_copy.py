@@ -1,6 +1,6 @@
 """The snapshot of a replica's state machine: when a replica takes, installs and loads it.
 
-A state machine whose snapshot would be too large keeps its state in files of its own
+A state machine whose snapshot would be too large keeps its state in separate files
 (`applier.SnapshotFiles`); the snapshot on disk then holds a manifest of these files.
 
 `take` and `install` exclude each other, so that the newer snapshot stays on disk. A replica can
@@ -42,7 +42,7 @@ class Snapshots:
     ) -> None:
         """A new snapshot is due after `every` entries or `log_bytes_max` bytes of log in memory.
 
-        `announce` publishes the steps of a snapshot as points, at which faults may strike.
+        `announce` publishes the steps of a snapshot as events, at which faults may strike.
         """
         self._announce = announce
         self._disk = disk

@@ -24,7 +24,7 @@ from targets.kudu.rpc import Answer
 
 
 class TombstonedVoter:
-    """Answers vote requests for a tombstone, from `start` to `stop`.
+    """Voter on behalf of a tombstone, from `start` to `stop`.
 
     While a vote is being made durable, other vote requests are answered with CONSENSUS_BUSY.
     """

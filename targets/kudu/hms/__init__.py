@@ -1,1 +1,1 @@
-"""Kudu's tables in the Hive Metastore: the masters' side of it, with `--hms`."""
+"""The masters' part of the synchronization of Kudu's tables with a Hive Metastore (`--hms`)."""

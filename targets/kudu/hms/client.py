@@ -127,7 +127,7 @@ class HaClient:
         if self._channel is not None:
             return self._channel
         if self._env.clock.monotonic_ns() < self._closed_until_ns:
-            raise HmsError("", "no metastore was reached a moment ago", maybe_done=maybe_done)
+            raise HmsError("", "no metastore could be reached a moment ago", maybe_done=maybe_done)
         why = ""
         for _ in self._uris:
             uri = self._uris[self._first]

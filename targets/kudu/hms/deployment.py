@@ -144,16 +144,16 @@ class Metastores:
             return
         for name, dump in masters.items():
             if dump is not None and dump["hms"]["changing"]:
-                yield f"{name} has {dump['hms']['changing']} changes of the metastore under way"
+                yield f"{name} has {dump['hms']['changing']} pending changes in the metastore"
         if leader is None:
             return
         hms = leader["hms"]
         if hms["last_event"] < seen["event"]:
-            yield f"event {hms['last_event']} of {seen['event']} of the metastore is carried out"
+            yield f"event {hms['last_event']} of {seen['event']} of the metastore has been applied"
         elif self._layout.repairs and (hms["checked_event"] or -1) < seen["event"]:
-            yield "the leader did not compare the metastore's entries since the last event"
+            yield "the metastore's entries have not been compared since the last event"
         elif self._layout.repairs and hms["checked_masters"] != hms["masters"]:
-            yield "the leader did not compare the metastore's entries since masters changed"
+            yield "the metastore's entries have not been compared since the masters changed"
 
     async def _ask(self, address: Address, call: api.ApiCall) -> Any:
         reply = await ask_once(Door(self._env), address, call, timeout_s=_ASK_S)

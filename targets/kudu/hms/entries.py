@@ -46,7 +46,7 @@ def entry_of(
 ) -> api.MetaTable:
     """Build the entry of a table with a name valid in Hive; keep `old`'s other parameters."""
     names = split_name(table.name)
-    assert names is not None, f"{table.name!r} was let in"
+    assert names is not None, f"{table.name!r} should have been refused"
     keys = {
         rules.HANDLER_KEY: rules.HANDLER,
         rules.TABLE_ID: table.id,

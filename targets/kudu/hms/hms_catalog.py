@@ -111,7 +111,7 @@ class HmsDdl(Ddl):
             await self._catch_up(epoch)
             with contextlib.suppress(_TakenError):
                 return await super()._create(epoch, request)
-        raise _refused(f"it has a table {request.name}, of which Kudu knows nothing")
+        raise _refused(f"it has a table {request.name} that Kudu does not know")
 
     async def _catch_up(self, epoch: Epoch) -> None:
         try:
@@ -250,7 +250,7 @@ class HmsDdl(Ddl):
         done = self._hms.applied(epoch, table.id, marker)
         if done is None:
             if not self._bugs & {Bug.KUDU_2475, Bug.HMS_EXLEADER_ACK}:
-                raise _unknown("its event was passed over")
+                raise _unknown("its event was skipped")
             done = epoch.catalog.revision, table.version + (marker != DROPPED)
         index, version = done
         return Reply(
@@ -282,7 +282,7 @@ def _refused(cause: object) -> RefusedError:
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,
-        f"the Hive Metastore refused, or could not be asked: {cause}",
+        f"the Hive Metastore refused the change, or could not be reached: {cause}",
     )
 
 
@@ -291,7 +291,7 @@ def _unknown(cause: object) -> RefusedError:
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,
-        f"the change may be in the Hive Metastore, but was not seen to be done: {cause}",
+        f"the Hive Metastore may have made the change, but this was not confirmed: {cause}",
         indeterminate=True,
     )
 

@@ -53,7 +53,7 @@ Planner = Callable[[], Plan]
 
 
 class Creating:
-    """A running create: at the create's event, the listener sets `turn` and waits for `over`."""
+    """A running create. At its event, the listener sets `turn` and then waits for `over`."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ class Listener:
             async with asyncio.timeout(self._settings.wait_s):
                 await waiter
         except TimeoutError as error:
-            why = f"the log was not caught up with within {self._settings.wait_s:g} s"
+            why = f"the listener did not catch up with the log within {self._settings.wait_s:g} s"
             raise HmsError("", why, maybe_done=False) from error
 
     async def wait_turn(self, create: Creating) -> None:

@@ -45,7 +45,7 @@ Response = TypeVar("Response")
 
 
 class FollowerReads:
-    """Evaluates reads with a staleness bound on this master's own state."""
+    """Evaluator of reads with a staleness bound on this master's own state."""
 
     def __init__(self, node: NodeContext, leadership: Leadership) -> None:
         self._node = node

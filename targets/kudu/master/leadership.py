@@ -37,7 +37,7 @@ from targets.kudu.master.tablets.async_rpc_tasks import Tasks
 
 
 class Leadership:
-    """Follows the role of the system tablet's replica and owns the current `Epoch`.
+    """Owner of the current `Epoch`; follows the role of the system tablet's replica.
 
     `make_tasks` creates the `Tasks` of an epoch. `serve` is called with each epoch that is ready.
     """

@@ -46,7 +46,7 @@ from targets.kudu.messages import (
 )
 from targets.kudu.rpc import RpcError, parse_address
 
-LISTS_DIFFER: Final = "the masters that are stored and those that it is started with differ"
+LISTS_DIFFER: Final = "the stored masters and the masters given at start-up differ"
 """The start of the message of a master that exits because its list differs from the stored one."""
 
 _AUTO_JOIN_INTERVAL_S: Final = 5.0
@@ -86,7 +86,7 @@ def check_start_list(node: NodeContext, config: RaftConfig, start_list: Sequence
 
 
 class Membership:
-    """Adds, removes and lists the masters of the cluster; only a ready leader adds and removes."""
+    """Addition, removal and listing of masters; only a ready leader adds and removes."""
 
     def __init__(
         self, node: NodeContext, leadership: Leadership, told_masters: tuple[str, ...]
@@ -180,7 +180,7 @@ class Membership:
         if len(config.peers) == 1:
             raise invalid_argument("the last master cannot be removed")
         if chosen[0].uuid == self._node.uuid:
-            raise invalid_argument("the leader cannot be removed: let it step down first")
+            raise invalid_argument("the leader cannot be removed: make it step down first")
         change = PeerChange(ChangeType.REMOVE_PEER, chosen[0])
         await _change(replica, config, change, code=MasterErrorCode.UNKNOWN_ERROR)
 

@@ -46,7 +46,7 @@ def masters(data: Data) -> Html:
             )
             for m in data["masters"]
         ],
-        empty="No master answers yet: this one is still starting.",
+        empty="This master is still starting, so no master has answered yet.",
     )
     errors = table(
         "Errors",
@@ -90,7 +90,11 @@ def tables(data: Data) -> Html:
         empty="There are no tables; `harness kudu table create NAME` creates one.",
         data=data,
     )
-    remarks = [] if data["leads"] else ["This master does not lead: it shows its applied state."]
+    remarks = (
+        []
+        if data["leads"]
+        else ["This master is not the leader; the page shows the state that it has applied."]
+    )
     if data["deleted"]:
         number = data["deleted"]
         remarks.append(f"Rows of {counted(number, 'deleted table')} are kept.")
@@ -100,7 +104,7 @@ def tables(data: Data) -> Html:
 def table_page(data: Data) -> Html:
     """Render the page `/table?id=`."""
     altering = data["version"] != data["applied_version"]
-    version = f"{data['applied_version']}, going to {data['version']}"
+    version = f"{data['applied_version']}, changing to {data['version']}"
     return join(
         facts(
             [

@@ -112,10 +112,10 @@ def master_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
             "Replicas with data, by the tablet server's last heartbeat.",
             [(_server(s), s["num_live_tablets"]) for s in servers],
         ),
-        _one("kudu_master_tasks", "Calls to tablet servers under way.", dump["tasks"]),
+        _one("kudu_master_tasks", "Pending calls to tablet servers.", dump["tasks"]),
         _one(
             "kudu_master_replies_kept",
-            "Answers kept for requests that are sent again.",
+            "Answers kept for resent requests.",
             dump["replies"]["kept"],
         ),
     ]
@@ -140,7 +140,7 @@ def tserver_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
         ),
         _one(
             "kudu_tablet_replicas_without_series",
-            f"Replicas beyond the first {LIST_MAX}, which have no series of their own here.",
+            f"Replicas beyond the first {LIST_MAX}, which are not exported one by one.",
             max(0, len(running) - LIST_MAX),
         ),
         *_raft(running[:LIST_MAX]),

@@ -32,7 +32,9 @@ class NodePages(ABC):
         common = [
             Route("/metrics", "Metrics", "numbers for Prometheus", self._metrics_page, "Metrics"),
             Route("/varz", "Flags", "every flag, with its default", self._flags_page, "Flags"),
-            Route("/healthz", "Health", "200 if this node serves, else 503", self._health_page),
+            Route(
+                "/healthz", "Health", "200 if this node serves, otherwise 503", self._health_page
+            ),
         ]
         self._site = Site(self._identity, [*self._routes(), *common])
 

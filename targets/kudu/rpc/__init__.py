@@ -19,8 +19,8 @@ with its own call id. A frame is the msgpack array `[kind, call_id, method, body
   `RpcClient.start` no future either. The server uses no task for a handler that answers at once or
   returns an `Answer` that is set later.
 
-A handler that raises anything but `RpcHandlerError` is a bug: its task fails, which panics the
-node, so that the crash checker sees it.
+A handler that raises anything except `RpcHandlerError` has a bug: its task fails, the node panics,
+and the crash checker reports it.
 """
 
 from __future__ import annotations

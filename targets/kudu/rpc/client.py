@@ -121,7 +121,7 @@ def _read_answer(frame: Frame, address: Address, request: Call[R_co]) -> R_co:
             return response
         code, message = ERROR_DECODER.decode(frame.body)
     except msgspec.MsgspecError as error:
-        message = f"{address} answered {request.method} with something unreadable: {error}"
+        message = f"{address} sent an unreadable answer to {request.method}: {error}"
         raise RpcConnectionError(message, sent=True) from error
     if code == BUSY:
         raise RpcBusyError(message, sent=False)
@@ -213,7 +213,7 @@ class _Link:
         if silent:
             self._client.retire(self)
         if not self._calls and self.is_retired:
-            self.drop(f"the connection to {self.address} was given up")
+            self.drop(f"the client gave up the connection to {self.address}")
 
     async def read(self) -> None:
         """Hand answers to their calls until the connection ends."""

@@ -153,20 +153,20 @@ async def _fix(metastore: Metastore, given: argparse.Namespace) -> Said:
         }.get(difference.kind, "")
         if not verb:
             left += 1
-            lines.append(f"left alone: {difference}")
+            lines.append(f"not fixed: {difference}")
         elif given.dryrun:
             lines.append(f"would {verb}: {difference}")
         else:
             await _mend(metastore.catalog, difference)
             lines.append(f"{verb}: {difference}")
-    failed = f"Illegal state: {left} differences are left" if left else ""
+    failed = f"Illegal state: {left} differences remain" if left else ""
     return Said("\n".join(lines), int(left > 0), failed)
 
 
 async def _mend(catalog: HmsCatalog, one: Difference) -> None:
     try:
         if one.table is None:
-            assert one.entry is not None, "an orphan is an entry"
+            assert one.entry is not None, "an orphan has an entry"
             ident = one.entry.parameters.get(rules.TABLE_ID, "")
             await catalog.drop(one.entry.full_name, ident)
         elif one.entry is None:
@@ -201,7 +201,7 @@ async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
     lines += [problem for t in tables if (problem := bad_hms_name(t.name.lower())) is not None]
     if not lines:
         return Said("all names are valid in Hive and distinct")
-    return Said("\n".join(lines), 1, "Illegal state: tables have to be renamed first")
+    return Said("\n".join(lines), 1, "Illegal state: rename these tables first")
 
 
 async def _downgrade(metastore: Metastore, given: argparse.Namespace) -> Said:

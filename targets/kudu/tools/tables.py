@@ -71,7 +71,7 @@ async def _until_done(admin: Admin, request: Any, done: str) -> Said:
                 await asyncio.sleep(_ASK_EVERY_S)
     except TimeoutError:
         raise ToolError(
-            f"Timed out: the masters have {done}, but after {DONE_S:g} s not all of its tablets "
-            "run; see `harness kudu ksck`"
+            f"Timed out: the masters have {done}, but not all of its tablets run after {DONE_S:g} "
+            "s; see `harness kudu ksck`"
         ) from None
     return Said("")

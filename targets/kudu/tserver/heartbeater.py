@@ -146,7 +146,7 @@ class _MasterLoop:
 
 
 class Heartbeater:
-    """Runs the heartbeat loops of a tablet server, one loop per master."""
+    """The heartbeat loops of a tablet server, one loop per master."""
 
     def __init__(
         self,

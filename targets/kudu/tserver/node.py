@@ -1,4 +1,4 @@
-"""The tablet server process: identity, RPC services, tablets and heartbeats put together.
+"""The tablet server process, which combines identity, RPC services, tablets and heartbeats.
 
 The argument `config` of `main` is `{"masters": [address...], "address": "t1:7050", "flags": {...},
 "profile": name, "bugs": [switch...]}`. The file `instance` stores the uuid, drawn at the first

@@ -6,11 +6,11 @@ leader has the results of the old leader, and the log and its snapshots restore 
 two copies of a request, only the first one takes effect.
 
 A result is kept for `remember_responses_ttl_ms`, and a client for `remember_clients_ttl_ms` after
-its last write. The latest clients are always kept. If they were not, a leader's clock that is hours
-ahead would move the log's time and remove all clients at once, and late copies of requests would
-take effect again. A client reports the request number below which it has all answers; results below
-that number are removed at once. A request whose result was removed is stale: the server no longer
-knows whether the request was applied.
+its last write. The latest clients are always kept. Otherwise a leader whose clock is hours ahead
+would advance the log's time and remove all clients at once, and late copies of requests would take
+effect again. A client reports the request number below which it has all answers; results below that
+number are removed at once. A request whose result was removed is stale: the server no longer knows
+whether the request was applied.
 
 If a result were removed early, a late copy of the request would take effect again. So if there are
 too many results, `is_full` makes the leader refuse new writes (THROTTLED). But the log's time

@@ -54,7 +54,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Scans:
-    """Handles scans and checksums of one replica."""
+    """Handler of scans and checksums of one replica."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SuperblockStore:
-    """Reads, writes and removes the superblocks of a tablet server."""
+    """The superblocks of a tablet server on disk."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -51,8 +51,9 @@ class Tablet:
         clock: HybridClock,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """`clock` is the server's clock; `on_dirty` is called with the tablet id if masters need a
-        new report on this tablet.
+        """Call `on_dirty` with the tablet's id whenever masters need a new report on it.
+
+        `clock` is the server's clock.
         """
         self.superblock = superblock
         self._env = node.env
@@ -205,7 +206,7 @@ class Tablet:
             return
         if self._altering:
             raise TabletRefusedError(
-                _Code.ALREADY_INPROGRESS, f"another schema change of {self.tablet_id} is under way"
+                _Code.ALREADY_INPROGRESS, f"another schema change of {self.tablet_id} is running"
             )
         self._altering = True
         try:

@@ -52,7 +52,7 @@ class BeatPlan:
 
 
 class ReportTracker:
-    """Tracks the registration and reports that are due to one master, and failed heartbeats."""
+    """Record of the registration and reports due to one master, and of failed heartbeats."""
 
     def __init__(
         self, *, failures_before_backoff: int, full_on: FullOn = FullOn.LATER_TERM

@@ -8,7 +8,7 @@ leader, are above T. Raft never loses or changes committed entries. So a single 
 
     T is safe on a replica  <=>  `machine.last_timestamp` >= T
 
-The test needs no clock, no lease and no promise of a leader. Hence a read at T returns the same
+The test needs no clock, no lease and no promise from a leader. Hence a read at T returns the same
 rows on all replicas and at all times. Failovers do not change these rows: a new leader has every
 committed entry in its log before its own entries, which get higher timestamps. Skewed clocks do not
 change these rows: if a leader's clock is behind, its proposals are raised when they are applied.
@@ -50,7 +50,7 @@ _NS: Final = 1_000_000_000
 
 
 class SafeTime:
-    """Waits until a timestamp is safe on one replica, and advances the log to make it safe."""
+    """Waits on one replica for safe timestamps, for which the log is advanced if necessary."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class SafeTime:
                 await self._await(timestamp, min(left_s, _RETRY_S))
 
     async def _await(self, timestamp: int, timeout_s: float) -> None:
-        """Wait until the applied log has reached `timestamp` or `timeout_s` is over."""
+        """Wait until the applied log has reached `timestamp` or `timeout_s` has passed."""
         if self._machine.last_timestamp >= timestamp:
             return
         if len(self._waiting) >= READS_WAITING_MAX:

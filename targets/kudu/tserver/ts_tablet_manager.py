@@ -51,7 +51,7 @@ _COPY_LOOK_S: Final = 0.2
 
 
 class TabletManager:
-    """Creates, deletes, alters and reports the replicas on one tablet server."""
+    """Manager of the replicas on one server: it creates, deletes, alters and reports them."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ _CODES: Final[dict[type[RaftError], m.TabletErrorCode]] = {
 
 
 class Writes:
-    """Handles the write requests to one replica, which must lead its tablet."""
+    """Handler of the write requests to one replica, which must lead its tablet."""
 
     def __init__(
         self,
@@ -99,7 +99,9 @@ class Writes:
             )
         self._under_way[key] = waiter = Waiter()
         self._waiting_bytes += len(payload)
-        lost = m.TabletError(_Code.UNKNOWN_ERROR, "the write was given up", indeterminate=True)
+        lost = m.TabletError(
+            _Code.UNKNOWN_ERROR, "the server gave up the write", indeterminate=True
+        )
         answer = m.WriteResponse(lost)
         try:
             answer = await self._replicate(payload)

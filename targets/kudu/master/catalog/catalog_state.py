@@ -222,9 +222,9 @@ class Catalog:
                 if key not in mine:
                     differences.append(f"lacks {what} {key}")
                 elif key not in theirs:
-                    differences.append(f"shows {what} {key}, which is not there")
+                    differences.append(f"shows {what} {key}, which does not exist")
                 else:
-                    differences.append(f"shows {what} {key} as it is not")
+                    differences.append(f"differs in {what} {key}")
         return differences
 
     # --- changes -----------------------------------------------------------------------------

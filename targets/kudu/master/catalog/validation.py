@@ -98,9 +98,7 @@ def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str |
     if splits and not ranged:
         return f"there are {len(splits)} range splits, but no range columns"
     if not all(splits) or any(low >= high for low, high in itertools.pairwise(splits)):
-        return (
-            "the range splits do not rise: each must be nonempty and greater than its predecessor"
-        )
+        return "the range splits are not ascending: each must be nonempty and above its predecessor"
     return None
 
 

@@ -48,7 +48,7 @@ Several batches are allowed, because the tablets are independent of each other.
 
 
 class Heartbeats:
-    """Handles `MasterService.TSHeartbeat`, the heartbeats of tablet servers."""
+    """Handler of `MasterService.TSHeartbeat`, the heartbeats of tablet servers."""
 
     def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
         self._env = node.env

@@ -157,7 +157,7 @@ def _merge(
     if replica.term == stored.term and both_known and leader != leader_before:
         plan.alarms.append(
             f"tablet {replica.tablet_id} has two leaders in term {stored.term}: "
-            f"{leader_before} and, says {ts_uuid}, {leader}; ignored"
+            f"{leader_before} and, according to {ts_uuid}, {leader}; ignored"
         )
         return stored
     newer_config = config.opid_index > stored.config.opid_index
