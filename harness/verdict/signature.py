@@ -98,7 +98,7 @@ def shapes_text(counts: Counter[str]) -> str:
 
 def signature(result: CheckResult, history: History) -> str:
     """Return the signature of a failed result, with the shape."""
-    ops = _involved(history, result.operations)
+    ops = involved(result, history)
     kinds = sorted({f for op in ops for f in _kinds(op)})
     if not ops and result.verdict is not Verdict.INVALID:
         return _joined(result.checker, rule_of(result))  # no verdict on the whole run
@@ -114,7 +114,7 @@ def begun_until(result: CheckResult, history: History) -> int | None:
     """Return the number of operations that were invoked up to the last operation that `result`
     involves; `None` if it involves no operation.
     """
-    ops = _involved(history, result.operations)
+    ops = involved(result, history)
     if not ops:
         return None
     last = max(op.index for op in ops)
@@ -157,16 +157,16 @@ def rule_of_words(reason: str) -> str:
 # --- which operations ----------------------------------------------------------------------------
 
 
-def _involved(history: History, indices: Sequence[int]) -> list[Op]:
-    """Return the invocations of the first operations of clients with these indices; if the indices
-    name no operation of a client, return the first ops of the harness with these indices.
+def involved(result: CheckResult, history: History) -> list[Op]:
+    """Return the invocations of the first operations of clients that a result names; if it names
+    no operation of a client, return the first ops of the harness that it names.
     """
-    wanted = frozenset(indices)
+    wanted = frozenset(result.operations)
     by_index = {op.index: op for op in history if op.index in wanted}
     for pair in history.pairs if wanted else ():
         if pair.completion is not None and pair.completion.index in wanted:
             by_index[pair.completion.index] = pair.invoke
-    ops = {by_index[i].index: by_index[i] for i in indices if i in by_index}.values()
+    ops = {by_index[i].index: by_index[i] for i in result.operations if i in by_index}.values()
     return ([op for op in ops if op.is_client] or list(ops))[:INVOLVED_MAX]
 
 

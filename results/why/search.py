@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,13 +10,13 @@ import msgspec
 
 from harness.case import Case
 from harness.errors import UsageError, counted
-from harness.ops import History, Verdict
+from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Environment
 from harness.run.keep import SIM
 from harness.store import StoredRun, load_run
 from harness.timeline import faults_of
 from harness.trials.trials import Kind, Trials
-from harness.verdict.signature import rule_of
+from harness.verdict.signature import involved, rule_of
 from results.run.page.summary import Results, read_results
 from results.why.answer import FaultSpan, Why
 from results.why.causes import find_causes
@@ -28,7 +28,6 @@ TIME: Final = "time"
 MEMORY: Final = ".why-trials"
 """The file of remembered trials in the run's folder."""
 REASON_MAX: Final = 300
-_INVOLVED_MAX: Final = 2
 
 
 class Progress(NamedTuple):
@@ -53,21 +52,22 @@ def failure_of(run: StoredRun, results: Results) -> Failure:
     for result in results.checkers:
         if result.verdict is Verdict.INVALID:
             kind = Kind(result.checker, rule_of(result))
-            return Failure(kind, result.reason, _shown_ns(run.history, result.operations))
+            return Failure(kind, result.reason, _shown_ns(result, run.history))
     raise UsageError(
         f"the run {str(run.folder)!r} has the verdict {results.verdict.value}; only an invalid run "
         "has causes to find: give an invalid one, or another seed"
     )
 
 
-def _shown_ns(history: History, operations: Iterable[int]) -> int:
-    """Return when the last of the first operations that a checker names ended."""
-    wanted = set(list(operations)[:_INVOLVED_MAX])
-    times = [op.time for op in history if op.index in wanted]
+def _shown_ns(result: CheckResult, history: History) -> int:
+    """Return when the last of the operations ended that a result involves."""
+    ops = involved(result, history)
+    begun = {op.index for op in ops}
+    times = [op.time for op in ops]
     times += [
         pair.completion.time
         for pair in history.pairs
-        if pair.invoke.index in wanted and pair.completion is not None
+        if pair.invoke.index in begun and pair.completion is not None
     ]
     return max(times, default=end_of(history))
 

@@ -1,0 +1,35 @@
+"""When a failure shows: the operations that decide are those of its signature."""
+
+from types import SimpleNamespace
+
+from harness.ops import HARNESS, CheckResult, OpType, Verdict
+from results.run.page.summary import Results
+from results.why.search import failure_of
+from tests.support.histories import MS, Writer
+
+
+def shown_ms(named):
+    """Three operations, at 0, 2 and 4 ms for 1 ms each, and two ops of the harness after them."""
+    writer = Writer()
+    for _ in range(3):
+        writer.ok(0, "get")
+    for _ in range(2):
+        writer.add(HARNESS, OpType.INFO, "phase", "final")
+    result = CheckResult("c", Verdict.INVALID, "broken", operations=tuple(named))
+    run = SimpleNamespace(history=writer.history, folder="f")
+    return failure_of(run, Results(checkers=(result,))).shown_ns / MS
+
+
+def test_the_first_two_operations_of_clients_decide():
+    assert shown_ms([0, 2, 4]) == 3
+    assert shown_ms([0, 1, 2, 4]) == 3  # an operation named twice is one
+    assert shown_ms([7, 6, 0]) == 1
+    assert shown_ms([3]) == 3
+
+
+def test_ops_of_the_harness_decide_without_a_client():
+    assert shown_ms([6]) == 6
+
+
+def test_the_end_counts_if_no_operation_is_named():
+    assert shown_ms([]) == 7
