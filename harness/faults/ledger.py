@@ -222,6 +222,18 @@ class Ledger:
             case Pause():
                 return await self._controls.pause(node, lease_s=lease_s)
 
+    async def extend(self, fault_id: str, node: str, *, lease_s: float) -> None:
+        """Let a fault that stops or freezes nodes hit one more node, if the fault is active."""
+        entry = self._entries.get(fault_id)
+        if entry is None:
+            return
+        async with entry.turn:
+            what = entry.injection.what
+            assert isinstance(what, Kill | Restart | Pause), "other faults keep their targets"
+            if entry.on and await self._down(what, node, lease_s):
+                hit = dict.fromkeys([*entry.injection.targets, node])
+                entry.injection = _described(entry.injection, tuple(hit))
+
     async def heal(self, fault_id: str) -> Bite:
         """Undo one fault and return its effect; a second call returns the same effect.
 

@@ -3,7 +3,8 @@
 1. No more planned fault begins; active faults stay active, without the end of a lease.
 2. The states are read: roles, the target's snapshot, the nodes' pages. Paused nodes cannot answer,
    so this comes first, within `LOOK_S`. A node that does not answer in time has no state.
-3. All running nodes are paused by one fault of the run's ledger.
+3. All running nodes are paused by one fault of the run's ledger. As long as that fault is active,
+   each node that starts is paused, too, such as one whose start was in progress.
 4. The workload is cancelled; operations in flight end as `info`.
 5. The data of the paused nodes are copied, as they were at the pause.
 
@@ -21,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from harness.cluster import NodeState
+from harness.cluster import ClusterEvent, NodeState
 from harness.env import Address
 from harness.errors import HarnessError, InfrastructureError, described, why_not_copied
 from harness.nodes.faults import Aim, Pause
@@ -80,6 +81,9 @@ class Freezer:
         self._run = run
         self._folder = folder / FOLDER
         self._violation: Violation | None = None
+        self._pause = ""
+        self._late: list[asyncio.Task[None]] = []
+        """the pauses of nodes that started late"""
         self._asked = asyncio.Event()
         self._released = asyncio.Event()
 
@@ -125,6 +129,8 @@ class Freezer:
         run.conductor.end()
         if run.faults is not None:  # an injection in progress ends first
             await asyncio.wait({run.faults}, timeout=FAULTS_END_S)
+            run.faults.cancel()  # an operation that takes longer must not restart paused nodes
+            await asyncio.wait({run.faults})
         roles, snapshot, pages = await asyncio.gather(
             _within("roles", run.system.groups, errors),
             _within("snapshot", run.system.snapshot, errors),
@@ -133,7 +139,9 @@ class Freezer:
         faults = tuple(run.ledger.active)
         up = [name for name in run.cluster.nodes if run.cluster.state(name) is NodeState.RUNNING]
         aim = Aim(what=Pause(), targets=tuple(up), note=f"paused {', '.join(up)}")
-        pause = await run.ledger.inject(aim, lease_s=WITHOUT_END_S, groups={})
+        self._pause = run.ledger.new_id()
+        run.session.cluster.subscribe(self._on_event)
+        pause = await run.ledger.inject(aim, lease_s=WITHOUT_END_S, groups={}, fault_id=self._pause)
         await asyncio.to_thread(self._write_pages, pages, errors)
         return Frozen(
             violation=violation,
@@ -145,6 +153,13 @@ class Freezer:
             snapshot=snapshot,
             errors=errors,
         )
+
+    def _on_event(self, event: ClusterEvent) -> None:
+        """Pause a node that starts while the others are paused."""
+        if event.kind == "node-started":
+            pausing = self._run.ledger.extend(self._pause, event.node, lease_s=WITHOUT_END_S)
+            name = f"pause-{event.node}"
+            self._late.append(self._run.env.spawn(pausing, name=name))
 
     async def _pages(self, errors: dict[str, str]) -> dict[str, bytes]:
         """Read the first page of each node that has pages."""
@@ -176,6 +191,10 @@ class Freezer:
 
     async def _save(self, frozen: Frozen) -> Frozen:
         """Copy the data of all nodes, and write `states.json`."""
+        await asyncio.gather(*self._late)
+        for pause in self._run.ledger.injections:
+            if pause.id == self._pause:
+                frozen = msgspec.structs.replace(frozen, nodes=pause.targets)
         controls = self._run.session.cluster
         errors = dict(frozen.errors)
         data = self._folder / "data"

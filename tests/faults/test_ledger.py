@@ -88,6 +88,21 @@ async def test_a_fault_is_healed_once_and_returns_the_same_bite_again():
             await call
 
 
+async def test_a_fault_is_extended_to_another_node_while_it_is_active():
+    ledger, cluster = fresh()
+    pause = await hit(ledger, Pause(), "m1")
+    for node in ("m2", "m2"):
+        await ledger.extend(pause.id, node, lease_s=9.0)
+    (extended,) = ledger.injections
+    assert (extended.targets, extended.note) == (("m1", "m2"), "paused m1, m2")
+    assert (await ledger.heal(pause.id)).count == 2
+    assert ("resume", "m2") in cluster.calls
+    cluster.calls.clear()
+    for fault in (pause.id, "unknown"):
+        await ledger.extend(fault, "m3", lease_s=9.0)
+    assert cluster.calls == []
+
+
 class Resisting(FakeCluster):
     """A cluster that cannot restore links and processors."""
 
