@@ -61,11 +61,6 @@ class Corpus:
         self._runs: Counter[int] = Counter()
         self._weights: list[float] = []
 
-    @property
-    def states(self) -> int:
-        """The number of different states that all runs together have reached."""
-        return len(self._runs)
-
     def take(
         self, number: int, case: Case, origin: Origin, reached: Reached, *, failed: bool
     ) -> bool:

@@ -275,13 +275,20 @@ class Campaign:
         return self._folder / f"{self.id}{CORPUS_SUFFIX}"
 
     @property
+    def states(self) -> int:
+        """The number of states that all runs reached, also those of a generation that was cut."""
+        if not self._guided:
+            return 0
+        reached = (result.reached for result in self.results() if result.reached is not None)
+        return len({state for each in reached for state in each.states})
+
+    @property
     def search_record(self) -> dict[str, str | int | None]:
         """The search, the number of states that it reached, and its corpus, for the JSON object."""
-        corpus = self.guide.corpus
         return {
             "name": self.spec.search,
-            "states": corpus.states,
-            "cases": len(corpus.entries),
+            "states": self.states,
+            "cases": len(self.guide.corpus.entries),
             "corpus": str(self.corpus_folder) if self._guided else None,
         }
 

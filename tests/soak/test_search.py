@@ -64,6 +64,15 @@ def test_neither_the_order_of_results_nor_a_kill_changes_a_guided_soak(tmp_path)
     assert len(files(one.corpus_folder)) == 2 * len(one.guide.corpus.entries) > 0
 
 
+def test_states_of_a_generation_that_was_cut_count(tmp_path):
+    _, campaign = soak(tmp_path, most=1)
+    campaign = Campaign(campaign.spec, fresh=False)
+    (result,) = campaign.results()
+    assert campaign.states == campaign.search_record["states"] == len(result.reached.states) > 0
+    assert campaign.guide.corpus.entries == {}
+    campaign.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("search", ["guided", "uniform"])
 def test_a_kept_run_replays_from_its_case(tmp_path, search):

@@ -321,11 +321,11 @@ class SoakOutput:
             lines.append(f"lake: {campaign.sink.uri}")
         worker = f"{tally.memory_bytes_max / _MIB:.0f} MiB per worker, " if simulated else ""
         lines.append(f"peak memory: {worker}{self.memory_bytes / _MIB:.0f} MiB driver")
-        corpus = campaign.guide.corpus
-        if corpus.states:
+        if states := campaign.states:
             lines.append(
-                f"search: {counted(corpus.states, 'state')} reached, "
-                f"{counted(len(corpus.entries), 'case')} in {campaign.corpus_folder}"
+                f"search: {counted(states, 'state')} reached, "
+                f"{counted(len(campaign.guide.corpus.entries), 'case')} in "
+                f"{campaign.corpus_folder}"
             )
         if self.interrupted:
             lines.append(INTERRUPTED)
