@@ -276,8 +276,8 @@ def no_full_report(patch):
     """A new leader asks nobody for a full report (KUDU-1374)"""
     original = Heartbeats._answer
 
-    def content(self, meta, epoch, server, processed_sequence=-1):
-        answer = original(self, meta, epoch, server, processed_sequence)
+    def content(self, *args, **options):
+        answer = original(self, *args, **options)
         return msgspec.structs.replace(answer, needs_full_tablet_report=False)
 
     patch.setattr(Heartbeats, "_answer", content)

@@ -6,6 +6,8 @@ faults at points of the code find, in words. What no default soak is known to fi
 tries one.
 """
 
+import inspect
+
 import pytest
 
 from harness.case import Case
@@ -79,6 +81,33 @@ def soaked(mutant, limit_s, seed):
 def test_every_defect_is_found_or_says_why_not():
     assert sorted([*FOUND, *UNFOUND]) == sorted(MUTANTS)
     assert set(AIMED) <= set(UNFOUND)
+
+
+class Calls:
+    """Tells a patch's functions from those that they replace, and replaces nothing."""
+
+    def __init__(self):
+        self.pairs = []
+
+    def setattr(self, owner, name, new):
+        self.pairs.append((inspect.getattr_static(owner, name), new))
+
+
+@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+def test_a_defect_takes_the_arguments_of_what_it_replaces(mutant):
+    """Otherwise a `TypeError` of its own is found, in its place."""
+    calls = Calls()
+    MUTANTS[mutant].patch(calls)
+    assert calls.pairs
+    for old, new in calls.pairs:
+        if not inspect.isfunction(old):
+            continue
+        taken = inspect.signature(new).parameters
+        kinds = {parameter.kind for parameter in taken.values()}
+        for name, parameter in inspect.signature(old).parameters.items():
+            by_name = parameter.kind is parameter.KEYWORD_ONLY
+            rest = parameter.VAR_KEYWORD if by_name else parameter.VAR_POSITIONAL
+            assert name in taken or rest in kinds, f"{new.__qualname__}: {name}"
 
 
 OWN = frozenset(
