@@ -276,7 +276,7 @@ class Campaign:
 
     @property
     def states(self) -> int:
-        """The number of states that all runs reached, also those of a generation that was cut."""
+        """The number of states that all runs reached, also in a generation that was cut short."""
         if not self._guided:
             return 0
         reached = (result.reached for result in self.results() if result.reached is not None)
