@@ -7,9 +7,10 @@ unknown outcome may have taken effect since the last acknowledged change.
 
 A leader that has committed in its term answers with a list, without asking other masters. If the
 term of the list is older than the term of the change, the leader was deposed before the change, so
-the list proves nothing. All lists before the first change of a master must agree about this master.
-A run without any change of membership proves nothing, unless the profile has no such changes
-(`Permit.lacks`).
+the list proves nothing. If the profile lets power cuts undo changes, a list that contradicts a
+change after a power cut is permitted. All lists before the first change of a master must agree
+about this master. A run without any change of membership proves nothing, unless the profile has no
+such changes (`Permit.lacks`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from collections.abc import Mapping
 from checkers.verdict.findings import Findings
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Pair
-from harness.permits import permits_of
+from harness.permits import LOST_AFTER_POWER_CUT, permits_of
 from harness.plugins import Checker
+from harness.timeline import power_cuts
 from harness.vocabularies import fields_of
 from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
@@ -36,6 +38,7 @@ class MembersChecker(Checker, judges_prefixes=True):
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del time_limit_s
         findings = Findings(self.name, permits_of(history))
+        cuts = power_cuts(history) if LOST_AFTER_POWER_CUT in findings.permits else []
         changes: dict[str, list[Pair]] = {}
         for pair in history.pairs:
             if pair.invoke.f in (AddMaster.f, RemoveMaster.f) and pair.type is not OpType.FAIL:
@@ -56,8 +59,12 @@ class MembersChecker(Checker, judges_prefixes=True):
                 continue
             by = expected[1]
             text = _sentence(node, listed, by, is_in=is_in)
-            indices = (listed.invoke.index, by.invoke.index)
-            findings.hold("members", is_in == expected[0], text, indices)
+            findings.look("members")
+            if is_in != expected[0]:
+                cut = any(op.index < _ended(listed) for op in cuts)
+                permit = LOST_AFTER_POWER_CUT if cut else None
+                indices = (by.invoke.index, listed.invoke.index)
+                findings.violate("members", text, *indices, permit=permit)
         options = getattr(case, "workload_options", None)
         lacking = {f for permit in findings.permits.values() for f in permit.lacks}
         is_wanted = bool(moves) or not {AddMaster.f, RemoveMaster.f} <= lacking

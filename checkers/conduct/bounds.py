@@ -27,13 +27,15 @@ since their writes may come late, and faults that last into the minute count. A 
 measured is not judged, and the result says so.
 
 The limit of an outage is the sum of the limits of all faults that overlap it, plus the time during
-which faults hit half of the quorum at once or the links of all clients. An outage that overlaps a
-disturbance (by the harness, its host or its engine) is not held against the target, unless the time
-of the disturbance is known and the outage exceeds the limit before or after it. For elections and
-calls, a disturbance counts as a fault, and so does each second in which nodes starved. If a limit
-grows by a unit of which the target did not declare the amount, only the fixed part of the limit is
-known: a number below the fixed part is within the limit, and a larger number is `unknown`. The
-verdict on a history without limits is `unknown`, since only targets with limits list this checker.
+which faults hit half of the quorum at once or the links of all clients. If the history changes the
+membership, the quorum consists of the nodes that surely had a vote then (`voters`). An outage that
+overlaps a disturbance (by the harness, its host or its engine) is not held against the target,
+unless the time of the disturbance is known and the outage exceeds the limit before or after it. For
+elections and calls, a disturbance counts as a fault, and so does each second in which nodes
+starved. If a limit grows by a unit of which the target did not declare the amount, only the fixed
+part of the limit is known: a number below the fixed part is within the limit, and a larger number
+is `unknown`. The verdict on a history without limits is `unknown`, since only targets with limits
+list this checker.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from checkers.conduct.voters import Voters
 from checkers.verdict.disturbances import (
     STARVED_SHARE_MIN,
     TIMED,
@@ -79,7 +82,7 @@ Json = Mapping[str, Any]
 class _Ends:
     """The two ends of a connection: the nodes that serve, and their clients."""
 
-    quorum: frozenset[str]  # a majority of these nodes must be up; empty if not declared
+    voters: Voters  # a majority of these nodes must be up; empty if not declared
     clients: float  # the number of concurrent clients
 
 
@@ -102,6 +105,7 @@ class _Outage:
         If the target declares no quorum, every fault that lasts counts. A reset does not last.
         """
         lasting = [fault for fault in self.faults if fault.kind != RESET]
+        voters = ends.voters.surely(self.begin, self.end)
         edges: set[float] = {self.begin, self.end}
         for fault in self.faults:
             edges.update((max(self.begin, fault.start), min(self.end, _end(fault))))
@@ -110,8 +114,9 @@ class _Outage:
             on = [fault for fault in lasting if fault.start <= begin and end <= _end(fault)]
             nodes = {name for each in on if not each.clients_only for name in each.targets}
             unheard = {name for each in on for name in each.clients}
+            hit = ends.voters.declared & nodes
             if on and (
-                2 * len(ends.quorum & nodes) >= len(ends.quorum)
+                2 * len(hit) >= len(voters | hit)
                 or ALL_CLIENTS in unheard
                 or len(unheard) >= ends.clients
             ):
@@ -399,7 +404,8 @@ def _outages(run: _Run, clients: float) -> None:
     limits = {str(each["of"]): each for each in declared if each["measure"] == "outage"}
     if not limits:
         return
-    ends = _Ends(frozenset(run.declared.get("quorum") or ()), clients)
+    quorum = frozenset(run.declared.get("quorum") or ())
+    ends = _Ends(Voters(run.history, quorum), clients)
     phases = {op.value.get("phase"): op.time for op in run.history.facts("phase")}
     end = phases.get("heal-core", run.history[-1].time)
     times = sorted(time for time in _answers(run.history) if time < end)

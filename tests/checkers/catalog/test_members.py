@@ -26,6 +26,9 @@ def changed(h: Writer, f: str, node: str, term: int = 1) -> int:
     return h.ok(0, f, {"node": node}, {"term": term})
 
 
+POWER_CUT = {"action": "inject", "fault": "f1", "targets": ["m1"], "kind": "power-cut"}
+
+
 def history() -> Writer:
     """m4 comes, m2 goes."""
     h = Writer()
@@ -92,6 +95,25 @@ def test_a_list_is_held_against_what_is_certain(steps, wrong):
     assert judged(h).verdict is Verdict.VALID
     wrong(h)
     assert judged(h).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("cut_at", "permits", "verdict"),
+    [
+        (1, ["lost-after-power-cut"], Verdict.PERMITTED),
+        (1, [], Verdict.INVALID),
+        (2, ["lost-after-power-cut"], Verdict.INVALID),  # the list came before the cut
+    ],
+)
+def test_a_power_cut_may_undo_a_change(cut_at, permits, verdict):
+    h = history()
+    steps = [lambda: listed(h, "m1", "m2", "m3", "m4")]
+    steps.insert(cut_at - 1, lambda: h.nemesis("power-cut-all", POWER_CUT))
+    for step in steps:
+        step()
+    judged_under = permitting(h.history, *permits)
+    result = MembersChecker().check(judged_under, None, time_limit_s=5.0)
+    assert result.verdict is verdict, result
 
 
 def test_without_lists_nothing_is_proven():

@@ -7,6 +7,7 @@ import pytest
 
 from checkers.conduct.bounds import BoundsChecker
 from harness.ops import CheckResult, Op, OpType, Verdict
+from harness.permits import Permit, fact_of
 from targets.kudu.bounds import COPY, describe_accepted, describe_bounds
 from targets.kudu.flags import Flags
 from tests.support.histories import Writer
@@ -100,6 +101,75 @@ def test_faults_excuse_outages_by_their_kind(faults, back_s, rule):
     result = judge(h, *ALL)
     assert result.verdict is (Verdict.INVALID if rule else Verdict.VALID), result
     assert result.details.get("rule", "").startswith(rule or "")
+
+
+VOTERS = [["m1", "LEADER", "VOTER"], ["m2", "FOLLOWER", "VOTER"], ["m3", "FOLLOWER", "VOTER"]]
+
+
+def changed(f: str, node: str, *, at_s: float, result: str | None = "ok"):
+    """A step that changes the membership; without a result, its outcome is unknown."""
+
+    def step(h: Timeline) -> None:
+        h.now_s = at_s
+        if result is None:
+            h.lost(7, f, {"node": node})
+        else:
+            h.ok(7, f, {"node": node}, {"result": result, "term": 1})
+
+    return step
+
+
+def listed(*masters: list[str], at_s: float, term: int = 1):
+    def step(h: Timeline) -> None:
+        h.now_s = at_s
+        h.ok(7, "list-masters", {}, {"masters": [*masters], "term": term})
+
+    return step
+
+
+def learner(name: str) -> list[str]:
+    return [name, "LEARNER", "NON_VOTER"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "verdict"),
+    [
+        ([], Verdict.INVALID),  # one of three was down, and nobody changed them
+        ([listed(*VOTERS, at_s=3)], Verdict.INVALID),
+        ([changed("add-master", "m4", at_s=2), listed(*VOTERS, at_s=3)], Verdict.INVALID),
+        ([listed(*VOTERS, at_s=3), changed("remove-master", "m2", at_s=4)], Verdict.VALID),
+        ([listed(*VOTERS, at_s=3), changed("remove-master", "m2", at_s=4, result=None)],
+         Verdict.VALID),
+        ([changed("remove-master", "m2", at_s=2), listed(VOTERS[0], learner("m3"), at_s=3)],
+         Verdict.VALID),
+        ([changed("remove-master", "m2", at_s=2), changed("add-master", "m2", at_s=3),
+          listed(*VOTERS, at_s=4)], Verdict.INVALID),
+        # A deposed leader's list is older than the list before it.
+        ([changed("remove-master", "m2", at_s=2), listed(VOTERS[0], VOTERS[2], at_s=3, term=2),
+          listed(*VOTERS, at_s=4)], Verdict.VALID),
+        # No list tells whether the added master has its vote.
+        ([changed("add-master", "m3", at_s=2)], Verdict.VALID),
+    ],
+)  # fmt: skip
+def test_a_fault_that_hits_half_of_the_nodes_with_a_vote_stops_the_service(steps, verdict):
+    h = Timeline()
+    h.play(steps)
+    h.served(*[second for second in without(10, 22) if second > 5])
+    h.fault("kill", 11, 20, "m1")
+    assert judge(h, *ALL).verdict is verdict
+
+
+@pytest.mark.parametrize(("lossy", "verdict"), [(True, Verdict.VALID), (False, Verdict.INVALID)])
+def test_a_power_cut_may_undo_changes_of_the_voters(lossy, verdict):
+    h = Timeline()
+    if lossy:
+        h.fact("permits", fact_of("modern", [Permit(name="lost-after-power-cut", why="unsynced")]))
+    changed("add-master", "m2", at_s=1)(h)
+    listed(*VOTERS, at_s=2)(h)
+    h.fault("power-cut", 3, 4, "m3")
+    h.served(*[second for second in without(10, 22) if second > 5])
+    h.fault("kill", 11, 20, "m1")
+    assert judge(h, *ALL, limit("outage", "power-cut")).verdict is verdict
 
 
 @pytest.mark.parametrize(
