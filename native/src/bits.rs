@@ -1,6 +1,7 @@
-//! Sets of small numbers: which open slots are linearized, which unknown operations are used.
+//! Sets of small numbers, for linearized open slots and for used unknown operations.
 //!
-//! The width is a compile-time constant, so the usual case (up to 64 of each) is one machine word.
+//! The width is a compile-time constant, so in the usual case (up to 64 numbers) a set is one
+//! machine word.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -10,7 +11,7 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 pub struct Bits<const W: usize>([u64; W]);
 
 impl<const W: usize> Bits<W> {
-    /// No number.
+    /// The empty set.
     pub const EMPTY: Self = Self([0; W]);
 
     /// Whether `index` is in the set.
@@ -19,7 +20,7 @@ impl<const W: usize> Bits<W> {
         self.0[index as usize / 64] >> (index % 64) & 1 == 1
     }
 
-    /// The set and `index`.
+    /// The set with `index` added.
     #[inline]
     #[must_use]
     pub fn with(mut self, index: u32) -> Self {
@@ -35,7 +36,7 @@ impl<const W: usize> Bits<W> {
         self
     }
 
-    /// Whether every number is in `other`, too.
+    /// Whether the set is a subset of `other`.
     #[inline]
     pub fn is_within(&self, other: &Self) -> bool {
         self.0
@@ -61,8 +62,8 @@ impl<const W: usize> Hash for Bits<W> {
     }
 }
 
-/// A multiplicative hash of a few words. The keys are numbers of our own making, so there is no
-/// adversary to defend against; equal runs hash equally.
+/// A multiplicative hash of a few words, without a random seed: no adversary chooses the keys, and
+/// equal runs must behave equally.
 #[derive(Default)]
 pub struct WordHasher(u64);
 
@@ -91,18 +92,18 @@ impl Hasher for WordHasher {
     }
 }
 
-/// A map that hashes fast and the same way in every run. It must never be iterated over.
+/// A map with a fast hash that is the same in every run. Never iterate over it.
 pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<WordHasher>>;
 
-/// As `Map`, without values.
+/// A set with the hash of `Map`.
 pub type Set<K> = HashSet<K, BuildHasherDefault<WordHasher>>;
 
-/// The minimal sets of unknown operations with which one configuration was reached.
+/// The minimal sets of unknown operations that reached the same mask and state.
 #[derive(Clone, Debug)]
 pub enum Antichain<const U: usize> {
-    /// By far the most usual length needs no allocation.
+    /// A single set, by far the most frequent case, which needs no allocation.
     One(Bits<U>),
-    /// Any other length; none of the sets is within another.
+    /// Any other number of sets; none is a subset of another.
     Many(Vec<Bits<U>>),
 }
 
@@ -112,8 +113,7 @@ impl<const U: usize> Antichain<U> {
         Self::Many(Vec::new())
     }
 
-    /// Whether some set is within `used`; if not, `used` joins and drives out what it makes
-    /// superfluous.
+    /// Whether some set is a subset of `used`. If none is, `used` replaces its supersets.
     pub fn dominates(&mut self, used: &Bits<U>) -> bool {
         match self {
             Self::One(other) => {

@@ -1,8 +1,8 @@
-//! Depth-first search over window-compressed configurations: `search.py`, move for move.
+//! Depth-first search over window-compressed configurations; makes the same moves as `search.py`.
 //!
-//! Both take the same moves in the same order and count the same steps, so that their results can
-//! be compared for equality and not only for agreement. What `search.py` writes as generators are
-//! state machines here (`Moves`, `Chains`, `Others`), suspended where the generators yield.
+//! Both searches make the same moves in the same order and count the same steps, so that tests can
+//! require equal results, not only equal verdicts. The generators of `search.py` are state machines
+//! here (`Moves`, `Chains`, `Others`), which stop where the generators yield.
 
 use crate::bits::{Antichain, Bits, Map, Set};
 use crate::model::{Step, ILLEGAL};
@@ -12,22 +12,22 @@ const CHAIN_EVALUATIONS_MAX: u64 = 2_000; // as in search.py
 const CHAIN_LENGTH_MAX: usize = 3;
 const CHOICES_MAX: usize = CHAIN_LENGTH_MAX + 1;
 
-/// The state of a search after some budget; the numbers are as in `native.py`.
+/// The state of a search after a budget of steps; `native.py` has the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// It can go on.
+    /// The search can continue.
     Running = 0,
-    /// Every return was passed.
+    /// A path passed every return.
     Found = 1,
-    /// No configuration is left.
+    /// No configuration is left, so the history is not linearizable.
     Exhausted = 2,
-    /// No configuration of a lean search is left.
+    /// No configuration of a lean search is left, which proves nothing.
     ExhaustedLean = 3,
-    /// It may not remember any more configurations.
+    /// The search reached its maximum number of remembered configurations.
     Full = 4,
 }
 
-/// A few operation numbers, in order.
+/// The numbers of a few chosen operations, in order.
 #[derive(Clone, Copy, Default)]
 struct Choices {
     ops: [u32; CHOICES_MAX],
@@ -58,7 +58,7 @@ struct Move<const M: usize, const U: usize> {
     after: u32,
 }
 
-/// The place of a configuration; the fixed part of a frame.
+/// The constant part of a frame: the configuration from which its moves start.
 #[derive(Clone, Copy)]
 struct Place<const M: usize, const U: usize> {
     position: u32,
@@ -68,7 +68,7 @@ struct Place<const M: usize, const U: usize> {
 }
 
 impl<const M: usize, const U: usize> Place<M, U> {
-    /// The move that leads here.
+    /// Make the move that leads here by `choices`.
     fn reached_by(&self, choices: Choices) -> Move<M, U> {
         Move {
             choices,
@@ -82,23 +82,23 @@ impl<const M: usize, const U: usize> Place<M, U> {
 struct Frame<const M: usize, const U: usize> {
     place: Place<M, U>,
     choices: Choices,
-    tried: bool, // whether the must-return was
+    tried: bool, // whether the must-return operation was tried
     moves: Option<Box<Moves<M, U>>>,
 }
 
 #[derive(Clone, Copy)]
 enum Phase {
-    Helpful,        // open writes that make the must-return legal
-    HelpfulUnknown, // and unknown operations that do
-    Chains,         // lean: chains of them
-    Known,          // the other open writes
-    Deferred,       // unknown operations found not to help
-    Unknown,        // unknown operations where nothing is blocked
+    Helpful,        // open writes that make the must-return operation legal
+    HelpfulUnknown, // unknown operations that make it legal
+    Chains,         // lean: chains of unknown operations that make it legal
+    Known,          // all other open writes
+    Deferred,       // unknown operations that do not make it legal
+    Unknown,        // unknown operations, if the must-return operation is legal
     Others,         // lean: unknown operations that make another open one legal
     Done,
 }
 
-/// The moves of one frame that are still to be tried.
+/// The moves of one frame that the search has not tried yet.
 struct Moves<const M: usize, const U: usize> {
     phase: Phase,
     blocked: bool,
@@ -106,8 +106,8 @@ struct Moves<const M: usize, const U: usize> {
     helpful: Vec<Move<M, U>>,
     known: Vec<Move<M, U>>,
     deferred: Vec<Move<M, U>>,
-    next: usize,  // in the list of the phase
-    unknown: u32, // unknown operations from here down are still to be tried
+    next: usize,  // index in the list of the phase
+    unknown: u32, // unknown operations below this index are not tried yet
     chains: Option<Chains<U>>,
     trying: Option<u32>, // lean: the slot of the other open operation at `next`
 }
@@ -138,9 +138,9 @@ pub struct DepthFirst<const M: usize, const U: usize> {
     pub configurations: usize,
     /// The number of attempted steps.
     pub steps: u64,
-    /// The furthest return that any path stood before.
+    /// The position of the furthest return that any path reached.
     pub best: u32,
-    /// Its state.
+    /// The state of the search.
     pub status: Status,
 }
 
@@ -223,7 +223,7 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
                 None => Box::new(self.open(problem, model, &place)?),
             };
             if let Some(taken) = self.next_move(problem, model, &place, &mut moves)? {
-                // The frame is still the last one: only `push` adds any.
+                // The frame is still the last one, since only `push` adds frames.
                 if let Some(frame) = self.stack.last_mut() {
                     frame.moves = Some(moves);
                 }
@@ -284,7 +284,7 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
             self.status = Status::Found;
         } else if self.configurations >= self.configurations_max {
             self.status = Status::Full;
-            self.visited = Visited::Plain(Set::default()); // it will not be asked again
+            self.visited = Visited::Plain(Set::default()); // no longer needed
         }
         Ok(())
     }
@@ -294,7 +294,7 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         Ok(model.step(state, op)? != ILLEGAL)
     }
 
-    /// Work out the moves that do not wait until they are asked for.
+    /// Compute the moves that the search needs first; other moves are computed on demand.
     fn open<S: Step>(
         &mut self,
         problem: &Problem,
@@ -385,7 +385,8 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         }
     }
 
-    /// The next unused unknown operation that changes the state, and where it leads from `place`.
+    /// Return the next unused unknown operation that changes the state, and the place to which it
+    /// leads from `place`.
     fn next_unknown<S: Step>(
         &mut self,
         problem: &Problem,
@@ -443,9 +444,10 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         Ok(None)
     }
 
-    /// Lean: unknown operations together with the open one at `end` that they make legal.
+    /// Lean: make the move of some unknown operations and the open operation `end` that they make
+    /// legal.
     ///
-    /// `place` is where they led.
+    /// `place` is the place after the unknown operations.
     fn end_chain<S: Step>(
         &mut self,
         model: &mut S,
@@ -464,7 +466,8 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         }))
     }
 
-    /// Lean: the next of the shortest chains of unknown operations that end in the must-return.
+    /// Lean: return the next chain of unknown operations that ends in the must-return operation,
+    /// shortest chains first.
     fn next_chain<S: Step>(
         &mut self,
         problem: &Problem,
@@ -534,7 +537,8 @@ impl<const M: usize, const U: usize> DepthFirst<M, U> {
         Ok(None)
     }
 
-    /// Lean: an unknown operation together with another open one that it makes legal.
+    /// Lean: return the next move of an unknown operation and another open operation that it makes
+    /// legal.
     fn next_other<S: Step>(
         &mut self,
         problem: &Problem,

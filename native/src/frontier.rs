@@ -1,4 +1,4 @@
-//! Breadth-first search over return events with dominance: `frontier.py`, move for move.
+//! Breadth-first search over return events with dominance; makes the same moves as `frontier.py`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,9 +10,9 @@ use crate::problem::{Problem, NONE};
 /// One way in which the history up to some return can have happened.
 #[derive(Clone, Copy)]
 pub struct Configuration<const M: usize, const U: usize> {
-    /// The linearized open slots.
+    /// The slots of open operations that are linearized.
     pub mask: Bits<M>,
-    /// The state's number.
+    /// The number of the model's state.
     pub state: u32,
     /// The unknown operations that took effect.
     pub used: Bits<U>,
@@ -20,7 +20,7 @@ pub struct Configuration<const M: usize, const U: usize> {
 }
 
 impl<const M: usize, const U: usize> Configuration<M, U> {
-    /// The node where its path ends, or -1 for the empty one.
+    /// The last node of the configuration's path, or -1 for an empty path.
     pub fn path(&self) -> i64 {
         number(self.path)
     }
@@ -50,9 +50,9 @@ pub struct Frontier<const M: usize, const U: usize> {
     pub configurations: usize,
     /// The number of attempted steps.
     pub steps: u64,
-    /// The next return.
+    /// The position of the next return to pass.
     pub best: u32,
-    /// Its state.
+    /// The state of the search.
     pub status: Status,
 }
 
@@ -88,13 +88,13 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         Ok(search)
     }
 
-    /// The branching choices of the winner, from the start; empty without one.
+    /// The branching choices of the configuration that passed all returns; empty if none did.
     pub fn choices(&self) -> Vec<u32> {
         self.path(self.winner.unwrap_or(NONE))
     }
 
-    /// The nodes of the paths of `configurations`, each after the one before it: (node, previous
-    /// node or -1, choice).
+    /// The nodes on the paths of `configurations` as (node, previous node or -1, choice). Each node
+    /// comes after its previous node.
     pub fn paths_of(&self, configurations: &[Configuration<M, U>]) -> Vec<(i64, i64, u32)> {
         let mut wanted = vec![false; self.paths.len()];
         for config in configurations {
@@ -121,7 +121,7 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         found
     }
 
-    /// The configurations that stood before the last return reached, minimal ones only.
+    /// The configurations before the furthest return reached that are not dominated.
     pub fn remaining(&self) -> Vec<Configuration<M, U>> {
         self.surviving
             .iter()
@@ -150,14 +150,14 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
                 Some(config) if self.stands(self.best, &config) => {
                     self.expand(problem, model, &config)?;
                 }
-                Some(_) => {} // a later arrival dominated it
+                Some(_) => {} // a configuration that arrived later dominates it
             }
         }
         Ok(())
     }
 
-    /// Keep a configuration after passing returns and absorbing reads. `choice` led
-    /// to it from the configuration whose path it still has.
+    /// Let a configuration pass returns and absorb reads, then keep it unless it is dominated.
+    /// `choice` is the last choice, which `config.path` does not contain yet.
     fn arrive<S: Step>(
         &mut self,
         problem: &Problem,
@@ -200,7 +200,7 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         Ok(())
     }
 
-    /// Move to the earliest layer with configurations; none left means exhausted.
+    /// Move to the earliest layer with configurations; without any, the search is exhausted.
     fn next_layer(&mut self) {
         if self.status != Status::Running {
             return;

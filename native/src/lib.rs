@@ -1,9 +1,9 @@
-//! The native core: searches of the linearizability checker, callable from Python.
+//! The native core: the searches of the linearizability checker, as a Python extension module.
 //!
-//! `checkers/linearizability/native.py` is the only caller; this mirrors `problem.py`,
-//! `search.py` and `frontier.py`, which are the specification and the oracle. A model written in
-//! Python is called only for a (state, operation class) never seen before. A register is stepped
-//! natively, with the interpreter's lock released.
+//! `checkers/linearizability/native.py` is the only caller. The modules mirror `problem.py`,
+//! `search.py` and `frontier.py`, which are their specification and the oracle of their tests. A
+//! model written in Python is called once per state and class of equal operations. Steps of a
+//! register run natively, without the interpreter's lock.
 
 mod bits;
 mod depth;
@@ -15,10 +15,10 @@ mod python;
 
 use pyo3::prelude::*;
 
-/// The number of the interface, which changes with each signature that Python sees.
+/// The version of the interface; raise it with every change that Python code can see.
 const INTERFACE: u32 = 2;
 
-/// The extension module.
+/// Define the extension module `checkers._native`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;

@@ -1,7 +1,7 @@
-//! From Python's operations to numbers.
+//! Converts operations from Python objects to numbers.
 //!
-//! Unsupported histories are no error: `Load::Unsupported` has the reason, and the caller uses the
-//! pure Python preparation, which reports invalid operations.
+//! A history that the native core does not support is not an error. `Load::Unsupported` has the
+//! reason, and the caller uses the pure Python code, which also reports invalid operations.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,25 +11,25 @@ use crate::bits::Map;
 use crate::model::{Register, RegisterOperation};
 use crate::problem::{Footprint, Span};
 
-const EXACT_MAX: i64 = 1 << 53; // floats hold every integer up to here
+const EXACT_MAX: i64 = 1 << 53; // a float represents every integer up to this one
 
-/// The outcome of reading the operations.
+/// The result of a conversion.
 pub enum Load<T> {
-    /// They are readable.
+    /// The converted operations.
     Done(T),
-    /// The pure Python search has to do it.
+    /// The reason why only the pure Python search can handle the history.
     Unsupported(&'static str),
 }
 
-/// An operation, before it is known how to step it.
+/// An operation with its Python input and output, before it has a class.
 pub struct Raw<'py> {
-    /// Its input.
+    /// The input.
     pub input: Bound<'py, PyAny>,
-    /// Its output, `UNKNOWN` where it has no return.
+    /// The output; `UNKNOWN` without a return.
     pub output: Bound<'py, PyAny>,
-    /// Its interval.
+    /// The time of the call.
     pub call: i64,
-    /// `None` makes it unknown.
+    /// The time of the return; `None` for an operation of unknown outcome.
     pub end: Option<i64>,
 }
 
@@ -52,13 +52,13 @@ fn time(value: &Bound<'_, PyAny>) -> Option<Time> {
     }
 }
 
-/// A number that sorts as the real one does.
+/// Return an integer that sorts like the float.
 fn sortable(real: f64) -> i64 {
     let bits = (real + 0.0).to_bits() as i64; // -0.0 becomes 0.0
     bits ^ (((bits >> 63) as u64) >> 1) as i64
 }
 
-/// Read all operations; `unknown` is the output of those without a return.
+/// Read all operations; operations without a return get the output `unknown`.
 pub fn read<'py>(
     operations: &Bound<'py, PyTuple>,
     unknown: &Bound<'py, PyAny>,
@@ -123,16 +123,16 @@ pub fn read<'py>(
     Ok(Load::Done(found))
 }
 
-/// The Python side of a model: what to call, with which objects.
+/// The classes of operations, with the objects to pass to the Python model.
 pub struct Classes {
     /// The class of each operation.
     pub of: Vec<u32>,
-    /// One (input, output) per class.
+    /// The input and output of each class.
     pub examples: Vec<(Py<PyAny>, Py<PyAny>)>,
 }
 
-/// Operations with equal inputs and outputs, of equal types (1 == True, but a model may tell them
-/// apart), are of one class; one that cannot be hashed is its own.
+/// Assign operations with equal inputs and outputs to one class. Their types must be equal, too: 1
+/// == True, but a model may distinguish them. An operation that is not hashable gets its own class.
 pub fn classes(py: Python<'_>, raws: &[Raw<'_>]) -> PyResult<Classes> {
     let numbers = PyDict::new(py);
     let mut found = Classes {
@@ -169,7 +169,7 @@ pub fn classes(py: Python<'_>, raws: &[Raw<'_>]) -> PyResult<Classes> {
     Ok(found)
 }
 
-/// Footprints by class, every different one once, and the number of each class's.
+/// Return the distinct footprints, and for each class the index of its footprint.
 pub fn footprints(
     py: Python<'_>,
     classes: &Classes,
@@ -219,7 +219,7 @@ pub fn footprints(
     Ok((distinct, of))
 }
 
-/// The types of a register's inputs.
+/// The Python classes of a register's inputs.
 pub struct RegisterTypes<'py> {
     /// `Read`.
     pub read: Bound<'py, PyAny>,
@@ -229,10 +229,11 @@ pub struct RegisterTypes<'py> {
     pub cas: Bound<'py, PyAny>,
 }
 
-/// Numbers for values; equal values of any types have equal numbers: 1 == True == 1.0.
+/// Assigns numbers to values. Equal values have the same number, whatever their types: 1 == True ==
+/// 1.0.
 struct Values<'py> {
     whole: Map<i64, u32>,
-    others: Bound<'py, PyDict>, // text, nothing, and numbers that are no 64-bit integers
+    others: Bound<'py, PyDict>, // texts, `None`, and numbers beyond 64-bit integers
     values: Vec<Py<PyAny>>,
 }
 
@@ -242,7 +243,8 @@ impl<'py> Values<'py> {
         self.values.len() as u32 - 1
     }
 
-    /// `None` for a value of another type, or one that is not equal to itself.
+    /// Return the number of a value; `None` for a value of another type, or one that does not equal
+    /// itself.
     fn number(&mut self, value: &Bound<'py, PyAny>) -> PyResult<Option<u32>> {
         let mut whole = None;
         if value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyBool>() {
@@ -274,8 +276,8 @@ impl<'py> Values<'py> {
     }
 }
 
-/// The operations as those of a register that first holds `initial`, and its values by number;
-/// `None` where something is not exactly what the register's own types say.
+/// Convert operations to those of a register that holds `initial` at first; also return the
+/// register's values by number. Returns `None` if a type is not exactly one of the register's.
 pub fn register<'py>(
     raws: &[Raw<'py>],
     types: &RegisterTypes<'py>,
@@ -327,7 +329,7 @@ pub fn register<'py>(
     Ok(Some((Register::new(first, operations), values.values)))
 }
 
-/// The spans of all operations, for the preparation.
+/// Return the spans of all operations, for the preparation.
 pub fn spans(
     raws: &[Raw<'_>],
     classes: &[u32],

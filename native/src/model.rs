@@ -1,56 +1,56 @@
-//! Sequential specifications as the searches see them: numbered states and operations.
+//! Sequential specifications for the searches, with numbers for states and operations.
 
 use crate::bits::Map;
 
-/// The answer of an illegal step.
+/// The result of an illegal step.
 pub const ILLEGAL: u32 = u32::MAX;
 
 /// A specification whose states are numbers below `ILLEGAL`.
 pub trait Step {
-    /// The failure of a step.
+    /// The error of a step, such as an exception in a Python model.
     type Error;
 
-    /// The first state.
+    /// The initial state.
     fn initial(&self) -> u32;
 
-    /// The state after operation `op`, or `ILLEGAL`.
+    /// Return the state after operation `op`, or `ILLEGAL`.
     fn step(&mut self, state: u32, op: u32) -> Result<u32, Self::Error>;
 }
 
-/// One operation on a register; the values are numbers, equal ones for equal values.
+/// One operation on a register; equal values have the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RegisterOperation {
-    /// Replaces the value.
+    /// A write of this value.
     Write(u32),
-    /// Saw this value.
+    /// A read that returned this value.
     Read(u32),
     /// A read whose answer was lost.
     ReadUnknown,
-    /// Found the first value and replaced it by the second.
+    /// A compare-and-set that replaced the first value by the second.
     Cas(u32, u32),
-    /// Found another value than this.
+    /// A compare-and-set that failed, since the register did not hold this value.
     CasFailed(u32),
     /// A compare-and-set whose answer was lost.
     CasUnknown(u32, u32),
-    /// Its answer is impossible.
+    /// An operation with an answer that is illegal in every state.
     Never,
 }
 
 impl RegisterOperation {
-    /// Whether the state after it is always the one before.
+    /// Whether the operation never changes the state.
     pub fn read_only(self) -> bool {
         matches!(self, Self::Read(_) | Self::ReadUnknown | Self::CasFailed(_))
     }
 }
 
-/// One register: steps are so cheap that nothing is remembered.
+/// The model of one register. Its steps are too cheap to memoize.
 pub struct Register {
     initial: u32,
     operations: Vec<RegisterOperation>,
 }
 
 impl Register {
-    /// A register that starts with the value of number `initial`.
+    /// Create a register that holds the value with the number `initial` at first.
     pub fn new(initial: u32, operations: Vec<RegisterOperation>) -> Self {
         Self {
             initial,
@@ -58,7 +58,7 @@ impl Register {
         }
     }
 
-    /// A mask of the operations that never change the state.
+    /// Return for each operation whether it never changes the state.
     pub fn read_only(&self) -> Vec<bool> {
         self.operations
             .iter()
@@ -66,7 +66,7 @@ impl Register {
             .collect()
     }
 
-    /// Classes of operations that step equally, where `wanted` is true; 0 for others.
+    /// Number the classes of equal operations; operations for which `wanted` is false get 0.
     pub fn classes(&self, wanted: impl Fn(usize) -> bool) -> Vec<u32> {
         let mut numbers: Map<RegisterOperation, u32> = Map::default();
         let class = |(number, operation): (usize, &RegisterOperation)| {

@@ -1,35 +1,35 @@
-//! A history, prepared for searching: the same representation as `problem.py`, which explains it.
+//! A history, prepared for searching; `problem.py` explains the representation.
 //!
-//! Slots are numbers here instead of single-bit masks, and the lists of open operations of all
-//! returns lie behind one another in one vector.
+//! In contrast to `problem.py`, slots are numbers, not single-bit masks, and one vector holds the
+//! lists of open operations of all returns.
 
 use crate::bits::Bits;
 use crate::model::{Step, ILLEGAL};
 
-/// No number.
+/// Stands for a missing number.
 pub const NONE: u32 = u32::MAX;
 
-/// One operation, as the preparation sees it.
+/// The properties of an operation that the preparation needs.
 #[derive(Clone, Copy)]
 pub struct Span {
-    /// When it was called.
+    /// The time of the call.
     pub call: i64,
-    /// When it returned; `None` makes it unknown.
+    /// The time of the return; `None` for an operation of unknown outcome.
     pub end: Option<i64>,
-    /// Operations of one class step equally.
+    /// The class of the operation; operations of one class are interchangeable in steps.
     pub class: u32,
-    /// Whether its response says that nothing changed.
+    /// Whether the answer shows that the operation changed nothing.
     pub read_only: bool,
-    /// The number of its footprint.
+    /// The index of the operation's footprint.
     pub footprint: u32,
 }
 
 /// The parts of the state that an operation reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Footprint {
-    /// All of it.
+    /// Whether the operation touches the whole state.
     pub everything: bool,
-    /// Otherwise these parts, as a bit set whose length is that of the highest one.
+    /// Otherwise, the parts that it touches, as a bit set just long enough for the highest part.
     pub words: Vec<u64>,
 }
 
@@ -38,7 +38,8 @@ impl Footprint {
         !self.everything && self.words.iter().all(|word| *word == 0)
     }
 
-    /// Whether they share a part. An empty footprint shares nothing, even with everything.
+    /// Whether two footprints share a part. An empty footprint shares nothing, even with a
+    /// footprint that touches everything.
     fn meets(&self, other: &Self) -> bool {
         match (self.everything, other.everything) {
             (true, true) => true,
@@ -59,10 +60,11 @@ impl Footprint {
     }
 }
 
-/// The parts that can matter at one configuration; `None` is the usual "anything".
+/// The parts of the state that can matter at one configuration; usually `None`, which means all
+/// parts.
 pub type Reach = Option<Footprint>;
 
-/// Lists of (slot, operation), one per return.
+/// One list of (slot, operation) per return.
 #[derive(Default)]
 pub struct Opens {
     starts: Vec<usize>,
@@ -88,36 +90,36 @@ impl Opens {
     }
 }
 
-/// One history. Nothing here changes while searches run.
+/// One history to search. Searches do not change it.
 #[derive(Default)]
 pub struct Problem {
-    /// The number of operations, left-out ones included.
+    /// The number of operations, including operations that the search leaves out.
     pub operations: usize,
     /// Operation numbers in the order of their returns.
     pub returns: Vec<u32>,
-    /// The slots of those.
+    /// The slots of these operations.
     pub return_slots: Vec<u32>,
-    /// Just before each return, latest call first.
+    /// The open writes just before each return, latest call first.
     pub writes: Opens,
-    /// Just before each return, in call order.
+    /// The open reads just before each return, in call order.
     pub reads: Opens,
     /// Operations that never returned, in call order; read-only ones are left out.
     pub unknown: Vec<u32>,
-    /// The number of them called before each return.
+    /// The number of unknown operations called before each return.
     pub unknown_called: Vec<u32>,
-    /// The previous interchangeable one, or `NONE`.
+    /// The previous interchangeable unknown operation, or `NONE`.
     pub unknown_twin: Vec<u32>,
-    /// The highest number of slots in use at once.
+    /// The maximum number of slots in use at once.
     pub slots: u32,
     footprint_of: Vec<u32>,
     footprints: Vec<Footprint>,
     separable: bool,
-    unknown_footprints: Vec<u32>, // distinct ones, in the order of their first call
-    unknown_footprints_seen: Vec<u32>, // how many of them before each return
+    unknown_footprints: Vec<u32>, // distinct footprints, in the order of first calls
+    unknown_footprints_seen: Vec<u32>, // the number of these before each return
 }
 
 impl Problem {
-    /// Sort the events and assign slots. No span may end before its call.
+    /// Sort the events and assign slots; no span may end before its call.
     pub fn new(spans: &[Span], footprints: Vec<Footprint>) -> Self {
         let mut problem = Self {
             operations: spans.len(),
@@ -135,7 +137,7 @@ impl Problem {
             }
             returns.extend(span.end.map(|end| (end, number)));
         }
-        // Histories usually come sorted by one or the other, which makes that sort trivial.
+        // Histories are usually sorted by call or by return already, and that sort is then cheap.
         calls.sort();
         returns.sort();
         let mut returns = returns.into_iter().peekable();
@@ -198,13 +200,13 @@ impl Problem {
         }
     }
 
-    /// The number of returns, and so the position at which a search has won.
+    /// The number of returns; a search that reaches this position has found an order.
     #[inline]
     pub fn end(&self) -> u32 {
         self.returns.len() as u32
     }
 
-    /// The footprint of all that can matter to the operation that must return at `position`.
+    /// Return the footprint of all operations that can affect the return at `position`.
     pub fn relevant<const M: usize>(&self, position: u32, mask: &Bits<M>) -> Reach {
         let must = self.returns[position as usize];
         if !self.separable {
@@ -245,7 +247,7 @@ impl Problem {
         &self.footprints[self.footprint_of[op as usize] as usize]
     }
 
-    /// Whether the operation can matter where `reach` is what can.
+    /// Whether the footprint of the operation meets `reach`.
     #[inline]
     pub fn matters(&self, op: u32, reach: &Reach) -> bool {
         reach
@@ -253,7 +255,7 @@ impl Problem {
             .is_none_or(|reach| self.footprint(op).meets(reach))
     }
 
-    /// Pass returns whose operation is linearized and absorb reads that are legal now.
+    /// Pass the returns of linearized operations, and absorb open reads that are legal.
     #[inline]
     pub fn advance<S: Step, const M: usize>(
         &self,
@@ -278,9 +280,9 @@ impl Problem {
         Ok((position, mask))
     }
 
-    /// The whole order (absorbed reads included) behind the branching choices of a search.
+    /// Return the whole order, with absorbed reads, to which the choices of a search lead.
     ///
-    /// Returns `None` where a choice is illegal, which no search may let happen.
+    /// Returns `None` if a choice is illegal, which would be a bug of the search.
     pub fn replay<S: Step>(
         &self,
         model: &mut S,
@@ -300,7 +302,7 @@ impl Problem {
                     done[op as usize] = true;
                     order.push(op);
                 }
-                _ => {} // a read may be chosen, then absorbed
+                _ => {} // the replay may have absorbed a chosen read already
             }
             while position < self.end() {
                 for &(_, op) in self.reads.at(position) {

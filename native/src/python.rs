@@ -1,4 +1,4 @@
-//! The classes that Python sees, and Python models behind memoised steps.
+//! The classes of the extension module, and models in Python with memoized steps.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyIndexError, PyValueError};
@@ -19,11 +19,11 @@ create_exception!(
     "The native core cannot represent this history; the pure Python search can."
 );
 
-/// Steps between two looks at pending signals.
+/// The number of steps after which a search checks for signals such as Ctrl-C.
 const SIGNAL_STEPS: u64 = 50_000;
 const STATES_MAX: usize = 1 << 31;
 
-/// A model written in Python; every step is asked for once.
+/// A model written in Python; each distinct step is called once and memoized.
 struct PythonModel {
     step: Py<PyAny>,
     contradiction: Py<PyAny>,
@@ -74,7 +74,7 @@ impl PythonModel {
     }
 }
 
-/// A Python model while the interpreter's lock is held.
+/// A Python model, usable while the interpreter's lock is held.
 struct Attached<'a, 'py> {
     py: Python<'py>,
     model: &'a mut PythonModel,
@@ -105,7 +105,7 @@ enum Model {
     },
 }
 
-/// One history with its model: what `Problem` and `Stepper` are in Python.
+/// One history with its model; corresponds to `Problem` and `Stepper` in Python.
 #[pyclass(module = "checkers._native")]
 pub struct Core {
     problem: Problem,
@@ -115,10 +115,10 @@ pub struct Core {
 
 #[pymethods]
 impl Core {
-    /// `operations` as a tuple; `hooks` is a tuple of objects of the Python side: the
-    /// `UNKNOWN` output, `contradiction(input, output, state) -> error`, and, else `None`, for a
-    /// plain register its input types (Read, Write, Cas). `reads` and `separable` say whether the
-    /// model overrides `read_only` and `footprint`.
+    /// Prepare the tuple `operations` for searches. `hooks` is a tuple of Python objects: the
+    /// output `UNKNOWN`, the function `contradiction(input, output, state) -> error`, and the input
+    /// types (Read, Write, Cas) of a plain register, or `None` for other models. `reads` and
+    /// `separable` say whether the model overrides `read_only` and `footprint`.
     #[new]
     fn new(
         model: &Bound<'_, PyAny>,
@@ -145,7 +145,7 @@ impl Core {
             let initial = model.call_method0("init")?;
             if let Some((register, values)) = load::register(&raws, &types, &initial, &unknown)? {
                 let read_only: Vec<bool> = register.read_only();
-                // Only unknown operations are compared with each other.
+                // Only unknown operations need classes, since only they can be interchangeable.
                 let of = register.classes(|number| raws[number].end.is_none());
                 let spans = load::spans(&raws, &of, |number, _| read_only[number], &[]);
                 let footprints = vec![crate::problem::Footprint {
@@ -209,13 +209,13 @@ impl Core {
         })
     }
 
-    /// Whether steps are taken without Python.
+    /// Whether steps run without Python.
     #[getter]
     fn is_native_model(&self) -> bool {
         !matches!(self.model, Model::Python(_))
     }
 
-    /// The number of calls of the model.
+    /// The number of calls of the Python model.
     #[getter]
     fn model_calls(&self) -> u64 {
         match &self.model {
@@ -254,7 +254,7 @@ impl Core {
         self.problem.unknown_called.clone()
     }
 
-    /// With -1 for none.
+    /// The previous interchangeable unknown operation of each; -1 without one.
     #[getter]
     fn unknown_twin(&self) -> Vec<i64> {
         let twins = self.problem.unknown_twin.iter();
@@ -274,7 +274,7 @@ impl Core {
         self.read_only.clone()
     }
 
-    /// (slot, operation) of the open writes, latest call first, or of the open reads.
+    /// Return the open reads, or the open writes (latest call first), as (slot, operation).
     fn opens(&self, position: u32, reads: bool) -> PyResult<Vec<(u32, u32)>> {
         let opens: &Opens = if reads {
             &self.problem.reads
@@ -297,7 +297,7 @@ impl Core {
         }
     }
 
-    /// The number of the state after an operation, or -1.
+    /// Return the number of the state after an operation; -1 if it is illegal.
     fn step(&mut self, py: Python<'_>, state: u32, op: u32) -> PyResult<i64> {
         if op as usize >= self.problem.operations {
             return Err(PyIndexError::new_err(format!("there is no operation {op}")));
@@ -314,7 +314,7 @@ impl Core {
         })
     }
 
-    /// The state behind a number.
+    /// Return the state with this number.
     fn state(&self, py: Python<'_>, number: u32) -> PyResult<Py<PyAny>> {
         let state = match &self.model {
             Model::Python(model) => model.states.get(number as usize).map(|s| s.clone_ref(py)),
@@ -326,7 +326,7 @@ impl Core {
         }
     }
 
-    /// The whole order behind the branching choices of a search.
+    /// Return the whole order to which the branching choices of a search lead.
     fn replay(&mut self, py: Python<'_>, choices: Vec<u32>) -> PyResult<Vec<u32>> {
         if choices
             .iter()
@@ -342,7 +342,7 @@ impl Core {
     }
 }
 
-/// The value of a step that cannot fail.
+/// Return the value of a step that cannot fail.
 fn sure<T>(result: Result<T, std::convert::Infallible>) -> T {
     match result {
         Ok(value) => value,
@@ -350,11 +350,11 @@ fn sure<T>(result: Result<T, std::convert::Infallible>) -> T {
     }
 }
 
-/// Surviving configurations as (mask, used, state, path), the first two as sorted indices, and the
-/// nodes of their paths as (node, previous node or -1, choice).
+/// Surviving configurations as (mask, used, state, path), and the nodes of their paths as (node,
+/// previous node or -1, choice). `mask` and `used` are sorted indices.
 type Remaining = (Vec<(Vec<u32>, Vec<u32>, u32, i64)>, Vec<(i64, i64, u32)>);
 
-/// A search over bit sets of some width, as `Search` drives it.
+/// The interface of a search for `Search`, independent of the widths of its bit sets.
 trait Explore: Send + Sync {
     fn run_python(&mut self, problem: &Problem, model: &mut Attached, limit: u64) -> PyResult<()>;
     fn run_register(&mut self, problem: &Problem, model: &mut Register, limit: u64);
@@ -452,7 +452,7 @@ fn check_size(problem: &Problem) -> PyResult<()> {
     )))
 }
 
-/// The narrowest search that fits; `check_size` was asked before.
+/// Start a search with the narrowest bit sets that fit; `check_size` was called before.
 fn start_fitting<S: Step>(
     problem: &Problem,
     model: &mut S,
@@ -545,7 +545,7 @@ impl Search {
         self.explore.choices()
     }
 
-    /// The surviving configurations of a breadth-first search, see `Remaining`.
+    /// Return the surviving configurations of a breadth-first search (see `Remaining`).
     fn remaining(&self) -> Remaining {
         self.explore.remaining()
     }

@@ -1,8 +1,9 @@
-//! The bytes of one file, and what they were when they were last synced.
+//! The current contents of one file, and its durable contents: those at its last sync.
 //!
-//! What the node sees lies in a file of the host, the *object*, at every moment; only what is needed
-//! to go back is kept in memory: the durable size, and the old contents of the blocks below it that
-//! were overwritten since. So a file that only grows costs nothing, and a sync forgets.
+//! A file of the host, the *object*, always has the current contents. Memory holds only what is
+//! needed to restore the durable contents: the durable size, and the old contents of blocks that
+//! were overwritten since the last sync. So a file that only grows needs no memory, and a sync
+//! frees all of it.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -12,13 +13,13 @@ use std::path::PathBuf;
 
 use crate::draws::Draws;
 
-/// The unit of what is kept: the page of the kernel's cache.
+/// The size of a block whose old contents are kept: one page of the kernel's cache.
 pub const BLOCK: u64 = 4096;
-/// A device writes so much at once or not at all.
+/// The number of bytes that a device writes atomically.
 const SECTOR: usize = 512;
 const BLOCK_BYTES: usize = BLOCK as usize;
 
-/// An old block; `None`: it was all zeros.
+/// The durable contents of a block; `None` stands for a block of zeros.
 type Old = Option<Box<[u8; BLOCK_BYTES]>>;
 
 /// One regular file.
@@ -33,7 +34,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// An empty file, of which nothing is durable.
+    /// Create an empty file, with no durable contents.
     pub fn create(object: PathBuf) -> io::Result<Content> {
         File::create_new(&object)?;
         Ok(Content {
@@ -46,22 +47,22 @@ impl Content {
         })
     }
 
-    /// Its visible size.
+    /// The current size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// How much it takes on the host, in blocks of 512 bytes.
+    /// The space that the object takes on the host, in blocks of 512 bytes.
     pub fn blocks(&self) -> u64 {
         std::fs::metadata(&self.object).map_or(0, |found| found.blocks())
     }
 
-    /// Whether it would have another size after a power cut.
+    /// Whether a power cut would change the size of the file.
     pub fn size_is_unsynced(&self) -> bool {
         self.size != self.durable_size
     }
 
-    /// How many bytes of old contents are held in memory.
+    /// The number of bytes of old contents in memory.
     pub fn held_bytes(&self) -> u64 {
         self.old.len() as u64 * BLOCK
     }
@@ -77,17 +78,17 @@ impl Content {
         Ok(self.file.as_ref().expect("opened above"))
     }
 
-    /// Nobody has it open: give the descriptor back.
+    /// Close the object's descriptor, because no process has the file open.
     pub fn rest(&mut self) {
         self.file = None;
     }
 
-    /// Remove what it has on the host.
+    /// Remove the object from the host.
     pub fn remove(self) -> io::Result<()> {
         std::fs::remove_file(self.object)
     }
 
-    /// Up to `size` bytes from `offset`; fewer only at the end.
+    /// Read `size` bytes from `offset` on; fewer only at the end of the file.
     pub fn read(&mut self, offset: u64, size: usize) -> io::Result<Vec<u8>> {
         let size = size.min(self.size.saturating_sub(offset) as usize);
         let mut data = vec![0; size];
@@ -95,7 +96,7 @@ impl Content {
         Ok(data)
     }
 
-    /// Remember the durable contents of the blocks from `begin` up to before `end` (bytes).
+    /// Save the durable contents of the blocks from byte `begin` to byte `end` (exclusive).
     fn keep(&mut self, begin: u64, end: u64) -> io::Result<()> {
         let end = end.min(self.durable_size);
         if begin >= end {
@@ -116,7 +117,7 @@ impl Content {
         Ok(())
     }
 
-    /// Write, not durably.
+    /// Write data that is not durable before the next sync.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = offset + data.len() as u64;
         self.keep(offset, end)?;
@@ -126,7 +127,7 @@ impl Content {
         Ok(())
     }
 
-    /// Change the size, not durably.
+    /// Change the size, which is not durable before the next sync.
     pub fn resize(&mut self, size: u64) -> io::Result<()> {
         if size < self.size {
             self.keep(size, self.size)?;
@@ -137,16 +138,16 @@ impl Content {
         Ok(())
     }
 
-    /// All that is visible is durable.
+    /// Make the current contents durable.
     pub fn sync(&mut self) {
         self.old.clear();
         self.durable_size = self.size;
         self.unsynced_bytes = 0;
     }
 
-    /// Lose what was not synced; with `torn` an arbitrary part of it survives.
+    /// Restore the durable contents; with `torn`, a random part of the unsynced data survives.
     ///
-    /// Returns how many of the bytes that were written since the last sync were at stake.
+    /// Returns the number of bytes written since the last sync, all of which could have been lost.
     pub fn cut(&mut self, torn: Option<&mut Draws>) -> io::Result<u64> {
         let at_stake = std::mem::take(&mut self.unsynced_bytes);
         if self.old.is_empty() && self.size == self.durable_size {
@@ -168,11 +169,12 @@ impl Content {
         Ok(at_stake)
     }
 
-    /// Decide what survives: `old` is then what goes back. Returns the size that is left.
+    /// Decide what survives: afterwards `old` has the blocks to restore. Returns the new size.
     ///
-    /// As on ext4 in ordered mode: a file grows on the disk only with its data, so what was appended
-    /// survives from its beginning on; a cut of its size happens whole or not; blocks that were
-    /// overwritten in place get to the disk in any order, and the device tears at its sectors.
+    /// The rules are those of ext4 in ordered mode. Data are written before the size that includes
+    /// them, so a prefix of the appended data survives. A truncation survives completely or not at
+    /// all. Blocks that were overwritten in place reach the disk in any order, and each sector is
+    /// atomic.
     fn tear(&mut self, draws: &mut Draws) -> io::Result<u64> {
         let size = if self.size >= self.durable_size {
             self.durable_size + draws.below(self.size - self.durable_size + 1)
@@ -185,7 +187,7 @@ impl Content {
         let boundary = self.durable_size / BLOCK;
         let mut going_back = BTreeMap::new();
         for (block, old) in std::mem::take(&mut self.old) {
-            let gone = block * BLOCK >= self.size; // cut off by the node, so there is nothing new
+            let gone = block * BLOCK >= self.size; // truncated: the block has no new contents
             if (grown && block == boundary) || (!gone && draws.coin()) {
                 continue;
             }
@@ -200,7 +202,7 @@ impl Content {
         Ok(size)
     }
 
-    /// The first sectors as they were written, the others as they were.
+    /// Return a block whose first sectors are new and whose other sectors are old.
     fn torn_block(
         &mut self,
         block: u64,

@@ -1,7 +1,7 @@
-//! What the kernel asks, answered from the tree, with the trouble that the disk has.
+//! Answers the kernel's requests from the tree, subject to the disk's current faults.
 //!
-//! The kernel keeps no names and no attributes of ours, and its page cache only for as long as a
-//! file is open; there is no `direct_io`, so programs may map files into memory.
+//! The kernel caches no names and no attributes, and caches pages of a file only while the file is
+//! open. `direct_io` is off, so that programs can map files into memory.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -21,21 +21,21 @@ use crate::tree::{Fail, Kind, Outcome, Owned, Tree};
 use crate::trouble::{Sort, Trouble};
 
 const TTL: Duration = Duration::ZERO;
-const ALIVE: Generation = Generation(0); // inode numbers are never used again
+const ALIVE: Generation = Generation(0); // inode numbers are never reused
 const MODE: u32 = 0o7777;
 
 type Listing = Vec<(u64, FileType, OsString)>;
 
-/// What requests and commands share.
+/// The state that the kernel's requests and the harness's commands share.
 #[derive(Debug)]
 pub struct Shared {
     tree: Mutex<Tree>,
-    /// How bad it is.
+    /// The current faults.
     pub trouble: Trouble,
 }
 
 impl Shared {
-    /// An empty, good disk.
+    /// Combine a tree with the faults of its disk.
     pub fn new(tree: Tree, trouble: Trouble) -> Shared {
         Shared {
             tree: Mutex::new(tree),
@@ -43,7 +43,7 @@ impl Shared {
         }
     }
 
-    /// The tree; a panic in another thread has said so already.
+    /// Lock the tree, even after a panic in another thread, which has already been reported.
     pub fn tree(&self) -> MutexGuard<'_, Tree> {
         self.tree
             .lock()
@@ -69,13 +69,13 @@ impl Shared {
     }
 }
 
-/// Say that the host failed us: what the node made of it is not its fault.
+/// Report an error of the host to the harness, because the node is not to blame for its effects.
 pub fn report_host(error: &std::io::Error) {
     let text = error.to_string().replace(['"', '\\'], "'");
-    let _ = writeln!(std::io::stdout(), "{{\"host\":\"{text}\"}}"); // nobody may listen any more
+    let _ = writeln!(std::io::stdout(), "{{\"host\":\"{text}\"}}"); // the harness may be gone
 }
 
-/// The file system.
+/// The file system that the kernel calls.
 pub struct Disk {
     shared: Arc<Shared>,
     folder: std::path::PathBuf,
@@ -84,7 +84,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// `folder` is where it lies on the host.
+    /// Create the file system; its data are in `folder` on the host.
     pub fn new(shared: Arc<Shared>, folder: &Path) -> Disk {
         Disk {
             shared,
@@ -94,7 +94,7 @@ impl Disk {
         }
     }
 
-    /// Do a request of this sort and answer it; a late one in a thread of its own.
+    /// Carry out a request and answer it; a delayed request gets its own thread.
     fn act<T, R: Send + 'static>(
         &self,
         sort: Sort,
@@ -260,7 +260,7 @@ impl Filesystem for Disk {
             libc::S_IFREG | 0 => Kind::File,
             libc::S_IFIFO => Kind::Special(FileType::NamedPipe, rdev),
             libc::S_IFSOCK => Kind::Special(FileType::Socket, rdev),
-            _ => return reply.error(Errno::EPERM), // the mount has no devices
+            _ => return reply.error(Errno::EPERM), // the mount allows no devices
         };
         self.make(request, (parent, name), (mode, umask), kind, reply);
     }
@@ -409,7 +409,7 @@ impl Filesystem for Disk {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok(); // a close makes nothing durable
+        reply.ok(); // closing a file makes nothing durable
     }
 
     fn release(

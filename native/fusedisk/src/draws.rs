@@ -1,11 +1,11 @@
-//! Seeded draws (SplitMix64): what a fault takes depends on the run's seed, not on the host.
+//! Seeded random numbers (SplitMix64), so that the run's seed decides what a fault destroys.
 
-/// A stream of draws.
+/// A generator of random numbers.
 #[derive(Debug)]
 pub struct Draws(u64);
 
 impl Draws {
-    /// The stream of a seed.
+    /// Create the generator for a seed.
     pub fn new(seed: u64) -> Draws {
         Draws(seed)
     }
@@ -18,17 +18,17 @@ impl Draws {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in `0..limit`; the bias of the remainder does not matter here.
+    /// Return a number in `0..limit`; the bias of the remainder does not matter here.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }
 
-    /// One or the other.
+    /// Return `true` or `false` with equal probability.
     pub fn coin(&mut self) -> bool {
         self.next() & 1 == 1
     }
 
-    /// Whether something of this probability happens.
+    /// Return `true` with this probability.
     pub fn happens(&mut self, probability: f64) -> bool {
         ((self.next() >> 11) as f64) / ((1_u64 << 53) as f64) < probability
     }

@@ -1,18 +1,19 @@
-//! A disk for a node that knows nothing of us: what it does not sync is lost when we say so.
+//! A FUSE file system that loses unsynced data on command, as a disk does in a power cut. The node
+//! that uses the file system need not know of the harness.
 //!
 //! `harness-fusedisk MOUNT FOLDER SOURCE SEED WRITE_BACK_MS` mounts an empty file system on MOUNT,
-//! whose bytes lie in FOLDER, and says `{"ready":true}`. Every WRITE_BACK_MS (0: never) all becomes
-//! durable, as a kernel writes back what nobody has synced. Commands come as lines on standard input, and each is
-//! answered by a line of JSON. The end of the input ends it, and takes the mount away: that is what
-//! the death of the harness looks like, however it died.
+//! stores its data in FOLDER, and prints `{"ready":true}`. Every WRITE_BACK_MS (0: never) it makes
+//! all data durable, as a kernel writes back dirty pages. It reads one command per line from
+//! standard input, and answers each with one line of JSON. At the end of the input it unmounts and
+//! exits: the input also ends if the harness dies, in whatever way.
 //!
-//! | command                    | does                                                             |
-//! |----------------------------|------------------------------------------------------------------|
-//! | `set ERROR FULL DELAY_US`  | sets how bad it is; answers what was felt since the last time    |
-//! | `cut TORN SEED`            | loses what was not synced; answers what that was                 |
-//! | `release`                  | lets late requests go on now                                     |
-//! | `sync`                     | makes all durable                                                |
-//! | `wipe`                     | empties it                                                       |
+//! | command                   | does                                                                       |
+//! |---------------------------|----------------------------------------------------------------------------|
+//! | `set ERROR FULL DELAY_US` | sets the faults; answers how many requests faults hit since the last `set` |
+//! | `cut TORN SEED`           | cuts the power; answers how much unsynced data was at stake                |
+//! | `release`                 | ends the delays of waiting requests                                        |
+//! | `sync`                    | makes all data durable                                                     |
+//! | `wipe`                    | removes all files and folders                                              |
 
 mod content;
 mod disk;
@@ -48,10 +49,11 @@ fn host(fail: Fail) -> String {
     }
 }
 
-/// Forget what the kernel has cached of files that are not what they were.
+/// Invalidate the kernel's cached pages of `files`, whose contents have changed.
 fn forget(notifier: &Notifier, files: Vec<u64>) {
     for ino in files {
-        // What it does not know it has not cached. No lock is held here: it may ask us for pages.
+        // An error means that the kernel does not know the file, so it has cached nothing. No lock
+        // is held here, because the kernel may request pages during the call.
         let _ = notifier.inval_inode(INodeNo(ino), 0, 0);
     }
 }
@@ -110,7 +112,7 @@ fn serve(
 ) -> io::Result<()> {
     let shared = Arc::new(Shared::new(Tree::new(folder.clone()), Trouble::new(seed)));
     let mut config = Config::default();
-    config.acl = SessionACL::All; // whoever the node runs as
+    config.acl = SessionACL::All; // the node may run as any user
     config.mount_options = vec![
         MountOption::FSName(source.to_owned()),
         MountOption::Subtype("harness".to_owned()),
@@ -125,7 +127,7 @@ fn serve(
         let shared = Arc::clone(&shared);
         std::thread::spawn(move || loop {
             std::thread::sleep(write_back);
-            let _ = shared.tree().sync_all().map_err(host); // said
+            let _ = shared.tree().sync_all().map_err(host); // `host` has reported the error
         });
     }
     let notifier = session.notifier();
@@ -138,11 +140,11 @@ fn serve(
             format!("{{\"error\":\"{error}\"}}")
         });
         if writeln!(output, "{answer}").is_err() {
-            break; // nobody listens any more
+            break; // the harness no longer reads the answers
         }
     }
     system::detach(mount);
-    // Without waiting for the session: somebody may still use it, and must not hold us up.
+    // Do not wait for the session: a process that still uses the mount could block the exit.
     std::process::exit(0)
 }
 

@@ -1,4 +1,4 @@
-//! What std does not ask the system.
+//! System calls and commands that Rust's standard library does not offer.
 
 use std::ffi::CString;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-/// How much room the host's disk has.
+/// Return the size and free space of the host's file system that contains `folder`.
 #[allow(unsafe_code)] // statvfs(3) fills in a structure of plain numbers
 pub fn room(folder: &Path) -> io::Result<libc::statvfs> {
     let path = CString::new(folder.as_os_str().as_bytes())?;
@@ -18,7 +18,8 @@ pub fn room(folder: &Path) -> io::Result<libc::statvfs> {
     }
 }
 
-/// Have as many files open as the system lets us: a node may open as many as it is allowed itself.
+/// Raise the limit of open files to its maximum, since each file that a node opens may be opened
+/// here as well.
 #[allow(unsafe_code)] // getrlimit(2) and setrlimit(2) take a structure of two numbers
 pub fn raise_files_max() {
     let mut limit = libc::rlimit {
@@ -33,7 +34,7 @@ pub fn raise_files_max() {
     }
 }
 
-/// Take the mount away, even while somebody uses it.
+/// Unmount the file system, even if processes still use it.
 pub fn detach(mount: &Path) {
     let umount = Command::new("umount")
         .arg("--lazy")

@@ -1,11 +1,12 @@
-//! Names, attributes and contents; what of them is durable, and what a power cut leaves.
+//! The names, attributes and contents of all files, and which of them survive a power cut.
 //!
-//! The rule is ext4's (`data=ordered`). All changes of names and attributes go into one journal, in
-//! order. An fsync of any file or folder makes the whole journal durable, and of data that file's
-//! own; so does fdatasync where the file is new or its size has changed, else it does not touch the
-//! journal. Where a new file takes the name of another, its data goes to the disk with its name, as
-//! ext4 does it for programs that forget to sync it (`auto_da_alloc`). A cut of a file's size comes
-//! with its data. What gets durable with time is up to whoever mounts it (`sync_all`).
+//! The rules are those of ext4 (`data=ordered`). All changes of names and attributes go into one
+//! journal, in order. An fsync of a file or folder makes the whole journal durable, and the data of
+//! that file. An fdatasync does the same if the file is new or its size has changed; otherwise it
+//! only makes the data durable. If a rename replaces another file, the data of the renamed file
+//! becomes durable together with the rename, as ext4 does for programs that forget to sync
+//! (`auto_da_alloc`). A truncation becomes durable with the file's data. The process that mounts
+//! the file system decides when it writes data back (`sync_all`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -18,19 +19,19 @@ use fuser::{Errno, FileAttr, FileType, INodeNo};
 use crate::content::{Content, BLOCK};
 use crate::draws::Draws;
 
-/// The inode of the root.
+/// The inode of the root folder.
 pub const ROOT: u64 = 1;
-/// So many old blocks may be held in memory; above that a file is written back early.
+/// The maximum size of old blocks in memory; above it, a file is made durable early.
 const HELD_BYTES_MAX: u64 = 256 << 20;
-/// So many changes may wait for a sync; above that the journal is committed early.
+/// The maximum number of changes in the journal; above it, the journal is committed early.
 const JOURNAL_MAX: usize = 100_000;
 
 /// Why a request failed.
 #[derive(Debug)]
 pub enum Fail {
-    /// As on any disk.
+    /// An error that any file system may return.
     No(Errno),
-    /// The host did not do what we need: this says nothing about the node.
+    /// An error of the host, for which the node is not to blame.
     Host(io::Error),
 }
 
@@ -40,23 +41,23 @@ impl From<io::Error> for Fail {
     }
 }
 
-/// What a request returns.
+/// The result of a request.
 pub type Outcome<T> = Result<T, Fail>;
 
-/// What a new inode is.
+/// The kind of an inode.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A folder.
     Folder,
-    /// A symbolic link to this.
+    /// A symbolic link with its target.
     Link(PathBuf),
     /// A socket, a pipe or a device.
     Special(FileType, u32),
 }
 
-/// Attributes that are journaled.
+/// The attributes that are journaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned {
     /// Permissions.
@@ -78,7 +79,7 @@ struct Inode {
     entries: BTreeMap<OsString, u64>,
 }
 
-/// One change of the journal, with what undoes it.
+/// One change in the journal, with the old value to restore.
 #[derive(Debug)]
 enum Change {
     Entry {
@@ -91,38 +92,38 @@ enum Change {
         ino: u64,
         old: Owned,
     },
-    /// The data of this file goes to the disk with the change.
+    /// The data of this file becomes durable together with the change.
     Flush {
         ino: u64,
     },
 }
 
-/// What a power cut took.
+/// The unsynced data and changes that a power cut put at stake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Bytes that were written and not synced.
+    /// Bytes written since the last sync, some of which may survive.
     pub bytes: u64,
-    /// Files that had such bytes.
+    /// Files with such bytes.
     pub files: u64,
-    /// Changes of names and attributes.
+    /// Changes of names and attributes that were undone.
     pub names: u64,
 }
 
-/// The whole disk.
+/// The file tree of one disk.
 #[derive(Debug)]
 pub struct Tree {
     folder: PathBuf,
     inodes: HashMap<u64, Inode>,
     next: u64,
-    journal: Vec<Vec<Change>>, // a rename is one item
-    fresh: HashSet<u64>,       // created since the last commit
-    nameless: HashSet<u64>,    // to be removed once nothing brings them back
+    journal: Vec<Vec<Change>>, // one item per request
+    fresh: HashSet<u64>,       // inodes created since the last commit
+    nameless: HashSet<u64>,    // inodes without a name, which an undo may still restore
     held_bytes: u64,
     early: u64,
 }
 
 impl Tree {
-    /// An empty disk, whose objects lie in `folder`.
+    /// Create an empty disk whose files are stored in `folder`.
     pub fn new(folder: PathBuf) -> Tree {
         let owned = Owned {
             mode: 0o755,
@@ -156,15 +157,15 @@ impl Tree {
         inode.content.as_mut().ok_or(Fail::No(Errno::EINVAL))
     }
 
-    // --- looking ------------------------------------------------------------------------------
+    // --- reading ------------------------------------------------------------------------------
 
-    /// The inode of a name.
+    /// Return the inode of a name in a folder.
     pub fn find(&self, folder: u64, name: &OsStr) -> Outcome<u64> {
         let found = self.inode(folder)?.entries.get(name).copied();
         found.ok_or(Fail::No(Errno::ENOENT))
     }
 
-    /// Its attributes.
+    /// Return the attributes of an inode.
     pub fn attributes(&self, ino: u64) -> Outcome<FileAttr> {
         let inode = self.inode(ino)?;
         let (size, blocks) = match (&inode.content, &inode.kind) {
@@ -199,7 +200,7 @@ impl Tree {
         })
     }
 
-    /// What is in a folder.
+    /// List a folder, including `.` and `..`.
     pub fn list(&self, folder: u64) -> Outcome<Vec<(u64, FileType, OsString)>> {
         let dots = [".", ".."].map(|name| (folder, FileType::Directory, OsString::from(name)));
         let entries = self
@@ -213,7 +214,7 @@ impl Tree {
         Ok(dots.into_iter().chain(entries).collect())
     }
 
-    /// Where a symbolic link leads.
+    /// Return the target of a symbolic link.
     pub fn target(&self, ino: u64) -> Outcome<PathBuf> {
         match &self.inode(ino)?.kind {
             Kind::Link(target) => Ok(target.clone()),
@@ -221,7 +222,7 @@ impl Tree {
         }
     }
 
-    /// All regular files.
+    /// Return the inodes of all regular files.
     pub fn files(&self) -> Vec<u64> {
         let files = self
             .inodes
@@ -230,7 +231,7 @@ impl Tree {
         files.map(|(ino, _)| *ino).collect()
     }
 
-    /// How often a limit made something durable that nobody had synced.
+    /// The number of times that a memory limit made data durable before any sync.
     pub fn early(&self) -> u64 {
         self.early
     }
@@ -253,7 +254,7 @@ impl Tree {
         })
     }
 
-    /// A name has moved from one inode to another.
+    /// Update the name counts: a name of inode `from` now belongs to inode `to`.
     fn count(&mut self, from: Option<u64>, to: Option<u64>) {
         if let Some(inode) = from.and_then(|ino| self.inodes.get_mut(&ino)) {
             inode.names -= 1;
@@ -275,7 +276,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Make something new under a name that is free.
+    /// Create a file, folder, link or device under a name that must be free.
     pub fn make(&mut self, folder: u64, name: &OsStr, kind: Kind, owned: Owned) -> Outcome<u64> {
         if self.inode(folder)?.entries.contains_key(name) {
             return Err(Fail::No(Errno::EEXIST));
@@ -293,7 +294,7 @@ impl Tree {
         Ok(ino)
     }
 
-    /// Another name for a file.
+    /// Give a file another name (a hard link).
     pub fn link(&mut self, ino: u64, folder: u64, name: &OsStr) -> Outcome<()> {
         if self.inode(folder)?.entries.contains_key(name) {
             return Err(Fail::No(Errno::EEXIST));
@@ -303,7 +304,7 @@ impl Tree {
         self.log(vec![change])
     }
 
-    /// Take a name away; of a folder only where it is empty.
+    /// Remove a name; a folder must be empty.
     pub fn remove(&mut self, folder: u64, name: &OsStr) -> Outcome<()> {
         let ino = self.find(folder, name)?;
         self.refuse_full(ino)?;
@@ -320,7 +321,7 @@ impl Tree {
         }
     }
 
-    /// Move a name, over what has the new one.
+    /// Rename; with `replaces`, the new name may already exist.
     pub fn rename(
         &mut self,
         (folder, name): (u64, &OsStr),
@@ -344,7 +345,7 @@ impl Tree {
         self.log(changes)
     }
 
-    /// Change mode and owner.
+    /// Change mode or owner.
     pub fn own(&mut self, ino: u64, change: impl FnOnce(&mut Owned)) -> Outcome<()> {
         let inode = self.inode_mut(ino)?;
         let old = inode.owned;
@@ -355,7 +356,7 @@ impl Tree {
         self.log(vec![Change::Owned { ino, old }])
     }
 
-    /// Set its time.
+    /// Set the modification time.
     pub fn touch(&mut self, ino: u64, mtime: SystemTime) -> Outcome<()> {
         self.inode_mut(ino)?.mtime = mtime;
         Ok(())
@@ -363,13 +364,13 @@ impl Tree {
 
     // --- contents -----------------------------------------------------------------------------
 
-    /// Somebody opens it.
+    /// Count one more open handle of a file.
     pub fn open(&mut self, ino: u64) -> Outcome<()> {
         self.inode_mut(ino)?.opens += 1;
         Ok(())
     }
 
-    /// Somebody closes it.
+    /// Count one open handle less.
     pub fn close(&mut self, ino: u64) {
         if let Some(inode) = self.inodes.get_mut(&ino) {
             inode.opens = inode.opens.saturating_sub(1);
@@ -385,12 +386,12 @@ impl Tree {
         }
     }
 
-    /// Up to `size` bytes from `offset`.
+    /// Read up to `size` bytes from `offset` on.
     pub fn read(&mut self, ino: u64, offset: u64, size: usize) -> Outcome<Vec<u8>> {
         Ok(self.content(ino)?.read(offset, size)?)
     }
 
-    /// Whether a write up to `end` needs room.
+    /// Whether a write that ends at `end` enlarges the file.
     pub fn grows(&mut self, ino: u64, end: u64) -> bool {
         self.content(ino).is_ok_and(|content| end > content.size())
     }
@@ -415,17 +416,17 @@ impl Tree {
         Ok(())
     }
 
-    /// Write, not durably.
+    /// Write data that is not durable before the next sync.
     pub fn write(&mut self, ino: u64, offset: u64, data: &[u8]) -> Outcome<()> {
         self.change(ino, |content| content.write(offset, data))
     }
 
-    /// Change the size, not durably.
+    /// Change the size, which is not durable before the next sync.
     pub fn resize(&mut self, ino: u64, size: u64) -> Outcome<()> {
         self.change(ino, |content| content.resize(size))
     }
 
-    // --- what is durable ----------------------------------------------------------------------
+    // --- durability ---------------------------------------------------------------------------
 
     fn write_back(&mut self, ino: u64) -> Outcome<()> {
         if let Ok(content) = self.content(ino) {
@@ -436,7 +437,7 @@ impl Tree {
         Ok(())
     }
 
-    /// fsync or fdatasync of a file, fsync of a folder.
+    /// Do an fsync, or with `data_only` an fdatasync.
     pub fn sync(&mut self, ino: u64, data_only: bool) -> Outcome<()> {
         let fresh = self.fresh.contains(&ino);
         let inode = self.inode(ino)?;
@@ -467,7 +468,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Remove what has no name and is not open, once no journal can bring it back.
+    /// Remove inodes that have no name and are not open, after a commit: no undo can restore them.
     fn sweep(&mut self) -> Outcome<()> {
         for ino in std::mem::take(&mut self.nameless) {
             match self.inodes.get(&ino) {
@@ -487,7 +488,7 @@ impl Tree {
         Ok(())
     }
 
-    /// All is durable, as after sync(2), or once the kernel has written it back.
+    /// Make everything durable, as sync(2) does, or the kernel after some time.
     pub fn sync_all(&mut self) -> Outcome<()> {
         for ino in self.files() {
             self.write_back(ino)?;
@@ -495,12 +496,13 @@ impl Tree {
         self.commit()
     }
 
-    /// The power is cut: what was not synced is lost, or with `torn` an arbitrary part of it.
+    /// Cut the power: unsynced data are lost, or with `torn` perhaps only a random part of them.
     ///
-    /// Every other time that is all of it, drawn for the whole disk: a program that never syncs then
-    /// comes back as it once was, and forgets in silence; parts mostly make it fall over.
+    /// Even with `torn`, half of the cuts lose all unsynced data on the disk. Then a program that
+    /// never syncs restarts in a consistent old state and silently lacks newer data; a partial loss
+    /// mostly makes such a program crash.
     ///
-    /// The node must be dead; what it had open is closed, or will be in a moment.
+    /// The node must be dead; its open files are closed, or will be in a moment.
     pub fn cut(&mut self, mut torn: Option<Draws>) -> Outcome<Lost> {
         torn = torn.and_then(|mut draws| draws.coin().then_some(draws));
         let kept = match torn.as_mut() {
@@ -517,7 +519,7 @@ impl Tree {
         }
         self.flush()?;
         let mut files = self.files();
-        files.sort_unstable(); // the draws must not depend on a hash
+        files.sort_unstable(); // the random numbers must not depend on the order of a hash map
         for ino in files {
             let content = self.content(ino)?;
             let bytes = content.cut(torn.as_mut())?;
@@ -555,7 +557,7 @@ impl Tree {
         }
     }
 
-    /// Empty it; mode and owner of the root stay.
+    /// Remove all files and folders; the root keeps its mode and owner.
     pub fn wipe(&mut self) -> Outcome<()> {
         let root = self.inode(ROOT)?.owned;
         for (_, inode) in self.inodes.drain() {

@@ -1,4 +1,4 @@
-//! How bad the disk is now, and how many requests felt it.
+//! The current faults of the disk, and how many requests they have hit.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -7,41 +7,41 @@ use fuser::Errno;
 
 use crate::draws::Draws;
 
-/// What a request does; faults know these sorts.
+/// The sorts of requests that faults distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    /// Reads, and opening: late and erroneous.
+    /// Reads and opens: may be delayed, and may fail with EIO.
     Read,
-    /// Writes into the page cache: erroneous, never late; `grows`: it needs room.
+    /// Writes into the page cache: may fail with EIO or ENOSPC, but are never delayed.
     Write {
-        /// Whether it needs room.
+        /// Whether the write enlarges the file, and so needs disk space.
         grows: bool,
     },
-    /// Syncs, and changes of names and attributes: late and erroneous.
+    /// Syncs, and changes of names and attributes: may be delayed, and may fail with EIO.
     Sync,
-    /// New files and folders: late, erroneous, and they need room.
+    /// Creation of files and folders: may be delayed, and may fail with EIO or ENOSPC.
     Make,
 }
 
-/// How bad it is.
+/// The faults of a disk; the default is a disk without faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quality {
     /// The probability that a request fails with EIO.
     pub error: f64,
-    /// Whether what needs room fails with ENOSPC.
+    /// Whether requests that need disk space fail with ENOSPC.
     pub full: bool,
-    /// How late requests are.
+    /// The delay of each request that may be delayed.
     pub delay: Duration,
 }
 
-/// Requests that felt it, since this was asked last.
+/// The numbers of requests that a fault has hit since the last call of `touched`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// Failed with EIO.
+    /// Requests that failed with EIO.
     pub eio: u64,
-    /// Failed with ENOSPC.
+    /// Requests that failed with ENOSPC.
     pub enospc: u64,
-    /// Came late.
+    /// Requests that were delayed.
     pub slow: u64,
 }
 
@@ -50,10 +50,10 @@ struct State {
     quality: Quality,
     touched: Touched,
     draws: Draws,
-    era: u64, // whoever sleeps wakes when it changes
+    era: u64, // a change of this number ends all delays
 }
 
-/// The trouble of one disk.
+/// The faults of one disk, shared by all threads that handle requests.
 #[derive(Debug)]
 pub struct Trouble {
     state: Mutex<State>,
@@ -61,7 +61,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// A good disk.
+    /// Create the state of a disk without faults; `seed` decides which requests fail later.
     pub fn new(seed: u64) -> Trouble {
         Trouble {
             state: Mutex::new(State {
@@ -80,29 +80,30 @@ impl Trouble {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// From now on it is as bad as this; nobody sleeps on for what was before.
+    /// Replace the faults by `quality`, and end the delays of the earlier faults.
     pub fn set(&self, quality: Quality) {
         self.lock().quality = quality;
         self.release();
     }
 
-    /// Let those that sleep go on: their node is dying and waits for them.
+    /// End all delays at once, for example because a node that is being killed waits for its
+    /// requests.
     pub fn release(&self) {
         self.lock().era += 1;
         self.woken.notify_all();
     }
 
-    /// What was felt since this was called last.
+    /// Return the numbers of requests hit since the last call, and reset them.
     pub fn touched(&self) -> Touched {
         std::mem::take(&mut self.lock().touched)
     }
 
-    /// Whether such a request has to wait.
+    /// Whether the current faults delay requests of this sort.
     pub fn is_slow(&self, sort: Sort) -> bool {
         !matches!(sort, Sort::Write { .. }) && !self.lock().quality.delay.is_zero()
     }
 
-    /// Wait as long as a request has to.
+    /// Block for the current delay, or until `release` or `set` is called.
     pub fn wait(&self) {
         let mut state = self.lock();
         let (era, until) = (state.era, Instant::now() + state.quality.delay);
@@ -119,7 +120,7 @@ impl Trouble {
         }
     }
 
-    /// Whether the request fails, and how.
+    /// Return the error with which a request of this sort must fail, if any.
     pub fn strike(&self, sort: Sort) -> Result<(), Errno> {
         let mut state = self.lock();
         let needs_room = matches!(sort, Sort::Make | Sort::Write { grows: true });
