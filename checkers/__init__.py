@@ -1,1 +1,1 @@
-"""Checkers: pure functions from a history to a verdict."""
+"""Checkers: pure functions that read a history and return a verdict."""

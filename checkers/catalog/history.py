@@ -4,8 +4,8 @@ Real time is the order of indices: the harness records an invocation before it s
 completion after everything has arrived.
 
 * A `fail` with the result "exists" or "not-found" is an observation that the order must explain. An
-  operation that failed without a result, or for a reason the model does not know ("invalid"), did
-  nothing and is left out.
+  operation that failed without a result, or for a reason the model does not know ("invalid"), had
+  no effect and is left out.
 * A mutation that ended as `info` may take effect at any time after its call, or never. A read that
   ended as `info` is left out.
 * A create sends a nonce, which later answers show as the table's comment. So answers tie table ids
@@ -78,7 +78,8 @@ class CatalogHistory:
     bindings: Mapping[str, str]
     conflicts: tuple[Conflict, ...]
     pairs: Mapping[int, Pair]
-    # id of a lost create that took effect -> the invocation whose answer showed its table
+    # id of a create whose answer was lost, but which took effect -> invocation of the answer that
+    # shows its table
     seen_creates: Mapping[int, int]
     # id of a change that was sent several times -> the key of the table that it may make again
     sent_again: Mapping[int, str]
@@ -109,7 +110,9 @@ def catalog_part(history: History, *, bounded: bool = True) -> History:
 
 
 def _is_elsewhere(pair: Pair) -> bool:
-    """Whether the operation is about rows or members, only reads Hive, or was refused by Hive.
+    """Whether the operation does not concern Kudu's catalog.
+
+    Examples are operations on rows or members, reads of Hive only, and refusals by Hive.
 
     Operations on registers have the same names as operations on rows, but do not name a table.
     """
@@ -347,8 +350,8 @@ def _answer(op: Op) -> Answer:
     if f == "list":
         listing = tuple((e[0], _text(e[1]), e[2]) for e in _field(op, "tables"))
         if len({name for name, _, _ in listing}) != len(listing):
-            # No state has two tables with one name. With all entries repeated, no step of the
-            # model allows this list.
+            # No state has two tables with one name, so the model must refuse this list: an answer
+            # with all entries repeated is illegal in every state.
             listing = (*listing, *listing)
         return Answer("ok", listing=listing)
     columns = value.get("columns") if f == "get" else None
@@ -413,8 +416,8 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
                 continue
             if call.f == "create" and key in ids:
                 sight, by = sights[ids[key]]
-                # If the table was seen before its create was invoked, the outcome of the create
-                # stays unknown, and the search refutes the history.
+                # If an answer showed the table before its create was invoked, the outcome of the
+                # create stays unknown, and the search refutes the history.
                 if sight > call.index:
                     returned, seen[call.index] = sight, by
                     answer = Answer("ok", table_id=ids[key])
@@ -458,7 +461,7 @@ def _nonce(call: Op, nonces: dict[str, int]) -> str:
     if nonce in nonces:
         raise HistoryError(
             f"ops {nonces[nonce]} and {call.index} are both creates with nonce {nonce!r}; "
-            "every mutation needs a nonce of its own"
+            "every mutation needs its own nonce"
         )
     nonces[nonce] = call.index
     return nonce

@@ -1,4 +1,4 @@
-"""The checker `linearizable-catalog`: DDL over the whole catalog.
+"""The checker `linearizable-catalog`: judges whether DDL over the whole catalog is linearizable.
 
 `check` decides a history in these phases:
 

@@ -1,4 +1,4 @@
-"""The checker of membership: lists of masters must agree with acknowledged changes of membership.
+"""The checker `members`: lists of masters must agree with acknowledged changes of membership.
 
 Each list is compared with the changes of each master that was ever added or removed. The list must
 agree with the last change of a master that was acknowledged before the list was requested. The list
@@ -70,13 +70,13 @@ class MembersChecker(Checker, judges_prefixes=True):
         is_wanted = bool(moves) or not {AddMaster.f, RemoveMaster.f} <= lacking
         is_wanted = is_wanted and not (isinstance(options, Mapping) and options.get("members") == 0)
         if not findings.looked:
-            reason = "no list of masters could be compared with anything"
+            reason = "no list of masters could be compared with a change"
             findings.gap(reason, rule="nothing-looked-at")
         elif is_wanted and not done + moved:
             reason = "no master was added or removed, and no replica asked to move"
             findings.gap(reason, rule="nothing-looked-at")
         reason = (
-            f"{counted(len(lists), 'list')} of masters as {counted(done, 'change')} left them; "
+            f"{counted(len(lists), 'list')} of masters compared with {counted(done, 'change')}; "
             f"{counted(moved, 'replica')} asked to move"
         )
         return findings.result(reason, {"changes": done, "moves": moved})
@@ -121,6 +121,9 @@ def _sentence(node: str, listed: Pair, by: Pair, *, is_in: bool) -> str:
         else (f"The list of op {listed.invoke.index} lacks {node}")
     )
     if by.invoke.f == ListMasters.f:
-        return f"{seen}, unlike that of op {by.invoke.index}, and nothing changed it."
+        return (
+            f"{seen}, unlike that of op {by.invoke.index}, and nothing changed the membership "
+            "in between."
+        )
     what = "added" if by.invoke.f == AddMaster.f else "removed"
     return f"{seen}, which op {by.invoke.index} had {what} before."

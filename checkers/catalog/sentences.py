@@ -26,7 +26,7 @@ ID_SHOWN_MAX = 8
 
 
 def where(pair: Pair) -> str:
-    """Return the operation's place in the history, in parentheses; say if it went via Hive."""
+    """Return index, kind, time and node of an operation, in parentheses, and if it used Hive."""
     begin, done = pair.invoke, pair.completion
     if done is None or not is_late(pair):
         return sentences.where(pair)
@@ -50,7 +50,7 @@ def table_words(ident: object, name: str | None) -> str:
 
 
 def tried(pair: Pair) -> str:
-    """Describe the request of an operation without effect, in a sentence without a full stop."""
+    """Describe a request that had no effect, as a sentence without a full stop."""
     call = pair.invoke
     name = fields_of(call).get("name")
     what = f"table {name!r}" if name else "the tables"
@@ -104,11 +104,16 @@ def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], whole: Cata
     change = _last_change(survivor.order, name, pairs)
     if here is None:
         if change is None:
-            return f"{name!r} must have been free: nothing had put a table there"
-        return f"{name!r} must have been free: {_done_by(*change)} and nothing came back in between"
+            return f"{name!r} must have been free: no operation had put a table there"
+        return (
+            f"{name!r} must have been free: {_done_by(*change)} and no table got the "
+            "name in between"
+        )
     if change is None:
         return f"{name!r} must have been {here}"
-    return f"{name!r} must have been {here}: {_done_by(*change)} and nothing undid it in between"
+    return (
+        f"{name!r} must have been {here}: {_done_by(*change)} and nothing changed that in between"
+    )
 
 
 def _concerned(pair: Pair, survivor: Survivor, model: Catalog, projected: str | None) -> list[str]:
@@ -152,7 +157,7 @@ def tell_conflicts(converted: CatalogHistory) -> Told:
         text += [f"{sentence(converted.pairs[index])}." for index in both]
         text.append(f"So {each.text}; a create takes effect once and ids are never reused.")
     if len(converted.conflicts) > CONFLICTS_MAX:
-        text.append(f"{len(converted.conflicts) - CONFLICTS_MAX} more of the kind.")
+        text.append(f"{len(converted.conflicts) - CONFLICTS_MAX} more conflicts of this kind.")
     return Told(converted.conflicts[0].text, text, tuple(blamed), "created-twice")
 
 
@@ -201,7 +206,7 @@ def tell_failure(failure: Failure, converted: CatalogHistory, model: Catalog) ->
     if len(stories) == 1:
         text.append(f"By then {stories[0]}.")
     elif stories:
-        text.append(f"There are {len(stories)} ways in which it can have come to that point.")
+        text.append(f"Before it, {len(stories)} different states are possible.")
         text.extend(f"Either {story}." for story in stories[:STORIES_MAX])
         if len(stories) > STORIES_MAX:
             text.append(f"Not shown: {counted(len(stories) - STORIES_MAX, 'more way')}.")

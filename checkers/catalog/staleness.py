@@ -1,4 +1,4 @@
-"""The checker of reads with a staleness bound.
+"""The checker of reads that allow a stale answer, up to a bound that the read or its answer states.
 
 The checker applies two rules to each answer:
 
@@ -30,7 +30,7 @@ class StalenessChecker(Checker, judges_prefixes=True):
 
     api_version = 1
     name = "staleness"
-    doc = "reads that allow for staleness are answered from no older state than they say"
+    doc = "stale reads are answered from a state no older than their bounds"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case, time_limit_s
@@ -60,7 +60,7 @@ def _check(history: History, answered: list[Pair], findings: Findings) -> None:
     for pair in answered:
         bound, index = bound_ns(pair), pair.invoke.index
         if bound is None:
-            text = f"{sentence(pair)}, but did not say how old that may be."
+            text = f"{sentence(pair)}, but the answer does not state how old it may be."
             findings.violate("bound", text, index)
             continue
         bound_ms = bound / _NS_PER_MS

@@ -1,6 +1,7 @@
-"""Bounds: limits that a target declares for its own resource use and outages.
+"""The checker `bounds`: judges resource use and outages by limits that the target declares.
 
-The snapshot contains the limits (`"bounds"`), so that a stored history can be judged again:
+The snapshot contains the limits under the key `"bounds"`, so that a stored history can be judged
+again:
 
     limits    [{name, measure, of, limit, per, why}]; `per` is {unit: growth of the limit per unit}
     counters  {node: {name: number}} at the end of the run
@@ -136,9 +137,9 @@ class _Run:
     findings: Findings
     at_rest: bool
     may_not_settle: bool
-    """Whether the profile lets the target never come to rest, so that counters are not judged."""
+    """Whether the target is permitted never to settle, so that counters are not judged."""
     missing_since_ns: float
-    """The time of the first permitted exit of a node; the node stays down until all is healed."""
+    """The time of a node's first permitted exit; the node stays down until all is healed."""
     unmeasured: list[str] = field(default_factory=list)
     """The names of limits on amounts measured on no node, such as memory in a simulation."""
 
@@ -162,7 +163,7 @@ class _Run:
         above = f"{what}, above the limit of {most}{UNITS.get(limit['measure'], '')}"
         unknown = [unit for unit in limit.get("per") or {} if unit not in self.amounts]
         if unknown:
-            grows = f"it grows by each {unknown[0]}, and the target did not say how many there were"
+            grows = f"it grows with each {unknown[0]}, but the target did not report their number"
             self.findings.gap(f"{above}, but {grows}")
         else:
             self.findings.violate(name, f"{above}: {limit.get('why', '')}", *ops)
@@ -185,7 +186,7 @@ class BoundsChecker(Checker):
 
     api_version = 1
     name = "bounds"
-    doc = "elections, calls, outages and what nodes keep stay within the target's limits"
+    doc = "elections, calls, outages and what nodes store stay within the target's limits"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del time_limit_s
@@ -229,7 +230,7 @@ class BoundsChecker(Checker):
 def _result(run: _Run) -> CheckResult:
     findings = run.findings
     if not findings.looked and not findings.gaps:
-        findings.gap("no limit could be looked at")
+        findings.gap("no limit could be judged")
     held = counted(len(findings.looked), "limit")
     reason = f"{held} held in {counted(findings.looked.total(), 'check')}"
     if exempt := findings.exempted.total():
@@ -268,7 +269,8 @@ def _elections(run: _Run, limit: Json) -> None:
 def _leaders(run: _Run, limit: Json) -> None:
     terms: dict[int, dict[str, int]] = {}
     for op in run.history.facts("leader"):
-        # Polled leaders do not count: an answer may combine the leader and term of two moments.
+        # Leaders that the harness polled do not count: the answer may combine a leader and a term
+        # of different moments.
         if not op.value.get("asked"):
             terms.setdefault(op.value.get("term", 0), {})[op.value["node"]] = op.index
     for term, nodes in terms.items():
@@ -426,7 +428,7 @@ def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: 
     """
     kinds = [fault.kind for fault in outage.faults] or [CALM]
     if any(kind not in limits for kind in kinds):
-        return  # the target promises nothing during such a fault
+        return  # the target promises nothing during this kind of fault
     promised = [limits[kind]["limit"] for kind in kinds]
     bound = sum(promised) + outage.hindered_s(ends)
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
@@ -437,7 +439,7 @@ def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: 
         if outage.end > run.missing_since_ns:
             run.findings.exempt("outages")
             return
-        # A disturbance without a known start may explain an outage at any time.
+        # The start of some disturbances is unknown; these may explain an outage at any time.
         untimed = [each for each in run.disturbances if each.kind not in TIMED]
         tolerated_s = min(STARVED_SHARE_MIN * min(promised), outage.length_s - bound)
         reasons = untimed or excuses(

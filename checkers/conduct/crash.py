@@ -29,7 +29,7 @@ EXITS_MAX: Final = 10
 LOG_LINES_MAX: Final = 10
 LINE_CHARACTERS_MAX: Final = 300
 RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): (?:check failed: )?(?=.)")
-"""Matches the name of an error's class at the start of a traceback's last line."""
+"""Matches the class name of an error at the start of a traceback's last line."""
 NEAR_NS: Final = 10 * NS_PER_S
 """The longest delay with which a failed engine reports the exit of a node, or its own failure."""
 
@@ -39,7 +39,7 @@ class CrashChecker(Checker):
 
     api_version = 1
     name = "crash"
-    doc = "no node ends by itself"
+    doc = "no node exits by itself"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case, time_limit_s
@@ -73,7 +73,9 @@ class CrashChecker(Checker):
         if not unexpected:
             reason = f"no unexpected exits ({len(exits) - excused.count} by nemeses)"
             if excused.count:
-                reason += f"; {excused.count} ended over their disks or clocks, as they may"
+                reason += (
+                    f"; {excused.count} ended because of disk or clock faults, which is allowed"
+                )
             return CheckResult(self.name, Verdict.VALID, reason, details=details)
         text: list[str] = []
         crashes_first = sorted(unexpected, key=lambda op: doubts[op.index] is not None)
@@ -81,9 +83,9 @@ class CrashChecker(Checker):
             text.append(f"{_exit_words(op)}.")
             doubt = doubts[op.index]
             if doubt is not None:
-                text.append(f"Whether that was the target's doing is not known: {doubt}.")
+                text.append(f"Whether the target is to blame is unknown: {doubt}.")
             if log := _log(op):
-                text.append("\n".join([f"The log of {op.value.get('node')} ends so:", *log]))
+                text.append("\n".join([f"The log of {op.value.get('node')} ends with:", *log]))
         if len(unexpected) > EXITS_MAX:
             text.append(f"{len(unexpected) - EXITS_MAX} more exits are not shown.")
         if crashes:
@@ -159,10 +161,10 @@ def _names(exits: Iterable[Op]) -> str:
 
 
 def _doubt(op: Op, failures: Iterable[Disturbance]) -> str | None:
-    """Return a reason why the exit `op` may have a cause outside the target, or `None`."""
+    """Return why something other than the target may have caused the exit `op`, or `None`."""
     by = op.value.get("by")
     if by in FOREIGN_EXITS:
-        who = "its host did it" if by == "host" else "it is not known who did it"
+        who = "its host ended it" if by == "host" else "the sender of the signal is unknown"
         return f"{who} (code {op.value.get('code')})"
     node = str(op.value.get("node"))
     near = [

@@ -110,7 +110,7 @@ class LivenessChecker(Checker):
 
     api_version = 1
     name = "liveness"
-    doc = "a healed quorum serves within its bound, and with all healed the target settles"
+    doc = "a healed quorum serves within its bound, and a fully healed target settles"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case, time_limit_s
@@ -131,7 +131,7 @@ class LivenessChecker(Checker):
             }
             judged = _judge(promise, op, disturbances)
             if judged.verdict is Verdict.INVALID and (kind := _demanded(promise, op, history)):
-                text = f"{judged.text} Its own limits had it refuse to {kind}."
+                text = f"{judged.text} It refused to {kind} because of its own limits."
                 judged = _Finding(Verdict.UNKNOWN, text)
             gone = gone_nodes(history, permits, before=op.index)
             missing = _needed(promise, op) & set(gone)
@@ -194,20 +194,22 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
         cited = citation(reasons)
         return _Finding(Verdict.UNKNOWN, f"{text}. That proves nothing: {cited}.")
     if value["ok"]:
-        return _Finding(Verdict.UNKNOWN, f"{text}. It may have done so before, unseen.")
+        return _Finding(
+            Verdict.UNKNOWN, f"{text}. It may have done so earlier, when the harness did not check."
+        )
     if (unasked := _unasked(value)) is not None:
         return _Finding(Verdict.UNKNOWN, f"{text}. {unasked}")
     return _Finding(Verdict.INVALID, f"{text}.")
 
 
 def _vacuous(promise: _Promise, value: Mapping[str, Any]) -> str | None:
-    """Return a sentence about a probe that tested nothing; `None` for any other probe."""
+    """Return a sentence if the probe tested nothing; `None` if it tested something."""
     if promise.fact != "live":
         return None
     if value.get("core") == []:
-        return "The target's core() names no node, so none had to serve on its own."
+        return "The target's core() is empty, so no node had to serve."
     if value.get("kinds") == []:
-        return "The workload's probe() holds no operation, so nothing was asked of the healed core."
+        return "The workload's probe() has no operations, so the healed core was not tested."
     return None
 
 
@@ -251,13 +253,13 @@ def _unasked(value: Mapping[str, Any]) -> str | None:
     asked, core = value.get("asked_late"), value.get("core")
     breach = value.get("breach")
     if isinstance(breach, str) and breach:
-        return f"The target's client broke its contract and reported nothing of the core: {breach}."
+        return f"The target's client broke its contract and did not report on the core: {breach}."
     if not isinstance(asked, list) or not isinstance(core, list) or not value.get("rest"):
         return None
     if any(node in core for node in asked):
         return None
     if not asked:
-        return "The client does not say which nodes it asked, and not all were in the core."
+        return "The client did not report which nodes it asked, and some nodes are not in the core."
     return f"After the bound only nodes outside the core were asked: {_list(asked)}."
 
 

@@ -1,8 +1,8 @@
-"""The load that a run really put on its target: rates, and concurrent operations on one name.
+"""The load that a run put on its target: its rate, and concurrent operations on the same name.
 
 Clients that wait for a target in trouble send fewer requests, so the achieved rate must fall under
-faults. The certificate doubts two kinds of runs: a run with hardly any operations, and a run that
-did not reach the requested rate even in its best seconds.
+faults. The certificate of a run reports a doubt if the run has hardly any operations, or did not
+reach the requested rate even in its best seconds.
 """
 
 from __future__ import annotations
@@ -95,18 +95,18 @@ class Load:
         asked = self.requested_rate
         if asked is not None and self.peak_rate < asked * PEAK_SHARE_MIN:
             text = (
-                f"even the best {PEAK_S:g} s had {self.peak_rate:.1f} operations a second, of "
+                f"even the best {PEAK_S:g} s had {self.peak_rate:.1f} operations per second, of "
                 f"{asked:g} requested; "
             )
             if self._starved_s > self._chaos_s * STARVED_SHARE_MIN:
-                text += f"there were too few processors for {self._starved_s:.1f} s"
+                text += f"processors were scarce for {self._starved_s:.1f} s"
             else:
                 text += "raise --concurrency or lower --rate"
             doubts.append(("rate", text))
         elif asked is not None and self.achieved_rate < asked * RATE_SHARE_MIN:
             text = (
-                f"{self.achieved_rate:.1f} operations a second were begun during chaos, of "
-                f"{asked:g} requested; fewer or shorter faults leave more"
+                f"{self.achieved_rate:.1f} operations per second began during chaos, of "
+                f"{asked:g} requested; fewer or shorter faults leave time for more"
             )
             doubts.append(("rate", text))
         if (
@@ -114,7 +114,9 @@ class Load:
             and self.operations >= OPERATIONS_MIN
             and self._case.concurrency > 1
         ):
-            text = "no two operations on one name overlapped during chaos: nothing raced"
+            text = (
+                "no two operations on the same name overlapped during chaos, so no race was tested"
+            )
             doubts.append(("overlap", text))
         return doubts
 

@@ -1,7 +1,7 @@
-"""Statistics, and the certificate that a run was not vacuous.
+"""The checker `stats`: statistics of a run, and the certificate that the run was not vacuous.
 
-A run in which nothing happened is linearizable. So this checker requires evidence, and its verdict
-is `unknown` if some evidence is missing:
+A run in which nothing happened is trivially linearizable. So this checker requires evidence, and
+its verdict is `unknown` if some evidence is missing:
 
 * every kind of operation that was invoked succeeded at least once, except for kinds that the
   profile does not have (`Permit.lacks`); such an exception makes the verdict `permitted`, not
@@ -12,9 +12,8 @@ is `unknown` if some evidence is missing:
 * the run reached its final reads, completed all of them, and the target delivered a snapshot.
 
 The verdict is never `invalid`. The result's `details` contain counts, latencies, refusals, changes
-of leader, and faults with the operations in flight at their start and end.
-`details["certificate"]` is the short form to print, and `details["rule"]` names the first missing
-piece of evidence.
+of leader, and faults with the operations in flight at their start and end. `details["certificate"]`
+is the short form to print, and `details["rule"]` names the first missing piece of evidence.
 """
 
 from __future__ import annotations
@@ -138,8 +137,10 @@ class _Counts:
         return sum(count for f, count in self.effective.items() if f not in READS)
 
 
-NO_SNAPSHOT: Final = "the target's snapshot() returned nothing, so no node's state was looked at"
-UNREAD: Final = "unread"  # rule: no final read was given up; a permit may lift this rule
+NO_SNAPSHOT: Final = (
+    "the target's snapshot() returned nothing, so the final state of its nodes was not checked"
+)
+UNREAD: Final = "unread"  # the rule that all final reads completed; a permit may lift it
 
 
 class StatsChecker(Checker):
@@ -147,7 +148,7 @@ class StatsChecker(Checker):
 
     api_version = 1
     name = "stats"
-    doc = "statistics, and proof that operations succeeded and faults did bite"
+    doc = "statistics, and proof that operations succeeded and that faults had an effect"
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
         """Return `valid` or `permitted`, or `unknown` with all missing pieces of evidence."""
@@ -334,8 +335,8 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
             doubts.append(_Doubt("never-succeeded", f"no {f!r} ever succeeded ({text})"))
     if counts.ok_mutations < OK_MUTATIONS_MIN:
         text = (
-            f"acknowledged changes: {counts.ok_mutations}; at least {OK_MUTATIONS_MIN} are needed "
-            "to have anything to lose"
+            f"acknowledged changes: {counts.ok_mutations}; at least {OK_MUTATIONS_MIN} are "
+            "needed, or the target has nothing to lose"
         )
         doubts.append(_Doubt("few-changes", text))
     return doubts
@@ -348,7 +349,7 @@ def _planned(case: Case) -> list[str]:
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """Return the ids of faults that were ended from outside, and therefore prove nothing."""
+    """Return the ids of faults that the nemesis did not end itself, so that they prove nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id
@@ -375,19 +376,22 @@ def _doubts_about_faults(
             text = f"the nemesis {nemesis} was never injected"
         elif not hit:
             times = counted(len(of_nemesis), "time")
-            text = f"the nemesis {nemesis} was injected {times} but hit no node"
+            text = f"the nemesis {nemesis} was injected {times}, but had no target"
             if any(fault.id in undone for fault in of_nemesis):
                 text += ", or was undone from outside"
         elif not unmeasured:
             text = (
-                f"the nemesis {nemesis} hit {counted(len(hit), 'time')} but did nothing measurable"
+                f"the nemesis {nemesis} hit {counted(len(hit), 'time')} but had "
+                "no measurable effect"
             )
         elif all(fault.heal is None for fault in hit if fault.bitten is None):
-            text = f"what {nemesis} did was never measured: it was still active at the end"
+            text = f"the effect of {nemesis} was never measured: it was still active at the end"
         else:
             rest = len(hit) - unmeasured
-            others = f", and {rest} of its faults did nothing measurable" if rest else ""
-            text = f"what {nemesis} did could not be measured here{others}; start the link proxy "
+            others = f", and {rest} of its faults had no measurable effect" if rest else ""
+            text = (
+                f"the effect of {nemesis} could not be measured here{others}; start the link proxy "
+            )
             text += "with its metrics on, or use our own"
         doubts.append(_Doubt("no-bite", text))
     return doubts

@@ -1,4 +1,5 @@
-"""The exam of the harness: every known defect, its rate and cost, and false alarms.
+"""The exam of the harness: how reliably it finds every known defect, at what cost, and its false
+alarms.
 
 | module     | content                                                                |
 |------------|------------------------------------------------------------------------|

@@ -1,8 +1,8 @@
-"""Comparison of an exam with an earlier one: which rates have changed, despite chance.
+"""Comparison of an exam with an earlier one: which rates changed by more than chance explains.
 
 Each row that both exams tried is tested two-sided (`results.statistics.exact.disagreement`), and
 Holm's procedure corrects for the number of rows. If no rate has changed, at most 5 % of exams raise
-any alarm. Both exams usually try the same seeds; that can only make alarms rarer. A clean profile
+any alarm. Both exams usually try the same seeds, which can only make alarms rarer. A clean profile
 that is blamed needs no test: it is always an alarm.
 """
 
@@ -17,7 +17,9 @@ from results.statistics.exact import disagreement
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A row whose rate left the interval of the baseline; `p` is corrected for all rows."""
+    """A row whose rate differs significantly from the baseline; `p` is corrected for the number of
+    rows.
+    """
 
     before: Score
     after: Score

@@ -40,7 +40,8 @@ def parse_exam(arguments: Sequence[str]) -> argparse.Namespace:
         prog="harness exam",
         usage="harness exam [OPTION ...]",
         description="Look for every known defect with the soaks that should find it, and run\n"
-        "clean profiles, which must not be blamed. Write exam.json, exam.html and history.jsonl.",
+        "clean profiles, which must have no violation. Write exam.json, exam.html and "
+        "history.jsonl.",
         epilog=EPILOG,
     )
     _add_rows(parser)
@@ -50,7 +51,7 @@ def parse_exam(arguments: Sequence[str]) -> argparse.Namespace:
         "--baseline",
         type=Path,
         metavar="FILE",
-        help="compare with this exam.json; a rate that left its interval fails the exam",
+        help="compare with this exam.json; a significant change of a rate fails the exam",
     )
     parser.add_argument("--json", action="store_true", help="print exam.json to stdout")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
@@ -82,7 +83,8 @@ def _add_rows(parser: Parser) -> None:
     parser.add_argument(
         "--defects",
         metavar="MODULE",
-        help="a module of planted defects, found from this folder, such as tests.mutants",
+        help="a module of planted defects, importable from the current folder, such as "
+        "tests.mutants",
     )
 
 
@@ -94,17 +96,22 @@ def _add_work(parser: Parser) -> None:
         help="seeds of each switch and planted defect (default: %(default)s)",
     )
     parser.add_argument(
-        "--clean", metavar="A..B", help="seeds of each clean profile (default: as --seeds)"
+        "--clean",
+        metavar="A..B",
+        help="seeds of each clean profile (default: the seeds of --seeds)",
     )
     parser.add_argument(
-        "--first", action="store_true", help="stop a defect at the first seed that finds it"
+        "--first",
+        action="store_true",
+        help="stop trying a defect after the first seed that finds it",
     )
     parser.add_argument(
         "--cpu",
         type=float,
         default=CPU_S,
         metavar="S",
-        help="CPU seconds for all runs together, which cut all rows alike (default: %(default)g)",
+        help="limit of CPU seconds for all runs together; it shortens all rows alike (default: "
+        "%(default)g)",
     )
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="worker processes (default: one per core)"

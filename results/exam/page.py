@@ -16,7 +16,7 @@ from results.report.templates import templates
 from results.statistics.estimates import zero_bound
 
 SHOWN_MAX: Final = 60
-"""Exams of the trend that are drawn, the latest ones."""
+"""The maximum number of exams in the drawn trend; only the latest are drawn."""
 WIDTH: Final = 640
 HEIGHT: Final = 130
 SPARK_WIDTH: Final = 72
@@ -71,11 +71,11 @@ def render(board: Scoreboard, comparison: Comparison | None, exams: Sequence[Exa
 
 
 def _verdict(board: Scoreboard, comparison: Comparison | None) -> tuple[str, str]:
-    """The colour and the words of the headline."""
+    """Return the CSS class and the words of the headline."""
     if board.blamed:
         return "invalid", "a clean profile is blamed"
     if comparison is not None and comparison.changes:
-        return "invalid", "rates left the baseline"
+        return "invalid", "rates differ from the baseline"
     if board.crashes:
         return "unknown", "the harness crashed at a clean profile"
     if board.cut:
@@ -135,7 +135,9 @@ def _curves(exams: Sequence[Exam]) -> list[Curve]:
 
 
 def _spark(score: Score, exams: Sequence[Exam]) -> str:
-    """The rates of a row in the shown exams, as points of a line; empty for fewer than two."""
+    """The rates of a row in the drawn exams, as the points of an SVG line; empty for fewer than two
+    exams.
+    """
     rates = [
         (place, hits / seeds)
         for place, exam in enumerate(exams)

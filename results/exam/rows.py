@@ -1,7 +1,7 @@
 """The rows of an exam: each has a case, seeds, and what counts as a detection.
 
-A clean row is a profile of a target without any switch, under one workload. A target, or a profile
-with a workload, that the simulation refuses has no row; `Paper.refused` has the reason.
+A clean row is a profile of a target without any switch, under one workload. Targets, profiles and
+workloads that the simulation refuses have no row; `Paper.refused` has the reasons.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind} {self.target} {self.name}"
 
     def is_hit(self, result: SeedResult) -> bool:
-        """Whether a result detects the defect, or blames a clean profile."""
+        """Whether a result counts as a hit: it detects the defect, or blames a clean profile."""
         if self.accepted is None:
             return result.verdict == Verdict.INVALID.value
         return any(
@@ -65,7 +65,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Paper(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows of an exam, and what the simulation refuses, with reasons."""
+    """All rows of an exam, and the names that the simulation refuses, with reasons."""
 
     rows: tuple[Row, ...]
     refused: dict[str, str]
@@ -81,9 +81,8 @@ def make_paper(
     clean_seeds: range,
     first: bool,
 ) -> Paper:
-    """Return the rows of the `parts` of an exam; raises `UsageError` for unknown names.
-
-    `targets` and `only` (names of rows) restrict the rows, `defects` is a module of planted ones.
+    """Return the rows of the `parts` of an exam; raises `UsageError` for unknown names. `targets`
+    and `only` (names of rows) restrict the rows. `defects` is a module of planted defects.
     """
     installed = plugin_names("targets")
     for name in targets or ():
@@ -157,7 +156,7 @@ def _switches(
             seeds=seeds,
             first=first,
             expected=switch.checker,
-            # A second switch would otherwise be taken for the first.
+            # A finding of another switch would otherwise count as a detection of this one.
             accepted=switch.checker if len(case.bugs) > 1 else None,
         )
 

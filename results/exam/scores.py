@@ -1,7 +1,7 @@
 """Results of seeds as scores, and the scoreboard of an exam, which is the file `exam.json`.
 
-Only the seeds up to the first missing one count, and with `--first` the seeds up to the first
-detection. So a score does not depend on the order in which results arrived.
+Seeds count only up to the first seed without a result, and with `--first` up to the first
+detection. So a score does not depend on the order in which results arrive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from results.statistics.exact import Outcome
 
 SCHEMA: Final = 1
 NEAR: Final = 30
-"""The number of seeds that counts as near: most switches should be found within it."""
+"""The number of seeds within which most switches should be found; the scoreboard counts these."""
 
 
 class Shrunk(msgspec.Struct, frozen=True):
@@ -118,7 +118,7 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, str] = {}
 
     def of(self, kind: str) -> list[Score]:
-        """The scores of one kind of row that were tried."""
+        """The scores of the rows of one kind that were tried."""
         return [score for score in self.scores if score.kind == kind and score.seeds]
 
     def untried(self, kind: str) -> list[Score]:
@@ -260,7 +260,9 @@ def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult
 
 
 def _usual(row: Row, hits: Sequence[SeedResult]) -> tuple[str, str, str]:
-    """Checker, rule and fault of most hits; the lowest seed decides between equal numbers."""
+    """Return the most frequent checker, rule and fault among hits; of equally frequent ones, those
+    of the lowest seed.
+    """
     signatures: Counter[str] = Counter()
     for result in hits:
         proven = [each for each in result.checkers if each.verdict == Verdict.INVALID.value]

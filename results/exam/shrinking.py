@@ -75,7 +75,7 @@ def _size(
     with Trials(jobs=jobs, cpu_s_max=cpu_s_max, memory=memory, defect=row.defect) as trials:
         try:
             shrunk = shrink(trials, case, kind)
-        except UsageError:  # the limit of CPU time came before the first failure
+        except UsageError:  # the CPU time ran out before the case failed for the first time
             return None, trials.cpu_s
     operations = shrunk.result.ops if shrunk.operations is None else shrunk.operations
     return Shrunk(shrunk.faults, operations, shrunk.cpu_s), shrunk.cpu_s

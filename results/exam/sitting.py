@@ -1,4 +1,4 @@
-"""The course of an exam: the seeds of all rows, on worker processes or on Spark.
+"""Runs the seeds of all rows of an exam, on worker processes or on Spark.
 
 Seeds are tried breadth first: the first seed of every row, then the second of every row. So a limit
 of CPU time cuts all rows alike, and rows that stop at their first detection seldom start a seed
@@ -33,21 +33,20 @@ OnResult = Callable[[Row, SeedResult], None]
 
 
 class Sitting:
-    """The results of an exam so far. `cpu_s` includes results that were remembered.
-
-    `cpu_s_max` bounds it, in seconds of CPU. Raises `UsageError` if a plug-in or the module of
+    """The results of an exam so far. `cpu_s` is the CPU time of all results, including saved ones
+    of earlier calls; `cpu_s_max` limits it. Raises `UsageError` if a plug-in or the module of
     planted defects does not load, and `InfrastructureError` for disk errors.
     """
 
     def __init__(self, rows: Sequence[Row], memory: Memory, *, cpu_s_max: float) -> None:
-        """Begin without results; `run` takes remembered ones from the memory."""
+        """Begin without results; `run` first takes the saved results from `memory`."""
         self.rows = [row for row in rows if row.case is not None]
         self.cpu_s = 0.0
         self.runs = 0
         self._cpu_s_max = cpu_s_max
         self._memory = memory
         self._results: dict[str, dict[int, SeedResult]] = {row.key: {} for row in rows}
-        self._found: dict[str, int] = {}  # key of a row that stops -> its lowest seed with a hit
+        self._hits: dict[str, int] = {}  # the lowest seed with a hit, by key of row
         self._codes: dict[str, str] = {}
         self._digests = {row.key: defect_digest(row.defect) for row in self.rows}
 
@@ -62,10 +61,10 @@ class Sitting:
 
     def is_found(self, row: Row) -> bool:
         """Whether any seed of the row was a hit."""
-        return row.key in self._found
+        return row.key in self._hits
 
     def left(self, row: Row) -> int:
-        """The number of seeds of a row that would still have to run."""
+        """The number of seeds of a row that have no result yet."""
         if row.first and self.is_found(row):
             return 0
         return len(row.seeds) - len(self._results[row.key])
@@ -107,8 +106,8 @@ class Sitting:
                     yield self._job(row, row.seeds[place])
 
     def _is_over(self, row: Row, seed: int) -> bool:
-        """Whether a row ended at a seed below `seed`."""
-        return row.first and self._found.get(row.key, seed) < seed
+        """Whether a row stopped at a hit below `seed`."""
+        return row.first and self._hits.get(row.key, seed) < seed
 
     def _remembered(self, row: Row, seed: int, on_result: OnResult) -> bool:
         if self.exhausted or self._is_over(row, seed):
@@ -130,7 +129,7 @@ class Sitting:
         self.cpu_s += result.cost_s
         self.runs += 1
         if row.is_hit(result):
-            self._found[row.key] = min(result.seed, self._found.get(row.key, result.seed))
+            self._hits[row.key] = min(result.seed, self._hits.get(row.key, result.seed))
         on_result(row, result)
 
     def _job(self, row: Row, seed: int) -> SeedJob:

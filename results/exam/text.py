@@ -106,7 +106,7 @@ def _open(board: Scoreboard) -> Iterator[RenderableType]:
         yield table([[score.name, why_open(score)] for score in board.missed], indent=2)
     if board.outdated:
         names = ", ".join(score.name for score in board.outdated)
-        yield f"\nfound, although a reason is recorded why they are not: {names}"
+        yield f"\nfound, although the ledger says why soaks cannot find them: {names}"
 
 
 def _changes(comparison: Comparison) -> Iterator[RenderableType]:
@@ -122,7 +122,7 @@ def _changes(comparison: Comparison) -> Iterator[RenderableType]:
                     change.after.name,
                     f"{change.before.hits} of {change.before.seeds}",
                     f"{change.after.hits} of {change.after.seeds}",
-                    "worse" if change.is_worse else "better: renew the baseline",
+                    "worse" if change.is_worse else "better: update the baseline",
                     f"p = {change.p:.2g}",
                 ]
                 for change in comparison.changes

@@ -37,7 +37,7 @@ class Exam(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exam_of(board: Scoreboard) -> Exam:
-    """Return the line of an exam in the history."""
+    """Return the entry of an exam for `history.jsonl`."""
     return Exam(
         commit=board.commit,
         made=board.made,

@@ -1,4 +1,5 @@
-"""`harness exam`: every known defect, its rate and its cost, and false alarms on clean profiles.
+"""`harness exam`: measures the detection rate and cost of every known defect, and the false alarms
+on clean profiles.
 
 The files of an exam, below `STORE/.exam/`:
 
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parse_exam(arguments)
     if parsed.bugs_page is not None:
         return _write_bugs_page(parsed)
-    from results.exam.page import render  # needs Jinja2: before the work rather than after it
+    from results.exam.page import render  # reports a missing Jinja2 before the work
 
     before = None if parsed.baseline is None else read_scoreboard(parsed.baseline, "--baseline")
     folder: Path = parsed.store / FOLDER

@@ -9,7 +9,7 @@ All tables share these rules:
 * The phase and the active faults of an operation are those at its **invocation**. (If the whole
   span of an operation counted, every slow operation would seem to be hit by each fault near it.)
 * A fault is active in `[inject, heal)`. A fault that is never healed lasts until the end of the
-  run. A fault without targets lasts no time. A heal closes the oldest open fault of its id.
+  run. A fault without targets has no duration. A heal closes the oldest open fault of its id.
 * Faults may overlap. Each fault counts its whole time and every operation in that time, so sums
   over faults or nemeses may exceed the total. The column `active` in `ops` names the exact set of
   active nemeses, so sums over this column equal the total.
@@ -153,7 +153,8 @@ class _Facts:
             ops.error,
             ops.latency_buckets(),
         )
-        sums: Counter[Row] = Counter()  # two phases may share a name, so equal rows are added up
+        # a run may have two phases of the same name, so add up equal rows
+        sums: Counter[Row] = Counter()
         for (f, node, phase, active, kind, answered, error, took), n in cells:
             sums[
                 ops.f_names[f],
@@ -310,7 +311,7 @@ class _Ends:
         selected = np.flatnonzero(ops.f == f)
         selected = selected[np.argsort(ops.end_index[selected], kind="stable")]
         self._ends = ops.end_index[selected]
-        # At each position: the earliest invocation of the operations from this position on.
+        # For each position: the earliest invocation among the operations from this position on.
         self._invokes = np.minimum.accumulate(ops.start[selected][::-1])[::-1]
         oks = selected[ops.done[selected] & (ops.type[selected] == TYPES.index("ok"))]
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]

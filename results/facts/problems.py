@@ -34,7 +34,7 @@ class Problems:
         self.total = 0
 
     def add(self, problem: Problem) -> None:
-        """Keep a problem, or only count it if the list is full; a duplicate counts once."""
+        """Add a problem; if the list is full, only count it. A duplicate counts once."""
         text = problem.text
         if len(text) > TEXT_CHARS_MAX:
             text = f"{text[:TEXT_CHARS_MAX]}... ({len(text)} characters)"

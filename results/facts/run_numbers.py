@@ -1,7 +1,7 @@
 """Counts, latencies and availability of one run, from the columns of its sealed history.
 
-numpy reads the columns (`results.facts.operations`), without building a `History`, since a page of
-trends needs hundreds of runs at once. A test compares the numbers with `History.pairs`.
+numpy reads the columns (`results.facts.operations`) without building a `History`, because a page of
+trends needs the numbers of hundreds of runs. A test compares the numbers with `History.pairs`.
 
 Quantiles are nearest-rank: the quantile 0.9 is the smallest latency that at least 90 % of the
 operations did not exceed. Rates cover only the chaos phase if the run has this phase, because

@@ -18,7 +18,7 @@ IGNORABLE: Final[dict[str, object]] = {"bugs": (), "profile": ""}
 
 
 def asked_nemeses(case: Case) -> str:
-    """Describe a case's nemeses; if each seed draws some of them, as `1 to N of NEMESES`."""
+    """Return the nemeses of a case as text; `1 to N of NEMESES` if each seed draws some of them."""
     names = case.drawn.get("nemeses") or case.nemeses
     joined = LIST_SEPARATOR.join(sorted(set(names)))
     if not case.drawn:
@@ -30,8 +30,8 @@ def asked_nemeses(case: Case) -> str:
 def setting_of(case: Case, environment: str | None, ignored: Iterable[str] = ()) -> str:
     """Hash a case without the values planned from its seed: equal for all seeds of a soak.
 
-    The hash includes the case's operations, because only an author lists operations in a case. It
-    excludes the fields `ignored`, which must be names in `IGNORABLE`.
+    The hash includes explicit operations, since they come from the author of the case, not from the
+    seed. It excludes the fields `ignored`, which must be names in `IGNORABLE`.
     """
     absent = {name: IGNORABLE[name] for name in ignored}
     bare = msgspec.structs.replace(undrawn(case), seed=0, faults=None, **absent)

@@ -1,8 +1,9 @@
 """Phases, faults and active nemeses over the time of a run.
 
 Faults come from `harness.timeline`. A fault is active in `[inject, heal)`. A fault that is never
-healed lasts until the end of the run, and a fault without targets lasts no time. A history may come
-from another program: notes in a format that the harness does not write are ignored, never guessed.
+healed lasts until the end of the run, and a fault without targets has no duration. A history may
+come from another program. Notes in a format that the harness does not write are ignored; the module
+does not guess their meaning.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ class Timeline:
         return len(self._phases)
 
     def phase_numbers(self, times_ns: Ints) -> Ints:
-        """Return, for each of many times, the number of its phase; -1 before the first phase."""
+        """Return, for each time, the number of its phase; -1 before the first phase."""
         phases: Ints = (
             np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
         )
         return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
-        """Return, for each of many times, the index in `members` and `sets` of active nemeses."""
+        """Return, for each time, the index of the active nemeses in `members` and `sets`."""
         return moments(self._edges, times_ns)
 
     def active(self, time_ns: int) -> str:

@@ -1,10 +1,10 @@
-"""Judging of runs over independent keys: key by key, one range of keys at a time.
+"""Judges runs over independent keys: each key by itself, one range of keys at a time.
 
 A lake keeps the operations of such a run sorted by key and cut into ranges
 (`results.lake.tables.line_batches`). Each range has its own result, whose id ends in the number of
 the range. So ranges are planned, judged, retried and looked up like runs, and a worker holds one
-range at a time. The history lines of nemesis and harness (*notes*) concern all keys. Notes have no
-influence on a verdict, but they appear in the explanation of an invalid key.
+range at a time. The history lines of nemesis and harness (*notes*) concern all keys. Notes do not
+influence verdicts, but explanations of invalid keys show them.
 """
 
 from __future__ import annotations

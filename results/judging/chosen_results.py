@@ -1,8 +1,7 @@
-"""The choice of the result that counts for a run.
-
-Results of the largest budget come first, then settled results, then the newest. A result lake may
-list several results of the same run: from other versions of a checker or other budgets, from two
-concurrent reports, or from a retry because the first result was unsettled.
+"""Chooses the result that counts for a run, if the result lake has several. A result with the
+largest budget is preferred, then a settled result, then the newest. Several results of one run come
+from other versions of a checker or other budgets, from two concurrent reports, or from a retry of
+an unsettled result.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Marks of results that may change on a retry, and markers of stages that a worker began.
+"""Marks of results that a retry may change, and marker files of the stages that a worker has begun.
 
 A result has the mark `LIMITED` if a budget left some verdict unknown; the report then retries it
-with the next level of budget. It has the mark `BROKEN` if a checker killed its worker or raised.
-A result that is `BROKEN`, or `LIMITED` at the last level, is only retried with the option
-`--again`, since a retry may cost as much as the first attempt.
+with the next level of budget. It has the mark `BROKEN` if a checker killed its worker or raised. A
+result that is `BROKEN`, or `LIMITED` at the last level, is only retried with the option `--again`,
+since a retry may cost as much as the first attempt.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ STARTED: Final = "started"
 
 
 class Marker:
-    """Counts the attempts of one stage of a unit, within one round of an executor.
-
-    Use it as a context manager: each `with` block is one attempt, and the end of the block, with or
-    without an exception, removes the marker. A worker that is killed leaves its marker behind. A
-    stage that has killed two workers is not begun again.
+    """A file that counts the unfinished attempts of one stage of a unit, within one round of an
+    executor. Use it as a context manager: each `with` block is one attempt, and the end of the
+    block, with or without an exception, removes the file. A worker that is killed leaves the file
+    behind. A stage that has killed two workers is not begun again.
     """
 
     ATTEMPTS_MAX: Final = 2
@@ -33,7 +32,9 @@ class Marker:
 
     @property
     def spent(self) -> bool:
-        """Whether the maximum number of attempts began, and none of these attempts ended."""
+        """Whether the maximum number of attempts began and none ended, so the stage must not begin
+        again.
+        """
         try:
             return self._path.stat().st_size >= self.ATTEMPTS_MAX
         except FileNotFoundError:
@@ -41,7 +42,7 @@ class Marker:
 
     @property
     def begun(self) -> bool:
-        """Whether an earlier attempt began and did not end."""
+        """Whether an earlier attempt began and did not end: it killed its worker."""
         return self._path.exists()
 
     def __enter__(self) -> Self:

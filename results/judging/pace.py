@@ -1,6 +1,6 @@
 """Progress of a report as one line: work done, pace, and estimated end.
 
-The pace is the mean since the start of the stage. A pace over the last seconds would say little,
+The pace is the mean since the start of the stage. A pace over the last few seconds would mislead,
 because the costly tasks come first and end almost together. No end is estimated until `SAID_FROM`
 of the work is done.
 
@@ -52,7 +52,8 @@ class Schedule:
         place = bisect.bisect_right(self._done, done)
         if place == len(self._done):
             return 1.0
-        # Between two ends of tasks, time advances with the work done on the next task to end.
+        # Interpolate: between the ends of two tasks, time advances with the work of the next one to
+        # end.
         before, done_before = (self._ends[place - 1], self._done[place - 1]) if place else (0, 0)
         share = (done - done_before) / (self._done[place] - done_before)
         return (before + (self._ends[place] - before) * share) / self._ends[-1]
@@ -65,7 +66,8 @@ class Pace:
         self._clock = clock
         self._stage = ""
         self._begin_s = 0.0
-        self._begin: tuple[int, float] = (0, 0.0)  # work done and time share at stage start
+        # work done and share of the time at the start of the stage
+        self._begin: tuple[int, float] = (0, 0.0)
 
     def line(self, found: Progress) -> str:
         """Return the progress line; a new stage or amount of work restarts the measurement."""

@@ -1,4 +1,5 @@
-"""From runs to tables: plan, judge new runs, retry results that a budget cut short, gather.
+"""The steps from runs to the tables of a report: plan, judge new runs, retry results that a budget
+cut short, gather the tables.
 
 The installed checkers judge the histories; the verdict of `run.json` only serves for comparison.
 Every result is stored under the hash of its dependencies (`results.judging.result_ids`), so a
@@ -44,8 +45,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     noun: str = "units"  # the noun for the counted units
     time_part: float | None = None
     """The share of the time that has passed (`results.judging.pace.Schedule`), if known."""
-    left: tuple[str, ...] = ()  # the remaining work in words, as soon as little remains
-    kept: int = 0  # stored results, which an interrupt does not lose
+    left: tuple[str, ...] = ()  # the remaining units in words, once only a few remain
+    kept: int = 0  # number of results that are stored, and so survive an interrupt
 
 
 LEFT_NAMED_MAX: Final = 3
@@ -167,7 +168,7 @@ class _Job:
         parts = dict.fromkeys(by_id, 0.0)
         memory: dict[str, int] = {}
         self._say(by_id, left, parts, memory)
-        if inline:  # no processes to start, and a debugger reaches the checkers
+        if inline:  # in this process: no start-up cost, and a debugger can enter the checkers
             doing = do_units(by_cost, config=config)
         else:
             doing = in_workers(by_cost, config, self.jobs)

@@ -34,7 +34,7 @@ from results.lake.log.files import MAIN, RESULTS, FileRef, Partition
 from results.lake.log.snapshot import Snapshot
 from results.lake.tables.rebuild import HISTORY_TABLES
 
-LOST: Final = "the executor lost it: its results are missing, try again"
+LOST: Final = "no worker finished it, so its results are missing; run the report again"
 UNITS_A_SLOT: Final = 4
 """Units per worker: with this many, all workers end at about the same time."""
 UNIT_RUNS_MAX: Final = 1_000
@@ -92,9 +92,9 @@ class ReportRuns:
         self._facts = facts
         self._slots = slots
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
-        self._found = results  # stored results, as last read
+        self._found = results  # the stored results, as of the last read
         self._given = results is not None
-        self._appended = False  # whether workers appended results
+        self._appended = False  # whether workers have appended results since then
         self.lacking: tuple[tuple[Problem, ...], int] = ((), 0)
         """The first few runs that lack a result, and the number of such runs; set by `gather`."""
         self._files: dict[Partition, dict[str, list[FileRef]]] = {}
@@ -197,14 +197,14 @@ class ReportRuns:
         return lake
 
     def end(self) -> None:
-        """End a round; later plans leave out the units of the last plan."""
+        """End a round; later plans do not repeat the units of the last plan."""
         self._appended = True
         self._pending.note_tried()
         shutil.rmtree(self._scratch / STARTED, ignore_errors=True)
 
     def lose(self, unit: Unit) -> None:
         """Add a problem for a unit that no worker finished."""
-        text = f"{LOST} (with it, {len(unit.runs) - 1} runs behind it)"
+        text = f"{LOST} (this also affects {len(unit.runs) - 1} runs after it)"
         self.problems.add(Problem(unit.key, "lost", text))
 
     def gather(self) -> Gathered:
@@ -254,7 +254,7 @@ class ReportRuns:
         name_lacking(self.problems, *self.lacking)
 
     def _stand_ins(self) -> pa.Table:
-        """Return one row per checker in `missing`, to replace the checker's missing verdicts."""
+        """Return one row per checker in `missing`, in place of its missing verdicts."""
         names = self._pending.rows(
             "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
         )
@@ -273,7 +273,7 @@ class ReportRuns:
 def lost_of(run: str, checker: str | None) -> Problem:
     """Return the problem of a run without the verdict of `checker` (`None`: without facts)."""
     what = "its facts" if checker is None else f"the verdict of {checker}"
-    return Problem(run, "lost", f"{what} could not be computed; try again")
+    return Problem(run, "lost", f"{what} could not be computed; run the report again")
 
 
 def name_lacking(problems: Problems, lost: Sequence[Problem], total: int) -> None:

@@ -1,4 +1,5 @@
-"""The required results of runs: the verdicts of the checkers that their cases name, and facts.
+"""The results that a report requires for each run: the verdicts of its case's checkers, and its
+facts.
 
 Runs of one `Kind` require results with the same ids. So the number of ids depends on the numbers of
 checkers and of budget levels, not on the number of runs. A run over independent keys requires one
@@ -31,7 +32,7 @@ class Wants(NamedTuple):
 
     checks: tuple[tuple[str, tuple[str, ...]], ...]  # (checker, result id of each level of budget)
     facts: str | None  # the id of the facts; `None`: facts are not required
-    gone: tuple[tuple[str, str], ...]  # checkers that cannot be loaded, with the reason
+    gone: tuple[tuple[str, str], ...]  # checkers that cannot be loaded, with reasons
     trouble: str  # the reason why the checkers of the case are unknown; usually empty
 
 

@@ -77,7 +77,7 @@ def result_schema(table: str) -> pa.Schema:
 class ResultLake(Lake):
     """A lake that accepts further appends for a run, with other or the same results."""
 
-    made_again_by = "remove the folder, and the next report makes it again"
+    made_again_by = "remove the folder, and the next report creates it again"
     runs_once = False
 
     @classmethod
@@ -104,7 +104,7 @@ class ResultLake(Lake):
 
         Only partitions of `label` count (`None`: all). The merge never waits for another process:
         files that cannot be merged now are left for the next report, which only makes readers
-        slower. Damage is ignored here, because the report itself names it.
+        slower. Damage is ignored here; the report itself reports it.
         """
         small = collections.Counter(
             (table, file.partition)
@@ -123,7 +123,7 @@ class ResultLake(Lake):
         return bool(crowded)
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Return no runs as present, so that a run with results can get more results."""
+        """Return an empty map, so that an append accepts more results for a run that has some."""
         del partitions
         return {}
 
@@ -163,7 +163,11 @@ def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
     for table in tables:
         log = Log(place, table)
         full = log.exists() and bool(log.refresh().files)
-        text = "has rows, and there is no table of runs" if full else "a creation was broken off"
+        text = (
+            "has rows, but the table `runs` is missing"
+            if full
+            else "left behind by an interrupted creation"
+        )
         yield Finding(table, full, text)
 
 

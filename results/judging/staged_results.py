@@ -32,11 +32,12 @@ class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found:
-    """Results in a worker's memory that wait for an append to the result lake."""
+    """Results that a worker holds in memory until the next append to the result lake."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunOfLake] = {}
-        self.results: dict[str, list[tuple[str, str]]] = {}  # run: (result id, mark) ...
+        # (result id, mark) of each result, by run
+        self.results: dict[str, list[tuple[str, str]]] = {}
         self.tables: dict[str, list[tuple[str, str, pa.Table]]] = {}
 
     def add(
@@ -80,7 +81,9 @@ class Found:
     def _headed(
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
     ) -> pa.Table:
-        """Make a lake table: add run and partition to `columns`; `sizes` are rows per run."""
+        """Make a lake table from `columns` by adding the run and its partition; `sizes` are the
+        numbers of rows per run.
+        """
         columns = dict(columns)
         columns[KEY] = _repeated(runs, sizes)
         for place, column in enumerate(PARTITION):

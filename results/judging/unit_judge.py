@@ -85,7 +85,7 @@ def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
     for unit in units:
         begin_ns = time.process_time_ns()
         problems = Problems()
-        limited = True  # stays true if the unit fails
+        limited = True  # remains true if the unit fails
         try:
             tools = tools or _tools(config.uri, config.round)
             for number in range(TRIES_MAX):
@@ -108,7 +108,7 @@ def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
 
 
 class _Tools(NamedTuple):
-    """The objects that a worker opens once per round."""
+    """The lakes and checkers that a worker opens once per round."""
 
     place: Place
     results: ResultLake
@@ -117,7 +117,7 @@ class _Tools(NamedTuple):
 @functools.lru_cache(maxsize=1)
 def _tools(uri: str, round_: str) -> _Tools:
     """Open the tools of a round once per process; raise the errors of `Lake.open`."""
-    del round_  # only a cache key: another round may have other credentials
+    del round_  # only part of the cache key, since another round may have other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
     return _Tools(Place(uri), results)
@@ -172,7 +172,7 @@ class _UnitJudge:
 
     @contextlib.contextmanager
     def _putting(self) -> Iterator[None]:
-        """Store the staged results at the end of the block, even if reading a file failed."""
+        """Append the staged results at the end of the block, even if reading a file failed."""
         try:
             yield
         except (HarnessError, AgainError):
@@ -270,7 +270,7 @@ class _UnitJudge:
 
     @contextlib.contextmanager
     def _stage(self, marker: Marker) -> Iterator[None]:
-        """Run a stage that may kill the worker; on a retry, store earlier results first."""
+        """Run a stage that may kill the worker; on a retry, first append all earlier results."""
         if marker.begun:
             self._put()
         with marker, self._memory():

@@ -1,6 +1,6 @@
 """Rows of the table `verdicts`: one checker over one history, within a budget.
 
-No error of a history or a checker propagates from here. A checker that raises is `unknown` with its
+Errors of a history or a checker become verdicts here. A checker that raises is `unknown` with its
 traceback. A checker that exceeds its budget is `unknown` with the exceeded limit. A checker that
 killed its worker twice is `unknown: checker crashed`.
 """
@@ -26,7 +26,7 @@ from results.judging.markers import BROKEN, LIMITED
 
 COUNTEREXAMPLE_CHARS_MAX: Final = 1 << 16
 REASON_CHARS_MAX: Final = 2_000
-CRASHED: Final = "checker crashed: it killed its worker twice; --again has it tried once more"
+CRASHED: Final = "checker crashed: it killed its worker twice; use --again to try once more"
 
 
 checker_named: Final = functools.cache(load_checker)
@@ -72,7 +72,7 @@ def crashed(checker: str, n_ops: int) -> Row:
 
 
 def no_verdict(checker: str) -> Row:
-    """The row in place of a missing verdict; the run's problems tell why the verdict is missing."""
+    """Return the row in place of a missing verdict; the run's problems have the reason."""
     return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 
@@ -113,7 +113,7 @@ def _row_of(name: str, result: CheckResult, history: History, key: str | None) -
         row.rule, row.signature = rule_of(result), details.get(SIGNATURE)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
-        if key is None:  # the history of one key lacks the operations of the other keys
+        if key is None:  # a history of one key has gaps, where operations of other keys were
             row.failed_ops = begun_until(result, history)
     return row
 

@@ -12,7 +12,7 @@ from results.judging.budgets import Budget
 from results.judging.result_ids import Check
 
 STAGES_BESIDE_CHECKS: Final = 2
-"""Stages of a unit per run that are not checks: reading the run, and extracting its facts."""
+"""The number of stages per run, apart from its checks: to read the run, and to extract facts."""
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
     round: str
     since_s: float  # begin of the round, s since 1970
     limit_memory: bool
-    elsewhere: bool = False  # whether another machine may have begun these units before
+    elsewhere: bool = False  # whether another machine may have begun units of this round before
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Done(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
     part: float = 1.0
     limited: bool = False  # whether a budget may have cut a check short
-    memory_bytes: int = 0  # memory of the worker, while the unit is in progress
+    memory_bytes: int = 0  # memory of the worker, in a progress report
 
 
 def stages_of(unit: Unit) -> int:

@@ -1,4 +1,5 @@
-"""A worker of the pool (`harness.support.workers`): receives units, and sends their outcomes.
+"""A worker process of the pool (`harness.support.workers`): receives units and sends their
+outcomes.
 
 `python -m results.judging.worker PARENT CONFIG`
 """

@@ -1,4 +1,4 @@
-"""The actions of `harness lake`: each does its work on a lake and prints the outcome."""
+"""The actions of `harness lake` (compact, vacuum, check, export), which print their outcomes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _check(lake: Lake, place: Place) -> int:
 
 
 def _say_sound(found: Sequence[Finding], lake: Lake | None) -> bool:
-    """Print findings about a lake or its result lake; return whether any finding is damage."""
+    """Print the findings about a lake or its result lake; return whether any of them is damage."""
     for finding in found[:SHOWN_MAX]:
         say(f"{'damaged ' if finding.damaged else 'left over'}  {finding.table}: {finding.text}")
     if len(found) > SHOWN_MAX:
@@ -106,5 +106,5 @@ def _export(lake: Lake, parsed: argparse.Namespace) -> int:
     for text in problem_lines(problems):
         note(f"harness: {text}")
     there = len(rows) - written - problems.total
-    say(f"{counted(written, 'run')} written to {parsed.store}, {there} there already")
+    say(f"{counted(written, 'run')} written to {parsed.store}, {there} already there")
     return EXIT_UNKNOWN if problems.total else EXIT_VALID

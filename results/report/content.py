@@ -77,8 +77,9 @@ def _failures(report: Report) -> Section:
     return Section(
         id="failures",
         title="What failed",
-        words="Failures with one signature (checker, broken rule, the last fault) are most likely "
-        "one defect; the operations involved differ from run to run. A run's link opens its page, "
+        words="A signature consists of the checker, the broken rule and the last fault. "
+        "Failures with the same signature most likely have the same cause, although the "
+        "operations involved differ from run to run. A run's link opens its page, "
         "or its folder where it has none yet; “harness report FOLDER” makes one.",
         tables=(
             *report.tables("signatures", signatures=groups),
@@ -118,9 +119,9 @@ def _verdicts(report: Report) -> Section:
     return Section(
         id="verdicts",
         title="Verdicts",
-        words="Every run was judged again from its history, by the checkers as they are now. Only "
-        "runs of one label whose cases differ in nothing but the seed are ever added up.",
-        plots=(stacked("Runs that are alike", bars, VERDICTS),),
+        words="The installed checkers judged every run again from its history. Numbers are only "
+        "added up over runs of one label whose cases are equal except for the seed.",
+        plots=(stacked("Groups of runs that differ only in the seed", bars, VERDICTS),),
         tables=report.tables(
             *("populations", "permitted", "checkers", "changed_verdicts"),
             populations=linked(report, report.rows("populations")),
@@ -160,9 +161,9 @@ def _clean(report: Report) -> Section:
     return Section(
         id="clean",
         title="False alarms: runs without a bug",
-        words="Where none of N runs is invalid, the rate of invalid runs is below the given share "
-        "with 95 % confidence (the exact one-sided bound). Runs whose verdict is unknown do not "
-        "count.",
+        words="If none of N runs is invalid, the rate of invalid runs is below the given share "
+        "with 95 % confidence (an exact one-sided bound). Runs whose verdict is unknown "
+        "do not count.",
         tables=report.tables(
             "clean_rates",
             clean_rates=linked(report, ranged(report.rows("clean_rates"), "share")),
@@ -180,7 +181,7 @@ def _uplift(report: Report) -> Section:
             for row in members
         ]
         plots.append(
-            ratios(f"How many times likelier with the fault than without: {words}", forests)
+            ratios(f"How many times more likely with the fault than without it: {words}", forests)
         )
     pooled = _pooled(report)
     if pooled:
@@ -190,7 +191,7 @@ def _uplift(report: Report) -> Section:
             if row["low"] is not None and row["outcome"] in OUTCOMES and not row["bugs"]
         ]
         if forests:
-            plots.insert(0, ratios("The same pooled over groups of runs without a bug", forests))
+            plots.insert(0, ratios("Pooled ratios over all groups of runs without a bug", forests))
     roles = [
         {**row, "against_words": AGAINST[row["against"]]}
         for row in ranged(report.rows("uplift_by_role"), "ratio")
@@ -198,15 +199,17 @@ def _uplift(report: Report) -> Section:
     meanings = "; ".join(f"“{name}”: {words}" for name, words in OUTCOMES.items())
     return Section(
         id="uplift",
-        title="Which fault makes what likelier?",
-        words="In the chaos phase of one group of runs: how likely something is while a "
-        f"fault of the nemesis is active, against the rest of the time ({meanings}). Operations "
-        "count by their invocation. Intervals take the run as the unit, since operations of one "
-        "run fail together; each holds with 95 % by itself, so of many a few will miss. Other "
-        "faults of the same runs fall on both sides. Pooled ratios are Mantel's and Haenszel's: "
-        "each group is compared with itself only; a small p that all agree says that one number "
-        "does not speak for all. A fault hit the leader if the leader was among its targets at "
-        f"the injection.{report.cut(drawn)}",
+        title="What do faults make more likely?",
+        words="How much more likely an outcome is while a fault of the nemesis is active than "
+        f"in the rest of the chaos phase, for one group of runs ({meanings}). Operations "
+        "count by their invocation. Intervals treat runs, not operations, as independent, "
+        "since operations of one run fail together. Each interval holds with 95 % "
+        "confidence by itself, so a few of many intervals miss the true ratio. Other "
+        "faults of the same runs affect both sides. Pooled ratios use the Mantel-Haenszel "
+        "method, which compares each group only with itself; if the p-value for the "
+        "agreement of all groups is small, the pooled ratio does not describe every "
+        "group. A fault hit the leader if the leader was among its targets at the "
+        f"injection.{report.cut(drawn)}",
         plots=tuple(plots),
         tables=report.tables(
             *("uplift_stratified", "uplift_ratios", "uplift_by_role", "uplift_by_operation"),
@@ -253,11 +256,11 @@ def _availability(report: Report) -> Section:
     return Section(
         id="availability",
         title="Availability and recovery",
-        words="An outage (a window of unavailability) is half a second or more in which operations "
-        "were under way (breaks of up to a second between tries do not end it) and the target "
-        "answered none; a definite no is an answer. Faults that overlap count the same time each. "
-        "After a heal, “waited” is counted from the first operation that was under way."
-        + report.cut(rows),
+        words="An outage is a time of at least half a second in which operations were in "
+        "progress and the target answered none of them; a definite refusal is an answer. "
+        "Breaks of up to a second between attempts do not end an outage. Each of several "
+        "overlapping faults counts their common time. After a heal, “waited” is the time "
+        "since the first operation that was in progress." + report.cut(rows),
         plots=tuple(plots),
         tables=report.tables(
             *names,
@@ -284,8 +287,9 @@ def _latency(report: Report) -> Section:
     return Section(
         id="latency",
         title="Latency",
-        words="Of acknowledged operations, by nearest rank over log-linear buckets: each value is "
-        f"the middle of its bucket, at most 1.6 % off.{first}{report.cut(rows)}",
+        words="Latencies of acknowledged operations, by nearest rank over log-linear buckets. "
+        "Each value is the middle of its bucket, with an error of at most "
+        f"1.6 %.{first}{report.cut(rows)}",
         plots=tuple(plots),
         tables=(
             *report.tables(*(f"latency_by_{name}" for name in names), latency_by_node=nodes),
@@ -298,9 +302,10 @@ def _operations(report: Report) -> Section:
     return Section(
         id="operations",
         title="Operations and errors",
-        words="Refused operations failed with an answer of the target (“the table exists”); other "
-        "failed operations had no answer. An operation without completion counts as info. An "
-        "operation that was lost under two faults counts for both.",
+        words="The target refused an operation if it answered with a definite error (“the table "
+        "exists”); other failed operations got no answer. An operation without a "
+        "completion counts as info. An operation that was lost under two faults counts "
+        "for both.",
         tables=report.tables("op_counts", "errors", "info_losses"),
     )
 
@@ -309,7 +314,7 @@ def _elections(report: Report) -> Section:
     return Section(
         id="elections",
         title="Elections",
-        words="A change is a new leader that the harness saw, after the first leader of the run.",
+        words="A change of leader is a new leader that the harness saw after the first of the run.",
         tables=report.tables("elections", "election_causes"),
     )
 

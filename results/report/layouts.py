@@ -35,7 +35,7 @@ _WAYS: Final = {
 """Formats of fields; all other fields are formatted as text."""
 _WAY_OF: Final = {field: way for way, fields in _WAYS.items() for field in fields.split()}
 _HEADINGS: Final = {
-    "agree_p": "p that all agree",
+    "agree_p": "p-value for agreement",
     "active_ns": "time",
     "after": "label",
     "after_range": "95 % interval",
@@ -77,7 +77,7 @@ _HEADINGS: Final = {
     "ns_to_first": "run time to first",
     "of": "of which runs",
     "ok_max_ns": "longest",
-    "ok_p50_ns": "heal to ok p50",
+    "ok_p50_ns": "time from heal to ok, p50",
     "ops": "operations",
     "p50_ns": "p50",
     "p95_ns": "p95",
@@ -139,7 +139,7 @@ _TREND_HEADINGS: Final = {"rate": "invalid rate"}
 
 LAYOUTS: Final[dict[str, Layout]] = {
     "signatures": _layout(
-        "What failed: runs that are not valid, by signature",
+        "Failures: runs that are not valid, by signature",
         "verdict signature runs shapes of first_run seen reason replay",
         headings={
             "signature": "signature: checker · rule · fault",
@@ -150,7 +150,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         behind="verdict signature target bugs",
     ),
     "signature_changes": _layout(
-        "Failures that are new, gone or known; changes that chance does not explain come first",
+        "New, gone and known failures; changes that chance does not explain come first",
         "change verdict signature bugs baseline_hits baseline_runs label_hits label_runs says "
         "p_adjusted first_run",
         headings={"baseline_runs": "of", "label_runs": "of", "says": "", "p_adjusted": "p"},
@@ -210,7 +210,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         limit=200,
     ),
     "availability_quantiles": _layout(
-        "How long one run is unavailable",
+        "Unavailable time of a run",
         "of kind runs runs_without p50_ns p95_ns p99_ns max_ns",
         headings={"runs_without": "runs without"},
     ),
@@ -220,13 +220,13 @@ LAYOUTS: Final[dict[str, Layout]] = {
         headings={"value": "which"},
     ),
     "failing_runs": _layout(
-        "Every run that is not valid, and why",
+        "All runs that are not valid, with reasons",
         "run verdict of seed checker rule signature reason replay",
         limit=200,
         ways={"of": "words"},
     ),
     "populations": _layout(
-        "Runs that are alike: one label, cases that differ in nothing but the seed",
+        "Groups of runs with one label and cases that differ only in the seed",
         "setting of runs valid permitted unknown invalid ops unanswered info length_ns",
         behind="setting label",
     ),
@@ -235,11 +235,11 @@ LAYOUTS: Final[dict[str, Layout]] = {
         "of checker results valid permitted unknown invalid crashed",
     ),
     "permitted": _layout(
-        "What happened that the profile permits, and how often",
+        "Anomalies that the profile permits, with their frequency",
         "of profile permit checker runs times first_run",
     ),
     "changed_verdicts": _layout(
-        "Runs whose recorded verdict differs from their verdict now",
+        "Runs whose recorded verdict differs from the new verdict",
         "run recorded verdict",
         headings={"verdict": "now"},
     ),
@@ -247,16 +247,16 @@ LAYOUTS: Final[dict[str, Layout]] = {
         "Detection by bug switch",
         "bug of runs detected unknown rate range runs_to_first ns_to_first first_run",
     ),
-    "detection_by_nemesis": _layout("Which nemeses find it", "bug of nemeses runs detected"),
+    "detection_by_nemesis": _layout("Detections by nemesis", "bug of nemeses runs detected"),
     "detection_by_checker": _layout(
-        "Which checkers find it", "bug of checker detected", headings={"detected": "runs"}
+        "Detections by checker", "bug of checker detected", headings={"detected": "runs"}
     ),
     "clean_rates": _layout(
         "Runs without a bug switch",
         "of runs invalid unknown rate range below length_ns",
         headings={"rate": "invalid rate"},
     ),
-    "uplift_ratios": _layout("The fault and everything a client does", _UPLIFT),
+    "uplift_ratios": _layout("Effects of faults on all operations of clients", _UPLIFT),
     "uplift_by_operation": _layout("By kind of operation", _UPLIFT, source="uplift_ratios"),
     "availability": _layout(
         "Time of the chaos phase, with and without a fault of each nemesis",
@@ -274,12 +274,12 @@ LAYOUTS: Final[dict[str, Layout]] = {
         "of active kind outages runs total_ns longest_ns unended",
     ),
     "outage_after_heal": _layout(
-        "Outages in which a fault was healed: how long they lasted after the heal",
+        "Outages during which a fault was healed, and their duration after the heal",
         "of nemesis kind heals in_outage never p50_ns max_ns",
         headings={"never": "never ended", "max_ns": "longest"},
     ),
     "recovery": _layout(
-        "After a heal: until an operation of each kind succeeds again",
+        "Time from a heal until an operation of each kind succeeds again",
         "of nemesis f heals untried never waited_p50_ns waited_p95_ns waited_max_ns ok_p50_ns "
         "ok_max_ns",
         headings={"never": "never succeeded"},
@@ -290,7 +290,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "latency_by_node": _latency("By the node that answered", "of node f"),
     "latency_by_run": _latency("Runs with the highest p99", "run f", limit=20),
     "op_counts": _layout(
-        "How operations ended", "of f ops ok fail refused info", headings={"ops": "all"}
+        "Operations by outcome", "of f ops ok fail refused info", headings={"ops": "all"}
     ),
     "errors": _layout(
         "Errors, the most frequent first", "of f type error_code answered n runs", limit=50

@@ -67,10 +67,11 @@ def flakes(report: Report) -> Section:
         row["of"] = report.of.setting(row["population"])
     return Section(
         id="flakes",
-        title="The same case and code, another outcome" if rows else "Cases that ran again",
+        title="Cases that had different outcomes with the same code" if rows else "Repeated cases",
         words="Runs of one case (setting and seed) by the same code. A different verdict is a "
-        "flake. In real time the target may cause flakes. In the simulation neither verdicts nor "
-        "histories may differ: if they do, more than the seed decides.",
+        "flake. On real clusters the target may cause flakes. In the simulation, neither "
+        "verdicts nor histories may differ; if they do, something other than the seed "
+        "influenced the run.",
         tables=report.tables("flakes", "repeated_cases", flakes=rows, repeated_cases=repeated),
     )
 
@@ -101,10 +102,11 @@ def trends(report: Report) -> Section:
     return Section(
         id="trends",
         title="Trends over versions, days and labels",
-        words="Groups of runs with several versions of the code, or on several days; and settings "
-        "that several labels have. The failing share is of runs whose verdict is known (Wilson's "
-        "interval, 95 %); “ok/s” is acknowledged operations per second of the run. To compare two "
-        "labels with tests, use --baseline."
+        words="Shown are groups of runs with several versions of the code or on several days, "
+        "and settings that several labels have. The failing share is taken over runs "
+        "whose verdict is known (Wilson's 95 % interval); “ok/s” is the number of "
+        "acknowledged operations per second of the run. Use --baseline to compare two "
+        "labels by statistical tests."
         + (f" {left} more settings are not drawn, but in the table." if left > 0 else ""),
         plots=(*_time_plots(report, over), *plots),
         tables=report.tables(
@@ -183,7 +185,7 @@ def seeds(report: Report) -> Section:
     survived = ranged(report.rows("survival"), "share")
     return Section(
         id="seeds",
-        title="How many seeds and operations until a failure is seen?",
+        title="How many seeds and operations does it take to see a failure?",
         words="If a share p of runs has a failure, n seeds see it with probability 1 - (1 - p)^n; "
         "bands and intervals come from p (Wilson, 95 %). A run counts for the one failure of its "
         "verdict. Below: the share of runs without a failure after a number of operations "
@@ -251,10 +253,11 @@ def costs(report: Report) -> Section:
         rows.append({**row, "runs": (row["runs"], report.places.runs(**fields) if fields else "")})
     return Section(
         id="costs",
-        title="What it cost",
-        words="Real time of the runs, CPU time of their checks, bytes in the lake (shared among "
-        "the runs of a target, label and day by the lines of their histories). A run under several "
-        "nemeses counts for each. These are sums over all runs, and say nothing of the target.",
+        title="Costs",
+        words="Costs are the real time of the runs, the CPU time of their checks, and bytes in "
+        "the lake. The bytes of a target, label and day are divided among its runs in "
+        "proportion to the lines of their histories. A run with several nemeses counts "
+        "for each of them. Costs are sums over all runs, and say nothing about the target.",
         tables=report.tables("costs", costs=rows),
     )
 
@@ -306,10 +309,10 @@ def baseline(report: Report, found: Comparison) -> Section:
         f"that both labels have ({counted(left_out, 'run')} of other settings left out). "
         "Shares of runs: Fisher's exact test; everything else: the rank-sum test over "
         "runs. All p-values are adjusted together by Holm's procedure, so that the chance of any "
-        "false “worse” or “better” is below 5 %. “No evidence” is not “the same”: "
-        "it may only need more runs. A failure is new or gone if only one of the labels has it; "
+        "false “worse” or “better” is below 5 %. “No evidence” does not mean “the same”: more "
+        "runs may show a difference. A failure is new or gone if only one of the labels has it; "
         "Fisher's exact test over the settings that both have, adjusted over all rules and over "
-        "all signatures, says whether that is more than chance.",
+        "all signatures, shows whether chance explains that.",
         tables=(
             *report.tables("signature_changes", signature_changes=changes),
             *report.tables(

@@ -1,4 +1,4 @@
-"""The problems of a store's run folders, for a report: the store's lake does not have them."""
+"""Problems with the run folders of a store; a report adds them, because the lake lacks them."""
 
 from __future__ import annotations
 

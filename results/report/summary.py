@@ -162,7 +162,7 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
         lines.append(f"questions answered by {summary.engine}: {summary.engine_why}")
     if summary.results_unsettled:
         lines.append(
-            f"{count(summary.results_unsettled)} of them unknown for want of time, memory or a "
+            f"{count(summary.results_unsettled)} of them unknown for lack of time, memory or a "
             "worker: --again judges them again"
         )
     if summary.repeats:
@@ -194,8 +194,8 @@ def repeats_in_words(repeats: int) -> str:
     """Describe the effect of repeated runs on confidence intervals."""
     runs = f"{_counted(repeats, 'run')} {'repeats' if repeats == 1 else 'repeat'}"
     return (
-        f"{runs} the history of another, operation for operation: rates count them, but their "
-        "intervals take runs for independent trials and are too narrow"
+        f"{runs} the history of another run, operation by operation: rates count these runs, but "
+        "intervals assume independent runs, so they are too narrow"
     )
 
 
@@ -268,7 +268,9 @@ def _uplift(answers: Answers, of: Populations) -> list[str]:
         f"({interval(row['low'], row['high'], 'ratio')}) [{of.words(row['population'])}]"
         for row in sorted(rows, key=lambda row: not of.is_clean(row["population"]))
     ]
-    return _bounded("what faults make likelier (95 % intervals without 1)", lines, "see the page")
+    return _bounded(
+        "what faults make more likely (95 % intervals that exclude 1)", lines, "see the page"
+    )
 
 
 def _baseline(answers: Answers) -> list[str]:

@@ -53,9 +53,9 @@ EPILOG: Final = """examples:
   harness report s3://team/lake --label v2
   harness report store/ddl-kill-leader/latest
 
-exit codes, of the worst verdict: 0 valid or permitted, 1 invalid (also of a run with --bug, which
-the headline calls expected), then 255 crash, then 2 unknown (also where something could not be
-judged); 254 usage"""
+exit codes, by the worst outcome: 1 invalid (also of a run with --bug, which the headline calls
+expected), else 255 crash, else 2 unknown (also if something could not be judged), else 0 valid or
+permitted; 254 usage"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -127,7 +127,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--executor",
         choices=("auto", "inline", "pool", "spark"),
         default="auto",
-        help="where checkers run (default: %(default)s: by the amount of work)",
+        help="where checkers run (default: %(default)s, which decides by the amount of work)",
     )
     parser.add_argument(
         "--spark-master",
@@ -153,7 +153,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--again",
         action="store_true",
-        help="judge runs again that a lack of time, memory or a worker left unknown",
+        help="judge runs again that are unknown for lack of time, memory or a worker",
     )
     parser.add_argument(
         "--output",
@@ -168,7 +168,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="file with known failures and their tickets, as [[known]] tables (default: "
         "harness.toml)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, not text")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parsed = parser.parse_args(list(arguments))
     parsed.path = parsed.path or str(project_store())
     return parsed
@@ -189,7 +189,7 @@ def _validate(parsed: argparse.Namespace) -> None:
         parsed.engine == "duckdb" and parsed.executor in {"inline", "pool"}
     ):
         raise UsageError(
-            f"--spark-master means nothing to --engine duckdb with --executor {parsed.executor}; "
+            f"--spark-master has no effect with --engine duckdb and --executor {parsed.executor}; "
             "leave one of them out"
         )
     if parsed.baseline is not None and parsed.baseline == parsed.label:
@@ -223,7 +223,7 @@ def _report_run(parsed: argparse.Namespace) -> int:
     flags += [flag for flag in ("again", "json") if getattr(parsed, flag)]
     if flags:
         flag = flags[0].replace("_", "-")
-        raise UsageError(f"--{flag} means nothing to one run; leave it out, or give a store")
+        raise UsageError(f"--{flag} has no effect for a single run; leave it out, or give a store")
     reporter: Reporter = load_plugin("reporters", "page")
     page = reporter.write(Path(parsed.path))
     say(f"page    {page}")

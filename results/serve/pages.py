@@ -218,7 +218,7 @@ def compare(library: Library, query_text: str) -> Page:
         return labels(library, query, also["label"], also["ignore"])
     if len(keys) != 2:
         raise BadQuery(
-            f"a comparison needs two runs, and the query has {len(keys)}: tick two in the list"
+            f"a comparison needs two runs, and the query has {len(keys)}: select two in the list"
         )
     pair = [the_run(library, key) for key in keys]
     cases = [library.case(row) for row in pair]

@@ -68,13 +68,15 @@ def counted_in(count: Count, trial: Trial, kind: Kind) -> Count:
 
 
 def with_seeds(case: Case, numbers: range) -> Iterator[Case]:
-    """Yield the case with other seeds; its faults and explicit operations stay."""
+    """Yield the case with other seeds, but with the same planned faults and explicit operations."""
     for number in numbers:
         yield msgspec.structs.replace(case, seed=(case.seed + 1 + number) % _SEEDS)
 
 
 def _may_differ(count: Count, base: Count) -> bool:
-    """Whether more seeds could show a difference between a variant and its base."""
+    """Whether more seeds could show a difference between a variant and its base (the case that it
+    is compared with).
+    """
     return fisher_exact(count.failed, count.runs, base.failed, base.runs) < FUTILE_P
 
 

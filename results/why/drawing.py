@@ -210,7 +210,7 @@ def _curve(points: Sequence[Point], across: Callable[[int], float]) -> list[str]
     parts = [f'<polygon class="band" points="{above} {below}"/>', f'<polyline points="{line}"/>']
     for point in points:
         title = (
-            f"all equal until {seconds(point.at_ns)}: {point.count.failed} of {point.count.runs} "
+            f"equal until {seconds(point.at_ns)}: {point.count.failed} of {point.count.runs} "
             f"fail, 95 % interval {point.low * 100:.0f} to {point.high * 100:.0f} %"
         )
         place = f'cx="{across(point.at_ns):.1f}" cy="{_up(point.count.rate):.1f}"'

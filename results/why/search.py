@@ -1,4 +1,6 @@
-"""The search for the causes of a failure: the stored run, both parts, and the answer."""
+"""Searches for the causes of a stored run's failure: finds the failure, tries variants, makes the
+answer.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Progress(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The failure to explain: its kind, its reason, and when it shows (ns of the run)."""
+    """The failure to explain: its kind, its reason, and the time at which a checker sees it (ns of
+    the run).
+    """
 
     kind: Kind
     reason: str
@@ -48,7 +52,9 @@ class Failure(NamedTuple):
 
 
 def failure_of(run: StoredRun, results: Results) -> Failure:
-    """Return the worst proven failure of a run; raises `UsageError` if there is none."""
+    """Return the worst violation that a checker proved in a run; raises `UsageError` if there is
+    none.
+    """
     for result in results.checkers:
         if result.verdict is Verdict.INVALID:
             kind = Kind(result.checker, rule_of(result))
@@ -88,7 +94,7 @@ def explain(
     cpu_s_max: float,
     on_progress: Callable[[Progress], None],
 ) -> Why:
-    """Find out why the run in `folder` failed; the run is one of the simulation.
+    """Find out why the simulated run in `folder` failed.
 
     Raises `UsageError` if the run did not fail, or if the code no longer fails in the same way.
     """
@@ -97,7 +103,7 @@ def explain(
     case = run.case
     if RESEED_AT in case.knobs:
         raise UsageError(
-            f"the case has the knob {RESEED_AT}, which this search sets itself; drop it"
+            f"the case has the knob {RESEED_AT}, which this search sets itself; remove it"
         )
     variants = variants_of(case, run.history, environment) if CAUSES in parts else []
     kinds = len(variants) + 2
@@ -148,8 +154,8 @@ def _require_failure(case: Case, kind: Kind, trials: Trials) -> None:
         if kind not in trial.kinds:
             now = ", ".join(map(str, trial.kinds)) or trial.result.verdict
             raise UsageError(
-                f"the run failed with {kind}, but a repetition gives: {now}; the code has changed "
-                "since the run: give the run's case.json instead"
+                f"the run failed with {kind}, but a repetition gives: {now}; the code has "
+                "changed since the run; give the run's case.json instead"
             )
 
 

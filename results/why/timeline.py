@@ -81,7 +81,9 @@ def find_points(
 
 
 def _widest(counts: dict[int, Count]) -> int | None:
-    """Return the middle of the interval with the largest change of the rate, if one is left."""
+    """Return the middle of the interval over which the rate changes most; `None` if no interval
+    needs another point.
+    """
     jumps = [
         (abs(counts[right].rate - counts[left].rate), right - left, left)
         for left, right in itertools.pairwise(sorted(counts))

@@ -31,7 +31,9 @@ _FIELDS: Final = ("rate", "concurrency", "op_timeout_s", "damage")
 
 
 class Variant(NamedTuple):
-    """A case without one part. `case` is `None` if the part cannot be left out: see `why_not`."""
+    """A case without one part. If the part cannot be left out, `case` is `None` and `why_not` has
+    the reason.
+    """
 
     kind: str
     name: str
@@ -66,7 +68,7 @@ def variants_of(case: Case, history: History, environment: Environment) -> list[
 
 
 def _checked(variant: Variant, environment: Environment) -> Variant:
-    assert variant.case is not None, "only this function finds out otherwise"
+    assert variant.case is not None, "only this function clears a case"
     try:
         plan_case(variant.case, environment)
     except UsageError as error:
@@ -86,7 +88,8 @@ def _without_faults(case: Case, history: History) -> Iterator[Variant]:
         rest = tuple(fault for fault in faults if fault.id not in ids)
         planned = {fault.nemesis for fault in rest}
         idle = {fault.nemesis for fault in left_out} - planned
-        # A run whose nemesis never strikes is unknown: it proves nothing about this nemesis.
+        # Without its faults, the nemesis must leave the case, too: a run whose nemesis never
+        # strikes is unknown, which would prove nothing.
         active = tuple(nemesis for nemesis in case.nemeses if nemesis not in idle)
         return msgspec.structs.replace(case, faults=rest, nemeses=active or (NONE,))
 
@@ -146,7 +149,9 @@ def _without_operations(case: Case, history: History) -> Iterator[Variant]:
 
 
 def _without_knobs(case: Case) -> Iterator[Variant]:
-    """Leave knobs out in groups, such as all of the disk, since bounds must fit each other."""
+    """Leave out knobs in groups, such as all knobs of the disk, since the bounds of a group must be
+    consistent.
+    """
     groups: dict[str, list[str]] = {}
     for name in case.knobs:
         groups.setdefault(name.split("_")[0], []).append(name)

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
             )
     except KeyboardInterrupt:
         status.finish()
-        note(f"harness: interrupted; `harness why {folder}` goes on with the same options")
+        note(f"harness: interrupted; `harness why {folder}` continues with the same options")
         return EXIT_INTERRUPTED
     finally:
         status.finish()
@@ -103,9 +103,8 @@ def _write(why: Why, folder: Path) -> dict[str, str]:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness why",
-        description="Find the parts of a failing case without which it does not fail, and the "
-        "time of the run\nfrom which the failure was inevitable. Everything runs in the "
-        "simulation.",
+        description="Find the parts of a failing case that its failure needs, and the time "
+        "from\nwhich the failure was inevitable. Everything runs in the simulation.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -133,14 +132,15 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         type=int,
         default=RESEEDS_DEFAULT,
         metavar="N",
-        help="different futures at each point of the timeline (default: %(default)s)",
+        help="runs with different futures at each point of the timeline (default: %(default)s)",
     )
     parser.add_argument(
         "--cpu",
         type=float,
         default=CPU_S_DEFAULT,
         metavar="S",
-        help="limit of CPU time in seconds, for all workers together, remembered trials included "
+        help="limit of CPU time in seconds, for all workers together, including trials of "
+        "earlier calls "
         "(default: %(default)g)",
     )
     parser.add_argument(
@@ -151,7 +151,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help=f"worker processes (default: one per core, here {os.cpu_count() or 1})",
     )
     add_place(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parsed = parser.parse_args(list(arguments))
     check_counts(parsed, seeds=SEEDS_MAX, reseeds=RESEEDS_MAX, jobs=JOBS_MAX)

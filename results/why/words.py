@@ -64,7 +64,9 @@ def _fails(count: Count) -> str:
 
 
 def others_in_words(count: Count) -> str:
-    """The numbers of runs that failed otherwise or are unknown, as text; empty if there is none."""
+    """The numbers of runs that failed in another way or are unknown, as text; empty if there are
+    none.
+    """
     parts = []
     if count.failed_otherwise:
         parts.append(f"{count.failed_otherwise} fail in another way")
@@ -74,7 +76,9 @@ def others_in_words(count: Count) -> str:
 
 
 def _time(why: Why) -> list[str]:
-    lines = [f"rate of the failure, if all is equal until a time ({why.reseeds} futures each)"]
+    lines = [
+        f"rate of the failure among runs that are equal until a time ({why.reseeds} futures each)"
+    ]
     for begin in range(0, len(why.points), 8):
         row = why.points[begin : begin + 8]
         lines.append("  " + "".join(f"{seconds(point.at_ns):>9}" for point in row))
@@ -113,10 +117,11 @@ def seconds(time_ns: int) -> str:
 def inevitable_in_words(
     inevitable: Inevitable, points: tuple[Point, ...], shown_ns: int
 ) -> list[str]:
-    """Say from when on the failure was inevitable, and what happened just before."""
+    """State the time from which the failure was inevitable, and the events just before it."""
     if inevitable.from_ns is None:
         return [
-            f"no inevitable failure: some runs still pass with all equal until {seconds(at_ns)}"
+            "no inevitable failure: some runs still pass that are equal to the failed run until "
+            f"{seconds(at_ns)}"
             for at_ns in [inevitable.before_ns or 0]
         ]
     by_time = {point.at_ns: point for point in points}
@@ -126,7 +131,7 @@ def inevitable_in_words(
         f"(at least {first.low * 100:.0f} % do, at 95 %); it shows at {seconds(shown_ns)}"
     )
     if inevitable.before_ns is None:
-        return [f"{text}; no point before passes: the case decides it"]
+        return [f"{text}; no run passed at any earlier point, so the case itself decides"]
     before = by_time[inevitable.before_ns].count
     passed = before.runs - before.failed
     lines = [text, f"{passed} of {before.runs} still pass from {seconds(inevitable.before_ns)}"]
@@ -140,11 +145,12 @@ def notes_of(why: Why) -> list[str]:
     of = {cause.verdict for cause in why.causes}
     if why.cut:
         notes.append(
-            "The limit of CPU time ended the search: the same command with a higher --cpu goes on."
+            "The limit of CPU time ended the search: the same command with a higher --cpu "
+            "continues."
         )
     if why.base.runs and why.base.rate < LOW_RATE:
         notes.append(
-            f"The case itself fails in {why.base.failed} of {why.base.runs} seeds only, so few "
+            f"The case itself fails in only {why.base.failed} of {why.base.runs} seeds, so few "
             "differences can be shown: give more --seeds, or a smaller case that fails more often."
         )
     if NECESSARY in of:
@@ -161,12 +167,13 @@ def notes_of(why: Why) -> list[str]:
         notes.append("Some fault is necessary, but no single one: they can replace each other.")
     if any(2 * cause.without.failed_otherwise > cause.without.runs for cause in why.causes):
         notes.append(
-            "Where most runs fail in another way, the part decides how the failure shows, and "
-            "perhaps not whether it comes."
+            "If most runs without a part fail in another way, the part decides how the case "
+            "fails, and perhaps not whether it fails."
         )
     if NO_DIFFERENCE in of:
         notes.append(
-            "No difference shown is no proof: parts that can replace each other hide each other."
+            "“No difference shown” does not prove that a part is irrelevant: parts that can "
+            "replace each other show no difference each."
         )
     if NOT_TRIED in of:
         count = sum(cause.verdict == NOT_TRIED for cause in why.causes)

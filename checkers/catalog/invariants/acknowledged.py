@@ -1,4 +1,4 @@
-"""Compare acknowledged changes with the final rows (I3 and I5 of the bug catalogue).
+"""Compare acknowledged changes with the final rows (I3 and I5 of `checkers.verdict.invariants`).
 
 The final snapshot is taken after all answers, and rows of removed tables are kept for ever. So
 every table that an answer showed must have a row, no matter which answers were lost. A lost delete
@@ -32,7 +32,7 @@ INVARIANT: Final = "acknowledged"
 
 @dataclass(slots=True)
 class _Story:
-    """The facts about one table that the answers of a history show."""
+    """The facts about one table that the answers of a history prove."""
 
     seen: Pair
     version: int = -1
@@ -41,7 +41,7 @@ class _Story:
     firm: bool = False  # whether an answer proves that the create took effect
     # name -> the highest version that answers showed under this name
     held: dict[str, float] = field(default_factory=dict)
-    # name -> (version, completion index) of the last rename from this name
+    # name -> (version, completion index) of the last rename away from this name
     left: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def show(self, name: str, version: Any) -> None:
@@ -123,7 +123,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
     renames = [pair for pair in lost if pair.invoke.f == "rename"]
     changes = [pair for pair in lost if pair.invoke.f in {"alter", "rename"}]
     again = [pair for pair in history.pairs if is_ok(pair) and findings.may.twice(pair)]
-    # removed table -> the lost deletes that can have removed it
+    # removed table -> the unanswered deletes that can have removed it
     suspects: dict[str, list[int]] = {}
     for ident, story in sorted(stories.items()):
         names = story.names(renames)
@@ -160,13 +160,15 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         findings.look(INVARIANT)
         indices = [deletes[number].invoke.index for number in suspects[ident]]
         why = (
-            f"the lost deletes ({ops(indices)}) removed others" if indices else "nothing deleted it"
+            f"the deletes whose answers were lost ({ops(indices)}) removed other tables"
+            if indices
+            else "nothing deleted it"
         )
         twice = [pair for pair in again if pair.invoke.f == "delete"]
         permit = DDL_TWICE if twice else None
         proof = stories[ident].changed or stories[ident].seen
         if twice:
-            del twice[0]  # one delete that was sent twice explains only one additional table
+            del twice[0]  # a delete that was sent twice explains only one additional removed table
             again.remove(next(pair for pair in again if pair.invoke.f == "delete"))
         row = snapshot.tables[ident]
         findings.violate(
@@ -185,7 +187,7 @@ def _where(snapshot: Snapshot) -> str:
 
 
 class _Slack(NamedTuple):
-    """The numbers of changes that may have followed an acknowledged change of a table.
+    """The numbers of further changes that may have followed an acknowledged change.
 
     `lost` counts changes whose answers were lost, and `repeated` changes that were sent twice.
     """
@@ -223,7 +225,7 @@ def _demand(
     if story.deleted is not None and row["state"] in LIVE_TABLES:
         findings.violate(
             INVARIANT,
-            f"{sentence(story.deleted)}, but in {_where(snapshot)} {words} lives.",
+            f"{sentence(story.deleted)}, but in {_where(snapshot)} {words} still exists.",
             story.deleted.invoke.index,
             permit=findings.may.lost(story.deleted),
         )
@@ -284,7 +286,7 @@ def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def _rows_from_creates(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Report each row that no possible create explains, and each create that made two rows."""
+    """Report each row that no create can have made, and each create that made two rows."""
     creates = {
         str(pair.invoke.value.get("nonce")): pair
         for pair in history.pairs

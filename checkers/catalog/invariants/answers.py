@@ -45,7 +45,7 @@ class _Shown(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The words for the table in a sentence, with the name from the request."""
+        """The table as words for a sentence, with the name from the request."""
         return table_words(self.ident, self.pair.invoke.value.get("name"))
 
 
@@ -106,7 +106,7 @@ def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFi
     wanted = None if asked is None else asked.get("partitions")
     for start, end in tablets:
         if ended or start != position:
-            what = f"its tablets leave out or hold twice keys from {position or 'the start'} on"
+            what = f"its tablets skip keys, or overlap, from {position or 'the start'} on"
             break
         position, ended = end, end == ""
     else:
@@ -185,7 +185,7 @@ def _known_to_rows(
 def _other_leader(
     answer: _Shown, tablet: Mapping[str, Any], consensus: Mapping[str, Any], snapshot: Snapshot
 ) -> str | None:
-    """Return the error in the tablet's leader of an answer; `None` if the leader is right.
+    """Return the error in the leader that an answer names for a tablet; `None` if right.
 
     The leader is part of the rows, so an answer of the final rows' own term and revision must name
     the leader that these rows have.
@@ -243,7 +243,8 @@ def _done_stays_done(
         proof = before[0] if first is None else first
         findings.violate(
             "done",
-            f"{sentence(answer.pair)} and was answered that it is not done, but it was before: "
+            f"{sentence(answer.pair)} and was answered that it is not done, but an earlier "
+            "answer proves that it was: "
             f"{sentence(proof.pair)}.",
             proof.pair.invoke.index,
             asked,
@@ -274,9 +275,11 @@ def _done_at_rest(history: History, findings: CatalogFindings) -> None:
         findings.look("done-at-rest")
         version, applied = (answer.value.get(f"{of}schema_version") for of in ("", "applied_"))
         if answer.value.get("done") is False:
-            what = "was answered that it is not done, although all had settled"
+            what = "was answered that it is not done, although the target had settled"
         elif applied is not None and applied != version:
-            what = f"all had settled, and version {applied} is the applied one"
+            what = (
+                f"was answered that version {applied} is applied, although the target had settled"
+            )
         else:
             continue
         _complain(findings, "done-at-rest", answer, what)
@@ -351,7 +354,7 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFi
             what = f"version {version} was applied in tablet {' or '.join(tablet_ids)} {when}"
             late = done.time + TOLD_WITHIN_NS if since is None else since
             delays = [each for each in disturbances if _delays_news(each, done.time, late)]
-            # these disturbances may have delayed the replica's announcement to the harness
+            # disturbances that may have delayed the replica's announcement to the harness
             if delays:
                 what = f"{what}. That proves nothing: {citation(delays)}"
                 findings.gap(f"{sentence(answer.pair)}, but {what}")

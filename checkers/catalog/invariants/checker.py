@@ -76,7 +76,7 @@ class CatalogInvariantsChecker(Checker):
                 if not settled:
                     findings.gap("the run ended before it was known to have settled")
                 elif settled[-1] and not at_rest:
-                    findings.gap("all had settled, but not when its state was looked at")
+                    findings.gap("the target had settled, but not any more when its state was read")
         else:
             findings.gap("the run ended before its final snapshot")
         check_checkpoints(history, findings)
@@ -84,9 +84,7 @@ class CatalogInvariantsChecker(Checker):
         check_answers(history, snapshot, findings)
         check_refusals(history, findings)
         for name in findings.vacuous:
-            findings.gap(
-                f"{name} was looked at nowhere: all {findings.exempted[name]} cases are exempt"
-            )
+            findings.gap(f"{name} was never judged: all {findings.exempted[name]} cases are exempt")
         findings.give_up(AFTER_LOSS, findings.may.lost_before(math.inf))
         return findings.result(_summary(findings))
 
@@ -98,7 +96,7 @@ def _summary(findings: CatalogFindings) -> str:
     text = f"{counted(findings.looked.total(), 'check')} of {held or 'no invariant'} hold"
     unseen = [name for name, count in by_name.items() if not count]
     if unseen:
-        text += f"; not looked at: {', '.join(unseen)}"
+        text += f"; not judged: {', '.join(unseen)}"
     if exempt := findings.exempted.total():
         text += f"; {exempt} more are exempt, since a lost answer may explain the state"
     return text

@@ -55,16 +55,16 @@ def check_forward(snapshot: Snapshot, findings: Findings) -> None:
                     )
                     findings.violate(
                         "forward",
-                        f"{ahead} has applied more than {behind}, and there {words} {what}.",
+                        f"{ahead} has applied more than {behind}, but on {ahead} {words} {what}.",
                     )
 
 
 def _gone(cut: bool) -> str | None:
-    return None if cut else "has no row any more"
+    return None if cut else "no longer has a row"
 
 
 def _went_back(row: Json, after: Json) -> str | None:
-    """Describe the part of a row that moved backward, or return `None`."""
+    """Describe how a row moved backward; `None` if it did not."""
     before, now = row["state"], after["state"]
     if before != now and not _reaches(before, now):
         return f"went from {before} to {now}"
@@ -99,7 +99,7 @@ def check_members(snapshot: Snapshot, findings: Findings) -> None:
     findings.look("members")
     if leader_uuid is not None and leader_uuid not in leading[0]:
         findings.violate(
-            "members", f"The leading master {snapshot.leader} is none of its own members."
+            "members", f"The leading master {snapshot.leader} is not in its own list of members."
         )
     for name, dump in sorted(snapshot.masters.items()):
         members = _members(dump)
@@ -115,7 +115,8 @@ def check_members(snapshot: Snapshot, findings: Findings) -> None:
         elif None not in (members[1], leading[1]) and members[1] != leading[1]:
             findings.violate(
                 "members",
-                f"Master {name} takes {members[1]} for the leader; {snapshot.leader}, which leads, "
+                f"Master {name} regards {members[1]} as the leader; {snapshot.leader}, "
+                "which leads, "
                 f"says {leading[1]}.",
             )
 
@@ -175,8 +176,8 @@ def check_coverage(snapshot: Snapshot, findings: Findings) -> None:
             if ended or start < position:
                 findings.violate(
                     "coverage",
-                    f"{words} is covered twice from key {start or 'the start'}: tablet "
-                    f"{tablet['id']} overlaps the one before it.",
+                    f"{words} is covered twice from key {start or 'the start'} on: tablet "
+                    f"{tablet['id']} overlaps the previous tablet.",
                 )
             elif start > position:
                 findings.violate(

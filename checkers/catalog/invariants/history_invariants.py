@@ -72,7 +72,7 @@ def _one_leader(history: History, findings: CatalogFindings) -> None:
     for fact in history.facts("leader"):
         node, term = fields_of(fact).get("node"), fields_of(fact).get("term")
         if not isinstance(node, str) or not isinstance(term, int):
-            continue  # the target has no terms
+            continue  # a target without terms
         findings.look("one-leader")
         first, index = leaders.setdefault(term, (node, fact.index))
         if first != node:
@@ -91,7 +91,7 @@ def _applied_is_committed(pairs: Iterable[Pair], findings: CatalogFindings) -> N
         if applied > committed:
             findings.violate(
                 "applied-versions",
-                f"{sentence(pair)}, but it was shown version {applied} as applied.",
+                f"{sentence(pair)}, but the answer shows version {applied} as applied.",
                 pair.invoke.index,
             )
 
@@ -115,12 +115,12 @@ def _monotone(
     *,
     ack: Callable[[Pair], bool] = lambda _: True,
 ) -> None:
-    """Check that an operation shows at least the numbers in answers before its invocation.
+    """Check that no operation shows a lower number than answers that came before its invocation.
 
     `observations` has (operation, subject, number); numbers of different subjects are independent.
     Only answers for which `ack` is true bound later numbers. If the profile permits stale answers,
-    an answer of another node in a later term is no bound. So the sweep over calls and returns
-    keeps the highest number of each term and node.
+    an answer of another node in a later term is no bound. So the sweep over calls and returns keeps
+    the highest number of each term and node.
     """
     events: list[tuple[int, int, Pair, str, int]] = []
     for pair, subject, number in observations:

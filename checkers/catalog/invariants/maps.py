@@ -33,8 +33,8 @@ def check_maps(snapshot: Snapshot, findings: CatalogFindings) -> None:
             if differences:
                 findings.violate(
                     "maps-equal-rows",
-                    f"On master {master} the {which}'s maps are not what a scan of its rows "
-                    f"gives: {'; '.join(map(str, differences))}.",
+                    f"On master {master} the maps of the {which} differ from a scan of its rows: "
+                    f"{'; '.join(map(str, differences))}.",
                 )
         if "unlike_rows" not in dump or any((dump.get("truncated") or {}).values()):
             continue
@@ -69,9 +69,8 @@ def check_named_tablets(history: History, snapshot: Snapshot, findings: CatalogF
         if named[1] not in snapshot.tablets:
             findings.violate(
                 "named-tablets",
-                f"{tried(pair)} and was answered that tablet {named[1]} is not running, but no "
-                "such "
-                f"tablet was ever logged: master {snapshot.leader} has no row of it.",
+                f"{tried(pair)} and was answered that tablet {named[1]} is not running, but this "
+                f"tablet never existed: master {snapshot.leader} has no row of it.",
                 pair.invoke.index,
                 permit=findings.may.lost(pair),
             )

@@ -1,4 +1,4 @@
-"""Decide which permits of a run's profile apply to an answer or a row (`harness.permits`).
+"""Decides which permits of a run's profile (`harness.permits`) apply to an answer or a row.
 
 The history alone decides whether a permit applies. The permit `stale-read` applies to an answer
 only if another node led or answered in a later term. The permit `lost-after-power-cut` applies only
@@ -22,7 +22,7 @@ MUTATION_ATTEMPTS: Final = 1
 
 
 class Permissions:
-    """The permits of one history, and the facts on which they depend."""
+    """The permits of one history, with the facts that decide whether a permit applies."""
 
     def __init__(self, history: History) -> None:
         """Collect the facts of the history on which permits depend."""

@@ -54,7 +54,7 @@ REPLICAS: Final = (1, 7)
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """The limits of the target. A limit that the target does not declare is Kudu's or infinite."""
+    """The limits of the target; limits that it does not declare are Kudu's, or infinite."""
 
     name_bytes: float = NAME_BYTES_MAX
     columns: float = math.inf
@@ -86,7 +86,7 @@ def check_refusals(history: History, findings: CatalogFindings) -> None:
             continue
         code = CODE.match(done.error)
         if code is None or code[1] == "RPC":
-            continue  # the client reports this error itself; no node refused the request
+            continue  # the client itself reports this error; no node refused the request
         if (code[1], code[2]) in OBSERVATIONS:
             continue
         rule = _rule_of(code)
@@ -120,7 +120,7 @@ def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
         code = CODE.match(done.error or "")
         rule = code and _rule_of(code)
         if rule is _unplaceable:
-            # Faults may explain these refusals, too, so the limits alone must explain them here.
+            # Only refusals that the limits explain count here; faults do not excuse them.
             is_demanded = pair.invoke.f == "create" and _too_many_replicas(pair, limits)
         else:
             is_demanded = bool(rule and not rule(context, pair) and rule(usual, pair))
@@ -211,7 +211,8 @@ class _Context:
         """Whether some table may have no room for `more` additional columns.
 
         Every version of a table may have added as many columns as the largest alter. Dropped
-        columns are not subtracted, so in long runs the result is often true for no good reason.
+        columns are not subtracted, so in long runs the result is often true although every table
+        has room.
         """
         versions = self.version_max + self.lost
         columns = self._widest + versions * self._adds_most
@@ -255,7 +256,7 @@ def _legal(context: _Context, pair: Pair) -> None:
 def _never(context: _Context, pair: Pair) -> str | None:
     del context
     many = pair.invoke.f == "create" and pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX
-    return None if many else "nothing of the request is bad"
+    return None if many else "the request is valid"
 
 
 def _added(steps: Sequence[Sequence[str]]) -> int:
@@ -278,17 +279,17 @@ def _schema(context: _Context, pair: Pair) -> str | None:
                 or len(columns) > min(COLUMNS_MAX, context.limits.columns)
                 or asked.get("partitions", 1) < 1
             )
-            return None if bad else "its name, columns and partitions are as they must be"
+            return None if bad else "its name, columns and partitions are valid"
         case "rename":
             bad = _bad_name(asked.get("new_name"), context.limits)
-            return None if bad else "the new name is as it must be"
+            return None if bad else "the new name is valid"
         case "alter":
             steps = asked.get("steps") or ()
             if context.may_be_full(_added(steps)) or _may_not_apply(steps, context, pair):
                 return None
-            return "its steps apply to every table that there can have been"
+            return "its steps apply to every table that can have existed"
         case _:
-            return "it changes no schema"
+            return "it does not change a schema"
 
 
 def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
@@ -332,24 +333,24 @@ def _taken(context: _Context, pair: Pair) -> str | None:
     name = pair.invoke.value.get("new_name", pair.invoke.value.get("name"))
     if _others_at(name, context, pair):
         return None
-    return f"nothing that could hold the name {name!r} was under way"
+    return f"no other operation could give a table the name {name!r}"
 
 
 def _not_running(context: _Context, pair: Pair) -> str | None:
     name = pair.invoke.value.get("name")
     if _others_at(name, context, pair):
         return None
-    return f"no client was making a table {name!r}"
+    return f"no client was creating a table {name!r}"
 
 
 def _unplaceable(context: _Context, pair: Pair) -> str | None:
     if pair.invoke.f != "create":
-        return "it places nothing"
+        return "it creates no replicas"
     if context.may_lack_servers(pair) or pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX:
         return None
     if _too_many_replicas(pair, context.limits):
         return None
-    return "nothing had kept any tablet server from that master"
+    return "nothing had kept a tablet server from contacting this master"
 
 
 def _too_many_replicas(pair: Pair, limits: _Limits) -> bool:
@@ -367,7 +368,7 @@ def _replicas(context: _Context, pair: Pair) -> str | None:
         asked = pair.invoke.value.get("replicas")
         if not isinstance(asked, int) or asked % 2 == 0 or not least <= asked <= most:
             return None
-    return "its replication factor is a legal one"
+    return "its replication factor is legal"
 
 
 def _tablets(context: _Context, pair: Pair) -> str | None:
@@ -377,7 +378,7 @@ def _tablets(context: _Context, pair: Pair) -> str | None:
     table's tablets ran, and no other operation can have given the name to another table since.
     """
     if pair.invoke.f != "locate":
-        return "it asks for no tablet"
+        return "it does not need a tablet"
     name = str(pair.invoke.value.get("name"))
     changes = context.changes.get(name, ())
     for begin, end in context.running.get(name, ()):
@@ -388,7 +389,7 @@ def _tablets(context: _Context, pair: Pair) -> str | None:
 
 def _metastore(context: _Context, pair: Pair) -> str | None:
     if pair.invoke.f not in {"create", "rename", "delete"}:
-        return "it asks nothing of the metastore"
+        return "it does not need the metastore"
     assert pair.completion is not None
     # a fault takes effect up to a second before the harness records it
     early = pair.completion.time < context.disturbed_ns - 1e9

@@ -2,7 +2,7 @@
 
 The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`; the dump of a node that did
 not answer is `None`. The rows of the ready leader count as the catalog, and the dumps of the other
-nodes are compared with these rows. Each missing part is reported as a gap, which makes the verdict
+nodes are compared with these rows. Each missing part is reported as a gap, so that the verdict is
 `unknown`. A follower may lack the newest entries, so logs are compared only at common indices.
 
 From the bug catalogue's list of invariants: I1 one leader per term, I2 log matching, I5 names and
@@ -56,7 +56,7 @@ class Snapshot:
         return sorted(live, key=lambda table: (table["name"], table["id"]))
 
     def live_tablets(self, table_id: str) -> list[Json]:
-        """Return the tablets of a table that are not deleted or replaced, sorted by start key."""
+        """Return a table's tablets that are neither deleted nor replaced, sorted by start key."""
         live = [
             tablet
             for tablet in self.tablets.values()
@@ -101,8 +101,8 @@ def read_snapshot(
     if followed <= len(value["masters"]) // 2:
         # Another master may lead in a later term; then only its rows have all acknowledged changes.
         findings.gap(
-            f"master {leader} leads in term {term}, but no majority is known to follow it: its "
-            "rows may be old"
+            f"master {leader} leads in term {term}, but no majority is known to follow it, so "
+            "its rows may be old"
         )
         return None
     return Snapshot(masters, tservers, leader)
@@ -251,9 +251,9 @@ def _states_legal(snapshot: Snapshot, findings: Findings, *, settled: bool) -> N
             findings.look("settled")
         state, check = table["state"], "table-states"
         if state not in TABLE_STATES:
-            what = f"is in the state {state}, which is none"
+            what = f"is in the unknown state {state}"
         elif state not in LIVE_TABLES | {"REMOVED"}:
-            what = f"is stored as {state}; only memory may hold that"
+            what = f"is stored in the state {state}, which must only exist in memory"
         elif settled and state not in SETTLED_TABLES:
             what, check = f"is still {state} after everything settled", "settled"
         else:
@@ -267,7 +267,7 @@ def _states_legal(snapshot: Snapshot, findings: Findings, *, settled: bool) -> N
         state, table_id = tablet["state"], tablet["table_id"]
         owner = snapshot.tables.get(table_id)
         if state not in TABLET_STATES:
-            what = f"is in the state {state}, which is none"
+            what = f"is in the unknown state {state}"
         elif owner is None:
             what = "belongs to a table that does not exist"
         elif owner["state"] == "REMOVED" and state not in DEAD_TABLETS:
@@ -326,7 +326,7 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
                 )
             for uuid in sorted(wanted):
                 if uuid not in by_uuid:
-                    findings.gap(f"{words} should be on {uuid}, which has no snapshot")
+                    findings.gap(f"{words} has a replica on {uuid}, which has no snapshot")
                     continue
                 _check_replica(
                     words,
@@ -349,7 +349,9 @@ def _check_replica(
     words: str, node: str, replica: Json | None, table: Json, wanted: set[str], findings: Findings
 ) -> None:
     if replica is None:
-        findings.violate("replicas", f"{words} has no replica on {node}, where it should be.")
+        findings.violate(
+            "replicas", f"{words} has no replica on {node}, although the catalog places one there."
+        )
         return
     config = replica.get("committed_config")
     if config is None:

@@ -65,14 +65,16 @@ def _compare_rows(
             if kind == "tables"
             else f"tablet {ident} of table {present['table_id']}"
         )
-        at = f"{one[0]} and {two[0]} have applied equally much"
+        at = f"{one[0]} and {two[0]} have applied the same entries"
         if left is None or right is None:
             has, lacks = (two[0], one[0]) if left is None else (one[0], two[0])
-            findings.violate("rows-agree", f"{at}, but only {has} has {words}, {lacks} does not.")
+            findings.violate("rows-agree", f"{at}, but only {has} has {words}; {lacks} lacks it.")
             continue
         field = next(f for f in sorted({*left, *right}) if left.get(f) != right.get(f))
         values = f"{_short(left.get(field))} and {_short(right.get(field))}"
-        findings.violate("rows-agree", f"{at}, but of {words} they hold another {field}: {values}.")
+        findings.violate(
+            "rows-agree", f"{at}, but their values of {field} for {words} differ: {values}."
+        )
 
 
 def _short(value: object) -> str:
@@ -265,8 +267,8 @@ def check_column_ids(
         if highest >= table["next_column_id"]:
             findings.violate(
                 "column-ids",
-                f"{table_words(table['id'], table['name'])} has a column with id {highest}, but "
-                f"would give the id {table['next_column_id']} to the next one.",
+                f"{table_words(table['id'], table['name'])} has a column with the id {highest}, "
+                f"but its next column would get the id {table['next_column_id']}.",
                 permit=findings.may.lost_before(math.inf),
             )
     renames = _Renames(history)
@@ -299,8 +301,9 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
                 without = gone[number]
                 findings.violate(
                     "column-ids",
-                    f"The column id {number} of {table_words(ident, None)} was used again: it was "
-                    f"gone at version {without.version} ({without.where}) and is there at version "
+                    f"The column id {number} of {table_words(ident, None)} was used again: it "
+                    f"was absent at version {without.version} ({without.where}) and exists "
+                    "at version "
                     f"{sight.version} ({sight.where}).",
                     *([without.invoke] if without.invoke >= 0 else []),
                     *indices,
@@ -345,10 +348,9 @@ def _one_column_each(
             if before != name and not renames.link(before, name):
                 findings.violate(
                     "column-ids",
-                    f"The column id {number} of {table_words(ident, None)} is of two columns: it "
-                    f"shows {before!r} at version {where.version} ({where.where}) and {name!r} at "
-                    f"version {sight.version} ({sight.where}), and no client asked to rename one "
-                    "to "
+                    f"The column id {number} of {table_words(ident, None)} belongs to two "
+                    f"columns: {before!r} at version {where.version} ({where.where}) and {name!r} "
+                    f"at version {sight.version} ({sight.where}); no client asked to rename one to "
                     "the other.",
                     *(each.invoke for each in (where, sight) if each.invoke >= 0),
                     permit=findings.may.lost_before(max(where.answered, sight.answered)),

@@ -98,7 +98,7 @@ def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[
         late = _soonest(level, after=earliest)
         if earliest is not None and late is not None:
             version = next((sight.rank + 1) // 2 for sight in sights if sight.operation is earliest)
-            if rank % 2:  # the change came too late, so blame the operation that saw its effect
+            if rank % 2:  # blame the operation that saw the effect before the change was invoked
                 what = "it was created" if rank < 0 else f"the change to version {rank // 2 + 1}"
                 rule = f"table {table} was at version {version} before {what}"
                 yield _about(table, (earliest, late), rule)
@@ -128,7 +128,9 @@ def _deletions(
     about = versions_of(table, last)
     assert about is not None
     if about.version is not None and sights[0].rank > 2 * about.version:
-        rule = f"table {table} was deleted at version {about.version} and never had a higher one"
+        rule = (
+            f"table {table} was deleted at version {about.version} and never had a higher version"
+        )
         yield _about(table, (sights[0].operation, last), rule)
     after = _soonest([sight.operation for sight in sights], after=last)
     if after is not None:
@@ -170,7 +172,7 @@ def torn_lists(
         seen = {ident for _, ident, _ in answer.listing}
         for table, span in alive.items():
             if table not in seen and end_of(listing) < span.end:
-                rule = f"table {table} was there before and after, and the list leaves it out"
+                rule = f"table {table} existed before and after, but the list does not show it"
                 proof = _soonest(tables[table], after=listing) or span.last
                 yield _about(table, (listing, span.first, proof), rule)
                 count += 1

@@ -4,7 +4,7 @@ Rows in memory are ten to thirty times as large as in a file, so each run is enc
 one row group at a time. An append of 64 MB files takes little more memory than the files. No run
 spans two row groups, unless the runs of one call have more rows than a group.
 
-The files carry the batch of the append, so the buffer draws the batch id. If another writer
+The files contain the batch id of the append, so the buffer chooses this id. If another writer
 appended some of the runs first, the append restarts under a new id, and the buffer encodes the
 remaining runs again.
 """
@@ -29,7 +29,7 @@ SMALLER: Final = 16
 
 
 class _File:
-    """The growing file of one table; rows wait until there are enough of them for a row group."""
+    """The growing file of one table; it collects rows until they fill a row group."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -94,7 +94,7 @@ class AppendBuffer:
         """Add whole runs; raise `UsageError` or `InternalError` for runs that no lake accepts."""
         tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
-            raise InternalError("an append buffer got a run twice, or got runs after its append")
+            raise InternalError("an append buffer got a run twice, or a run after its append")
         if len({*self.partitions.values(), *partitions.values()}) > 1:
             raise InternalError("an append buffer got runs of several partitions")
         if self.last is not None and partitions and min(partitions) < self.last:

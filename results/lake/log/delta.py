@@ -8,8 +8,8 @@ stores offer `put if absent`. A *blind* commit may be rebased over commits of ot
 A log also has **fences**: ids of batches and compactions that must never be committed. Fences are
 stored as Delta application transactions, and kept as long as the table exists.
 
-Use a log only in one thread of the process that opened it: the runtime of `deltalake` does not
-survive a fork.
+Use a log only in one thread of the process that opened it, because the runtime of `deltalake` does
+not survive a fork.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class Log:
     def create(self, schema: pa.Schema, settings: Mapping[str, str]) -> None:
         """Create an empty table, unless it exists.
 
-        Delta must not retry: a retry could commit our settings to a table of another writer.
+        Delta must not retry the commit: a retry could add our settings to a table that another
+        writer created meanwhile.
         """
         deltalake = require("deltalake")
         with troubles(self.uri):

@@ -72,8 +72,8 @@ LAKE: Final = "harness.lake"
 LAKE_FORM: Final = "1"
 SCHEMA: Final = "harness.schema"
 ROUNDS_MAX: Final = 20
-OPENING_S: Final = 60.0  # after a minute, the URI is more likely wrong than the store busy
-THREADS_REMOTE: Final = 8  # more than cores: commits mostly wait for the network
+OPENING_S: Final = 60.0  # after a minute, a wrong URI is more likely than a busy store
+THREADS_REMOTE: Final = 8  # more threads than cores, because commits mostly wait for the network
 
 
 class Lake:
@@ -94,7 +94,7 @@ class Lake:
         version: int,
         patience: Patience,
     ) -> None:
-        """Initialise an unopened lake; callers use `open` instead."""
+        """Create an unopened lake; use `open` instead."""
         schemas = schemas or lake_schemas()
         assert MAIN in schemas
         self.place = place
@@ -370,7 +370,9 @@ class Lake:
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether Delta stores two Arrow types alike; time units and names of list items get lost."""
+    """Whether Delta stores two Arrow types in the same way: it does not keep time units and names
+    of list items.
+    """
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

@@ -1,7 +1,7 @@
-"""Encodings, compression and statistics of Parquet columns, chosen to keep files small.
+"""The encodings, compression and statistics of Parquet columns, chosen for small files.
 
 Texts repeat within a file and get dictionaries. Most numbers rarely repeat: a dictionary would
-overflow and make times and positions a third larger. Positions rise by small steps, so they get
+overflow and make times and positions a third larger. Positions increase by small steps, so they get
 delta encoding. Spark and DuckDB read both encodings.
 
 Footers have the minimum and maximum of columns that engines filter by: runs, positions, times,

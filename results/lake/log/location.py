@@ -6,12 +6,11 @@ overridden by the caller's storage options.
 
 Object stores show a file only once its upload is complete, so a file is uploaded under its final
 name. On disks the file is written under a temporary name and renamed, so an incomplete file never
-has a name that a log contains. No name is written twice (`results.lake.log.row_files`), so no late
-upload changes a logged file.
-
-Acknowledged data outlive the process that wrote them. On local disks, acknowledged data are in the
-operating system's cache, so a power cut may take the last seconds. An aborted multi-part upload is
-no file, but some stores bill for the upload until a rule of the bucket removes it.
+has a name that a log contains. Every file name is used only once (`results.lake.log.row_files`), so
+a late upload cannot change a logged file. Acknowledged data survive a crash of the process that
+wrote them. On local disks, acknowledged data are in the operating system's cache, so a power cut
+may take the last seconds. An aborted multi-part upload is no file, but some stores bill for the
+upload until a rule of the bucket removes it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ CONNECT_S: Final = 10.0
 REQUEST_S: Final = 60.0
 _ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
 DEFAULTS: Final[Mapping[str, str]] = {
-    CONDITIONAL_PUT: "etag",  # prevents two commits of the same version
+    CONDITIONAL_PUT: "etag",  # without it, two writers could both commit the same version
     "max_retries": "8",
     "retry_timeout": "60s",
     "timeout": "60s",
@@ -128,7 +127,9 @@ class Place:
 
     @contextlib.contextmanager
     def writing(self, table: str, name: str) -> Iterator[Any]:
-        """Open a stream to a file that appears under its name, complete, when the block ends."""
+        """Open a stream to a new file, which becomes visible under its name, complete, at the end
+        of the block.
+        """
         path = f"{table}/{name}"
         under = f"{path}{PART}" if self.local else path
         with troubles(self.uri):
@@ -138,7 +139,7 @@ class Place:
                 if self.local:
                     self.files.move(under, path)
             except Exception:
-                if self.local:  # delete the partial file: the disk may be full
+                if self.local:  # delete the partial file, since the disk may be full
                     with contextlib.suppress(OSError):
                         self.files.delete_file(under)
                 raise

@@ -42,7 +42,8 @@ class Encoder:
             sink,
             coded_schema(schema) if coded else schema,
             metadata_collector=self._footers,
-            store_schema=not coded,  # otherwise Arrow's readers would get dictionaries
+            # with the stored schema, Arrow's readers would return dictionaries
+            store_schema=not coded,
             **parquet_options(schema),
         )
 
@@ -61,7 +62,7 @@ class Encoder:
             if failed is None:
                 self._writer.close()
         finally:
-            self._writer.is_open = False  # else its `__del__` could write the footer
+            self._writer.is_open = False  # or its `__del__` could write a footer after an error
 
     def written(self) -> tuple[int, str]:
         """Return the complete file's number of rows, and its statistics for the table's log."""

@@ -13,7 +13,7 @@ from results.facts.problems import Problem
 
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 REFUSED: Final = "refused"
-"""Kind of the problem that a worker reports if a permission is missing; it ends all work."""
+"""The kind of problem that a worker reports if a permission is missing; it ends the report."""
 
 
 class RefusedError(UsageError):
@@ -50,6 +50,6 @@ def require_writable(folder: Path, repair: str) -> None:
     except OSError as error:
         if error.errno not in RIGHTS_CODES:
             raise
-        raise RefusedError(f"{folder} cannot be made: {error.strerror}; {repair}") from error
+        raise RefusedError(f"{folder} cannot be created: {error.strerror}; {repair}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise RefusedError(f"{folder} may not be written to; {repair}")
+        raise RefusedError(f"{folder} is not writable; {repair}")

@@ -105,7 +105,7 @@ def said_of(error: Exception, uri: str) -> Exception:
             f"the log of {uri} is damaged ({clipped(text, 160)}); restore its folder"
         )
     if isinstance(error, (TypeError, AttributeError, LookupError, AssertionError)):
-        return error  # a bug of ours, which no retry cures
+        return error  # a bug in our code, which a retry does not fix
     if isinstance(error, ValueError):  # Arrow's error for a file that is not Parquet
         return InfrastructureError(
             f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"

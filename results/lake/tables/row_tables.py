@@ -66,7 +66,8 @@ def _table(
     columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
     try:
         arrays = [pa.array(cells, field.type) for cells, field in zip(columns, fields, strict=True)]
-    except (ValueError, OverflowError) as error:  # a value in the run's files fits no column
+    except (ValueError, OverflowError) as error:
+        # a value in the run's files does not fit its column
         raise HistoryError(
             f"a value in the run's files fits no column of {name}: {error}"
         ) from error

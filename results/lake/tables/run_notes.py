@@ -24,7 +24,7 @@ _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}
 _WANTED: Final = frozenset({"phase", "leader", "interrupted", "node-exit", "memory", "usage"})
 _TYPES: Final = {kind.value: kind for kind in OpType}
 _SOME: Final = (Attempt("", 0, 0, ""),)
-"""Placeholder for a note's attempts: it only matters whether the note has attempts."""
+"""A placeholder for the attempts of a note; only their presence matters."""
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 

@@ -4,9 +4,9 @@ Users want the page, the logs and the results of a run that is not valid; its hi
 tables. Files are written before the row that names them, so a row never names an absent file. If a
 run has files but no row, its next append writes the files again.
 
-On a disk the files are plain copies. In an object store each file would be one request. Ten
-requests per run would cost more than all its rows. So an object store has all files that a browser
-does not open in one archive, `kept.zip`.
+On a disk the files are plain copies. In an object store, every file costs one request, and ten
+requests per run would cost more than all its rows. So there, one archive `kept.zip` has all files
+that a browser does not open.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FILES_MAX: Final = 10_000
 BYTES_MAX: Final = 256 << 20
 _TORN: Final = (
     zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
-    FileExistsError, NotADirectoryError,  # a file is in the way of a folder
+    FileExistsError, NotADirectoryError,  # a file has the name of a needed folder
 )  # fmt: skip
 _IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log"})
 

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 def _summary(found: Ingested, failed: int) -> str:
     parts = [f"{counted(found.appended, 'run')} appended", f"{found.present} known"]
     if found.unfinished:
-        parts.append(f"{found.unfinished} not finished (--unfinished takes them)")
+        parts.append(f"{found.unfinished} not finished (--unfinished appends them, too)")
     if failed:
         parts.append(f"{failed} left out, see above")
     return ", ".join(parts)

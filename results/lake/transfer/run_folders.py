@@ -38,8 +38,8 @@ def _seeds_without_runs(above: Path, name: str, runs: AbstractSet[str], problems
         run = path.name.removesuffix(".case.json")
         if run not in runs:
             text = (
-                "a soak's seed that left no run: it crashed, or its run could not be kept; "
-                f"replay it with `harness run --case {path}`"
+                "a soak's seed that left no run: the seed crashed, or its run could not be "
+                "stored; replay it with `harness run --case {path}`"
             )
             problems.add(Problem(f"{name}/{run}", SEED_WITHOUT_RUN, text))
 
@@ -62,7 +62,7 @@ def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
 
 
 def folders_in(path: Path) -> list[str]:
-    """Sorted names of subfolders, without hidden ones and links."""
+    """Return the sorted names of subfolders, without hidden folders and links."""
     with os.scandir(path) as entries:
         return sorted(
             entry.name

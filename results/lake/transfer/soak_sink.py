@@ -182,7 +182,7 @@ class SoakedRuns:
             assert about.record is not None
             records[folder] = about.record
             days.add(about.day)
-        if days != {self._looked_on}:  # keys contain the day: search again after midnight
+        if days != {self._looked_on}:  # keys contain the day, so search again after midnight
             self.look()
         watch, problems = _Watch(self._lake), Problems()
         ingest_folders(
@@ -201,7 +201,7 @@ class SoakedRuns:
             name = f"{self._name}/{folder.name}"
             if name in taken and name not in lost:
                 self._note(taken[name], folder.name, record.digest, record.verdict)
-        if watch.skipped:  # another soak ran the same seeds; read its keys and verdicts
+        if watch.skipped:  # another soak ran the same seeds, so read its keys and verdicts
             self.look()
         for folder, record in records.items():
             there = self._there.get((folder.name, record.digest))

@@ -49,7 +49,7 @@ CACHED: Final = "lakes"
 """The subfolder of the user's cache for lakes of read-only stores."""
 SMALL_FILES_MAX: Final = 16
 """Maximum number of small files of `runs` in a partition; above it, an update merges them."""
-PATIENCE_S: Final = 20.0  # the disk is local, and other writers are rare
+PATIENCE_S: Final = 20.0  # enough for a local disk with few other writers
 
 
 class StoreLake(NamedTuple):
@@ -120,7 +120,7 @@ def _alone(store: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            note(f"waiting for another process that reads the runs of {store}")
+            note(f"waiting for another process that updates the lake of {store}")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError:  # no locks on this file system; the lake's protocol still keeps runs whole
             pass
@@ -148,7 +148,9 @@ def _folder_for(store: Path) -> Path:
     except FileExistsError as error:
         raise UsageError(f"{str(folder)!r} is not a folder; remove it") from error
     except OSError as error:
-        raise InfrastructureError(f"{folder} cannot be made: {error.strerror}; {repair}") from error
+        raise InfrastructureError(
+            f"{folder} cannot be created: {error.strerror}; {repair}"
+        ) from error
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Merging of small files: rows stay the same, and a run stays in one file.
+"""Merges small files of a lake. Rows do not change, and each run stays in one file.
 
 Whole files of one partition with neighbouring runs are merged, so each run is still in a single
 file. Rows pass through memory in parts of bounded size, in the order of their runs. A merge commits
@@ -195,7 +195,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
     ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
     opened: list[_Rows] = []
     while ahead or opened:
-        # For each open file, all rows of runs below the bound are in memory.
+        # For each open file, the rows of all runs below the bound are in memory.
         bound = min((rows.last for rows in opened if rows.last is not None), default=None)
         if ahead and (not opened or bound is None or ahead[0].first_run < bound):
             opened.append(_Rows(lake, ahead.popleft()))
@@ -204,7 +204,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
         opened = [rows for rows in opened if not rows.ended]
         if taken:
             merged = pa.concat_tables([rows for part in taken for rows in part])
-            yield merged.sort_by(KEY) if len(taken) > 1 else merged  # stable
+            yield merged.sort_by(KEY) if len(taken) > 1 else merged  # the sort is stable
 
 
 class _Rows:

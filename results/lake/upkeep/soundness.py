@@ -76,7 +76,7 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
         findings.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {named(lost)}"))
     commits = call(f"list {uri}", functools.partial(lake.place.listed, f"{table}/{LOG_FOLDER}"))
     empty = [commit.name for commit in commits if not commit.size_bytes and _is_commit(commit.name)]
-    if empty:  # readers take an empty file for a commit without changes
+    if empty:  # readers treat an empty file like a commit without changes
         text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {named(empty)}"
         findings.append(Finding(table, True, text))
     there = [file for file in files if file.name in stored]
@@ -107,7 +107,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
         except _GoneError as error:
             raise AgainError(str(error)) from error
         except RefusedError:
-            raise  # a file that we may not read may be sound
+            raise  # a file without read permission may still be sound
         except HarnessError as error:
             yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
             continue

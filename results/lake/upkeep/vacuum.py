@@ -30,7 +30,9 @@ class Vacuumed(NamedTuple):
 
 
 def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
-    """Fence dead batches, delete unneeded files after `grace_hours`; `dry_run` only lists them."""
+    """Fence dead batches, and delete unneeded files older than `grace_hours`; with `dry_run`, only
+    list both.
+    """
     if grace_hours < 0:
         raise UsageError(f"the grace period is {grace_hours} hours; it must be 0 or more")
     return _Vacuum(lake, grace_hours, dry_run).run()
@@ -104,7 +106,7 @@ class _Vacuum:
         new = [batch for batch in invisible if not self.lake.main.fenced(batch)]
         dead = set(invisible) - set(new[FENCES_MAX:])
         new = new[:FENCES_MAX]
-        self.fenced |= set(new)  # noted before the commit, whose answer may be lost
+        self.fenced |= set(new)  # recorded before the commit, because its answer may be lost
         if new and not self.dry_run:
             self.lake.main.commit(self.lake.schemas[MAIN], fence=new, exact=True)
         self.dead = dead

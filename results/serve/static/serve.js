@@ -1,4 +1,5 @@
-// Keyboard control of lists, and ticks of runs to compare. Every page works without this file.
+// Keyboard control of lists, and the selection of two runs to compare. Every page also works
+// without scripts.
 "use strict";
 (() => {
   const rows = [...document.querySelectorAll("tr[data-row]")];
@@ -15,10 +16,10 @@
     if (!button) return;
     const count = ticked().length;
     button.disabled = count !== 2;
-    button.textContent = count === 2 ? "Compare the ticked two" : `Compare (tick two; ${count} ticked)`;
+    button.textContent = count === 2 ? "Compare the two selected runs" : `Compare (select two; ${count} selected)`;
   }
 
-  // A comparison is of two runs, so a third tick removes the first tick.
+  // A comparison has two runs, so a third selection replaces the first.
   const order = [];
   for (const tick of ticks) {
     tick.addEventListener("change", () => {

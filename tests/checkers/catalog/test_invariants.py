@@ -184,12 +184,12 @@ BROKEN: list[tuple[Any, ...]] = [  # the invariant, words of its violation, and 
     ("logs-agree", "entries of the system catalog at index 5", ("masters.m3.raft.log.4.1", 2)),
     ("replica-logs-agree", "tablet A2", ("tservers.t3.tablets.1.raft.digests.0.1", "zz")),
     ("one-leader", "t2 names u2", ("tservers.t2.tablets.0.raft.leader_uuid", "u2")),
-    ("rows-agree", "another next_column_id", ("masters.m3.tables.1.next_column_id", 9)),
+    ("rows-agree", "values of next_column_id", ("masters.m3.tables.1.next_column_id", 9)),
     ("rows-agree", "only m2 has tablet C1", ("masters.m3.tablets.3", GONE)),
     ("replica-columns", "t3 holds the columns", ("tservers.t3.tablets.2.columns.2.0", 7)),
     ("replica-columns", "t3 holds the columns", ("tservers.t3.tablets.2.columns.2", GONE)),
     ("replica-columns", "knows it as", ("tservers.t3.tablets.2.table_name", "b0")),
-    ("column-ids", "would give the id 2", *everywhere("tables.1.next_column_id", 2)),
+    ("column-ids", "next column would get the id 2", *everywhere("tables.1.next_column_id", 2)),
     ("column-ids", "two columns have one id", *everywhere("tables.1.columns.2.id", 1)),
     ("created-once", "has the nonce 'n-D'", ("masters.m2.tables.+", REMOVED | {"comment": "n-D"})),
     (
@@ -204,7 +204,7 @@ BROKEN: list[tuple[Any, ...]] = [  # the invariant, words of its violation, and 
     ("name-map", "'a' resolves to C, but its rows say A", ("masters.m2.name_map.a", "C")),
     (
         "table-states",
-        "is stored as PREPARING",
+        "is stored in the state PREPARING",
         ("masters.m2.tables.0.state", "PREPARING"),
         ("masters.m2.name_map.a", GONE),
     ),
@@ -236,7 +236,7 @@ BROKEN: list[tuple[Any, ...]] = [  # the invariant, words of its violation, and 
     ),
     (
         "acknowledged",
-        "table 'c' (id C) lives",
+        "table 'c' (id C) still exists",
         ("masters.m2.tables.2", table("C", "c")),
         ("masters.m2.name_map.c", "C"),
     ),

@@ -169,7 +169,7 @@ def test_a_table_that_was_created_and_is_missing_is_explained():
     )
     assert then == (
         "By then 'b' must have been table T1 at version 0: process 1 had created it "
-        "(op 0, ok at 0.001 s) and nothing undid it in between."
+        "(op 0, ok at 0.001 s) and nothing changed that in between."
     )
     assert core == (
         "Ops 0 and 4 contradict each other by themselves (a minimal set), "

@@ -112,7 +112,7 @@ def test_what_was_looked_at_nowhere_is_not_called_held():
     result = found(h.history)[0]
     assert result.verdict is Verdict.VALID
     assert result.details[KEY]["I8 rows"] == 0
-    assert result.reason.endswith("hold; not looked at: I8 rows")
+    assert result.reason.endswith("hold; not judged: I8 rows")
     assert "I8" not in result.reason.split("hold")[0]
 
 

@@ -206,12 +206,12 @@ def answered(ident: str, version: int = 0) -> Step:
         ),
         ("version 1 of table T1 was not made yet", [CREATED, get(applied_schema_version=1)], {1}),
         (
-            "was deleted at version 0 and never had a higher one",
+            "was deleted at version 0 and never had a higher version",
             [CREATED, ASKED, delete(0), answered("T1", 1)],
             {1, 2},
         ),
         (
-            "the list leaves it out",
+            "the list does not show it",
             [
                 do("create", 0, "a", "T1"),
                 do("create", 0, "b", "T2"),

@@ -267,7 +267,7 @@ def test_a_crash_shows_the_end_of_the_log():
     assert result.operations == (at,)
     first, end = result.explanation
     assert first == "m2 exited with code 1 at 0.000 s; the last line of its log: line 49."
-    assert end.splitlines() == ["The log of m2 ends so:", *log[-10:]]
+    assert end.splitlines() == ["The log of m2 ends with:", *log[-10:]]
 
 
 def test_a_crash_begins_with_its_cause() -> None:
@@ -494,8 +494,8 @@ RENAME = {"name": "a", "new_name": "b", "nonce": "r"}
         ([without_final_reads], "none", "the run ended before its final reads"),
         ([do("fail", 5, "rename", RENAME, None)], "none", "no 'rename' ever succeeded (1 fail)"),
         ([], "kill-leader", "the nemesis kill-leader was never injected"),
-        ([lambda h: inject(h, targets=())], "kill-leader", "injected 1 time but hit no node"),
-        ([inject, lambda h: heal(h, 0)], "kill-leader", "hit 1 time but did nothing measurable"),
+        ([lambda h: inject(h, targets=())], "kill-leader", "injected 1 time, but had no target"),
+        ([inject, lambda h: heal(h, 0)], "kill-leader", "hit 1 time but had no measurable effect"),
         ([inject, lambda h: heal(h, 3)], "kill-leader pause-leader",
          "the nemesis pause-leader was never injected"),
     ],
@@ -556,7 +556,7 @@ def test_a_bite_that_nobody_can_measure_is_not_assumed():
     heal(h, None)
     result = stats(h, "kill-leader")
     assert result.verdict is Verdict.UNKNOWN
-    assert "what kill-leader did could not be measured here" in result.reason
+    assert "the effect of kill-leader could not be measured here" in result.reason
     inject(h, "f2")
     heal(h, 2, "f2")
     assert stats(h, "kill-leader").verdict is Verdict.VALID
@@ -657,7 +657,7 @@ def test_too_few_processors_are_told_and_named_for_a_load_that_was_not_reached()
         history = loaded(steadily(200, 50, 60), starved_s=starved_s)
         asked = case("none", rate=50.0, time_limit_s=10.0)
         result = StatsChecker().check(history, asked, time_limit_s=300)
-        assert ("too few processors for 2.0 s" in result.reason) is named
+        assert ("processors were scarce for 2.0 s" in result.reason) is named
         assert ("too_few_processors" in result.details["certificate"]) is (starved_s > 0)
 
 

@@ -88,13 +88,13 @@ def test_results_without_their_table_of_runs(lake, capsys):
     shutil.rmtree(lake / RESULTS / "runs")
     code, own, found = checked(lake, capsys)
     assert (code, "sound" in own) == (1, True)
-    assert "damaged   verdicts: has rows, and there is no table of runs" in found
+    assert "damaged   verdicts: has rows, but the table `runs` is missing" in found
     shutil.rmtree(lake / RESULTS)
     ResultLake.beside(str(lake), {}, create=True)
     shutil.rmtree(lake / RESULTS / "runs")
     code, _, found = checked(lake, capsys)
     assert code == 0
-    assert "left over  verdicts: a creation was broken off" in found
+    assert "left over  verdicts: left behind by an interrupted creation" in found
     for action in ("compact", "vacuum"):
         assert lake_verb([action, str(lake)]) == 0
 

@@ -143,7 +143,7 @@ def test_the_same_history_of_another_label_or_day_is_another_run(tmp_path, capsy
 
     told = capsys.readouterr()
     assert "1 run written" in told.out
-    assert "0 there already" in told.out
+    assert "0 already there" in told.out
     assert "holds another run of this id" in told.err
 
 

@@ -298,7 +298,7 @@ def test_only_the_runs_of_a_label(small, capsys):
         (["--engine", "sqlite"], "--engine is 'sqlite'; one of: duckdb, spark"),
         (
             ["--engine", "duckdb", "--executor", "pool", "--spark-master", "local[2]"],
-            "--spark-master means nothing to --engine duckdb with --executor pool",
+            "--spark-master has no effect with --engine duckdb and --executor pool",
         ),
     ],
 )
@@ -396,7 +396,7 @@ def test_flags_of_a_store_mean_nothing_to_a_run(small, capsys):
         code, _, err = report(capsys, small / "reg" / "bad-1", *flag)
 
         assert code == 254
-        assert f"{flag[0]} means nothing to one run" in err
+        assert f"{flag[0]} has no effect for a single run" in err
 
 
 @pytest.mark.slow
@@ -410,7 +410,7 @@ def test_runs_that_repeat_another_are_no_trials_of_their_own(tmp_path, capsys):
     assert not any("the history of another" in text for text in told())
     for run in ("r2", "r3"):
         add_quick(tmp_path, "n", run)
-    repeats = "2 runs repeat the history of another, operation for operation"
+    repeats = "2 runs repeat the history of another run, operation by operation"
     assert all(repeats in text for text in told())
 
 
@@ -426,7 +426,7 @@ def test_unsettled_results_are_counted_and_judged_again_on_demand(tmp_path, caps
     with monkeypatch.context() as poor:
         poor.setattr(RegisterLinearizable, "check", trip)
         _, out, _ = report(capsys, tmp_path)
-    told = "1 of them unknown for want of time, memory or a worker: --again"
+    told = "1 of them unknown for lack of time, memory or a worker: --again"
     assert told in out
     assert told in report(capsys, tmp_path)[1]
     assert "<code>--again</code>" in (tmp_path / ".report" / "report.html").read_text()

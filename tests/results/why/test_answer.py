@@ -98,7 +98,7 @@ def test_the_text_has_rates_verdicts_and_limits():
     odd = Cause(kind="fault", name="x", words="x", without=Count(1, 30, 21, 8))
     text = "\n".join(text_of(answer(causes=(odd,))))
     assert "21 fail in another way, 8 more are unknown" in text
-    assert "how the failure shows" in text
+    assert "how the case fails" in text
     untried = Cause(kind="fault", name="x", words="x", verdict=NOT_TRIED)
     assert "1 part was not tried" in "\n".join(text_of(answer(causes=(untried,))))
 
@@ -124,7 +124,7 @@ def test_faults_that_can_replace_each_other_are_called_so():
     ("inevitable", "word"),
     [
         (Inevitable(before_ns=2 * S), "no inevitable failure"),
-        (Inevitable(from_ns=0), "the case decides it"),
+        (Inevitable(from_ns=0), "the case itself decides"),
     ],
 )
 def test_the_text_says_if_there_is_no_turn(inevitable, word):

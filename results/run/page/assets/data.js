@@ -7,7 +7,7 @@ const byId = (id) => document.getElementById(id);
 
 async function inflate(base64) {
   if (typeof DecompressionStream === "undefined") {
-    throw new Error("this browser cannot inflate the page's data (it has no DecompressionStream); "
+    throw new Error("this browser cannot decompress the page's data (it has no DecompressionStream); "
       + "use a Chromium, Firefox or Safari of 2023 or later");
   }
   const raw = atob(base64.trim());

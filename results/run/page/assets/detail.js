@@ -132,7 +132,7 @@ function logExcerpt(log, time) {
   }
   if (timed && middle >= to) lines.push(el("div", { class: "now" }, `— ${seconds(time)} —`));
   const cut = log.lines.length < log.total ? ` Lines ${log.first} to ${log.first + log.lines.length - 1} of ${log.total} are on this page.` : "";
-  const note = [timed ? "" : "No times in it: its last lines.", cut, log.note].join(" ").trim();
+  const note = [timed ? "" : "Its lines have no times: these are the last ones.", cut, log.note].join(" ").trim();
   return el("details", { id: `log-${log.node}`, open: timed && to > from }, el("summary", {}, log.node, " "),
     el("p", { class: "soft" }, link, `, ${plural(log.total, "line")}. ${note}`), el("pre", { class: "log" }, ...lines));
 }
@@ -156,7 +156,7 @@ function showTable(page, lane) {
     el("button", { class: "link", type: "button", onclick: () => page.selectIndex(event[3]) }, `op ${event[3]}`)));
   fill("detail", el("h2", {}, lane.names.length ? `table ${lane.names[lane.names.length - 1]}, id ${lane.id.slice(0, 6)}…` : `table ${lane.id}`), ...tableLines(lane).map((line) => el("p", {}, line)),
     el("p", {}, el("button", { type: "button", onclick: () => page.setFilter({ table: lane.id }) }, "Show only operations on this table")),
-    el("h3", {}, "Acknowledged changes"), events.length ? el("ul", {}, ...events) : el("p", {}, "none: it is known from reads or masters only"));
+    el("h3", {}, "Acknowledged changes"), events.length ? el("ul", {}, ...events) : el("p", {}, "none: only reads or the masters' snapshot show this table"));
 }
 
 // Show the list of matching operations, which readers without a pointer use to select operations.

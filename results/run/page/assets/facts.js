@@ -126,8 +126,8 @@ function drawFaults(pen, page, top, row, boxes) {
   }
 }
 
-// Draw the rate of the failure, given all that happened before a time, as a line with dots over its
-// 95 % intervals, and the time from which every run failed.
+// Draw the rate of the failure as a function of the time until which all runs are equal: a line
+// with dots over 95 % intervals, and the time from which every run failed.
 function drawRate(pen, page, top, row, boxes) {
   const { points, from } = page.data.why;
   const y = (rate) => top + row.height - 6 - rate * (row.height - 14);
@@ -164,7 +164,7 @@ function drawRate(pen, page, top, row, boxes) {
     pen.fill();
     const lines = [
       `${failed} of ${runs} runs fail in the same way`,
-      `if all is equal until ${seconds(at)} and random draws are fresh after it`,
+      `if everything until ${seconds(at)} stays the same and random draws after it change`,
       `95 % interval ${Math.round(low * 100)} to ${Math.round(high * 100)} %`,
     ];
     boxes.add(x - 5, top, x + 5, top + row.height, { lines, click: () => page.selectFact("rate of failure", lines, at) });
@@ -176,9 +176,9 @@ const selectReign = (page, reign) => page.selectFact(`${reign.node} leads${inTer
 
 function faultLines(fault) {
   const lines = [fault.id, fault.note];
-  lines.push(fault.targets.length ? `targets: ${fault.targets.join(", ")}` : "it had no target");
-  lines.push(`from ${seconds(fault.start)} ${fault.end === null ? "on; its healing is not in the history" : `to ${seconds(fault.end)}, ${duration(fault.end - fault.start)}`}`);
-  if (fault.bite) lines.push(`what it did: ${fault.bite}`);
+  lines.push(fault.targets.length ? `targets: ${fault.targets.join(", ")}` : "no target");
+  lines.push(`from ${seconds(fault.start)} ${fault.end === null ? "on; the history has no heal" : `to ${seconds(fault.end)}, ${duration(fault.end - fault.start)}`}`);
+  if (fault.bite) lines.push(`measured effect: ${fault.bite}`);
   return lines.filter((line) => line);
 }
 
@@ -235,16 +235,17 @@ function drawNode(pen, page, top, row, boxes) {
   }
 }
 
-// Draw one lane for all nodes that, as far as recorded, never led and were never down or paused.
+// Draw one common lane for all nodes that, according to the history, never led and were never down
+// or paused.
 function drawQuiet(pen, page, top, row, boxes) {
   const middle = Math.round(top + row.height / 2) + 0.5;
   pen.fillStyle = ink.line;
   pen.fillRect(LEFT, middle - 1, view.width - RIGHT - LEFT, 2);
-  const lines = [row.quiet.join(", "), "nothing is recorded of them but answers and faults that hit them"];
+  const lines = [row.quiet.join(", "), "only answers of these nodes and faults that hit them are recorded"];
   boxes.add(LEFT, top, view.width, top + row.height, { lines, click: () => page.selectFact(plural(row.quiet.length, "node"), lines, view.from) });
 }
 
-// Draw a text over hatching, on a plain background, if the whole text fits.
+// Draw a text on a plain background over a hatched bar, if the whole text fits.
 function hatchedText(pen, text, [x0, top, x1, bottom]) {
   const from = Math.max(x0, LEFT) + 4, wide = pen.measureText(text).width + 6;
   if (x1 - from < wide + 4) return;
@@ -259,7 +260,7 @@ const stillAnswers = (reign) => (reign.in_term ? `still answers in term ${reign.
 
 function reignLines(page, reign) {
   const lines = [`${reign.node} led${inTerm(reign)}`];
-  if (reign.asked) lines.push("the target does not announce leaders: the harness saw this one when it asked, and changes in between are not known");
+  if (reign.asked) lines.push("the target does not announce leaders: the harness polled for this one, and may have missed changes between two polls");
   if (reign.contested) lines.push("another node led in this term or a later one");
   lines.push(reign.end === null ? `from ${seconds(reign.start)} to the end` : `from ${seconds(reign.start)} to ${seconds(reign.end)}, when ${reign.until}`);
   if (reign.answered) lines.push(`but it still answered ${reign.in_term ? `in term ${reign.term} ` : ""}at ${seconds(reign.answered)} (hatched)`);

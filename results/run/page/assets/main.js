@@ -35,7 +35,7 @@ function makePage(data) {
       this.selected = -1;
       this.fact = null;
       this.moment = null;
-      fill("detail", el("p", { class: "soft" }, "Select an operation, a fault, a leader or a table to see all that is known of it. Press ? for the keys."));
+      fill("detail", el("p", { class: "soft" }, "Select an operation, a fault, a leader or a table to see its details. Press ? for the keys."));
       redraw();
     },
     setFilter(changes) {
@@ -57,16 +57,17 @@ function blamedOf(data, ops, named) {
   return told.length ? told[0] : named.length ? named[0] : -1;
 }
 
-// Show an interval near enough to see its neighbours, and wide enough to see its place in the run.
+// Show an interval with some time around it: enough to see neighbouring operations and its place in
+// the run.
 function bringOp(start, end) {
   const span = view.to - view.from, length = Math.max(end - start, 1e5);
   if (span > length * 400 || span < length * 1.2) view.show(start, end, length * 20);
   else view.reveal(start, end);
 }
 
-// Return the blamed operations to show together. A checker may blame operations of several anomalies
-// far from each other, and explains one anomaly: take all operations that its sentences name, if they
-// are few, else the operations around the first blamed operation.
+// Return the blamed operations to show together. A checker may blame operations of several distant
+// anomalies, but its sentences explain one anomaly. So take the operations that the sentences name,
+// if they are few, else the operations around the first blamed operation.
 function together(page) {
   const { ops, focus, blamed, data } = page;
   const blaming = data.checkers.find((one) => one.operations.length && one.verdict === data.verdict);
@@ -99,7 +100,7 @@ function openAtFinding(page) {
   else if (page.focusFacts.length) selectMark(page, page.focusFacts[0][1], page.focusFacts[0][2], "named by a checker");
 }
 
-// Select the next (or previous) of some positions, in the order of time, from the selection on.
+// Select the next (or previous) of the given positions after the selection, by time.
 function step(page, positions, by) {
   if (!positions.length) return;
   const ordered = Array.from(positions).sort((a, b) => a - b);
@@ -232,7 +233,7 @@ function onKeys(page) {
       if (key === "Escape") target.blur();
       return;
     }
-    // Leave keys alone that a focused control handles by itself.
+    // Ignore keys that the focused control handles itself.
     if (key === "Enter" && target.tagName !== "CANVAS" && target !== document.body) return;
     const scrolls = key.startsWith("Page") || key === "Home" || key === "End" || key === "ArrowUp" || key === "ArrowDown";
     if (scrolls && target.tagName !== "CANVAS") return;
@@ -314,17 +315,17 @@ function cuts({ data }) {
   if (values) parts.push(`${plural(values, "value")} cut after ${most.toLocaleString("en")} characters.`);
   if (data.lanes > LANES_PIXELS) parts.push(`${plural(data.lanes - LANES_PIXELS, "lane")} not drawn; filters find their operations.`);
   if (attempts) parts.push(`${plural(attempts, "RPC attempt")} left out.`);
-  byId("cuts").textContent = parts.length ? `${parts.join(" ")} All of it is in history.parquet.` : "";
+  byId("cuts").textContent = parts.length ? `${parts.join(" ")} The complete data is in history.parquet.` : "";
 }
 
 function status(page) {
   const from = Math.max(0, view.from), to = Math.min(view.to, page.data.end);
   byId("status").textContent = `${seconds(from)} to ${seconds(to)} (${duration(to - from)})`
-    + ` · ${plural(page.visibleOps, "operation")} in view${page.exact ? "" : ", drawn coarse: zoom in for each"}`;
+    + ` · ${plural(page.visibleOps, "operation")} in view${page.exact ? "" : ", merged into columns: zoom in to see each"}`;
 }
 
-// The address of the page names the selection, the view and the filter, unless they are the first:
-// report.html#op=623&at=8.1..9.2&kind=get
+// The address of the page has the selection, the view and the filter, unless they are the initial
+// ones: report.html#op=623&at=8.1..9.2&kind=get
 const ADDRESS_MS = 250; // browsers refuse frequent changes of the address
 let addressTimer = 0;
 
@@ -341,7 +342,7 @@ function noteAddress(page) {
   addressTimer = setTimeout(() => {
     const address = addressOf(page), plain = location.href.split("#")[0];
     const wanted = address === page.opening ? plain : `${plain}#${address}`;
-    // A document without an address of its own, as in a frame, may refuse a new address.
+    // In a frame, the browser may refuse to change the address.
     try { if (wanted !== location.href) history.replaceState(null, "", wanted); } catch { clearTimeout(addressTimer); }
   }, ADDRESS_MS);
 }
@@ -374,7 +375,7 @@ function start(data) {
   const steered = [factsPanel(canvas("lanes"), page), opsPanel(canvas("operations"), page), latencyPanel(canvas("latency"), page), ratePanel(canvas("rate"), page)];
   byId("tables-part").hidden = !data.tables.length;
   if (data.tables.length) steered.push(tablesPanel(canvas("table-lanes"), page));
-  byId("tables-note").textContent = data.tables_cut ? `${plural(data.tables_cut, "table")} not on this page: it keeps those of the anomaly and the newest.` : "";
+  byId("tables-note").textContent = data.tables_cut ? `${plural(data.tables_cut, "table")} not on this page, which has only the tables of the anomaly and the newest tables.` : "";
   for (const panel of steered) onPointer(page, panel);
   onMinimap(map);
   onControls(page);
@@ -391,9 +392,9 @@ function start(data) {
   page.opening = addressOf(page);
   showAddress(page);
   window.addEventListener("hashchange", () => showAddress(page));
-  // Panels out of sight are outdated, so draw all panels before printing.
+  // Panels outside the window are not kept up to date, so draw all panels before printing.
   window.addEventListener("beforeprint", () => { for (const panel of panels) panel.paint(true); });
-  // Tests, and readers in the browser's console, use the shown data and the functions below.
+  // For tests and for users of the browser's console.
   window.harnessPage = { page, view, filter, panels, quantiles, rates, redraw };
   document.documentElement.dataset.ready = "yes";
 }

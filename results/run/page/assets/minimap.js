@@ -1,4 +1,5 @@
-// Minimap: the whole run, always in sight; a window shows what the panels show, and moves them.
+// Minimap: the whole run, always visible. Its window marks the part that the panels show; dragging
+// the window moves the panels.
 
 function minimapPanel(canvas, page) {
   const height = 46;

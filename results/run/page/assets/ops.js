@@ -1,5 +1,6 @@
-// Ops: the timeline of operations by process. Few operations in view are drawn exactly, many as
-// columns of pixels. Blamed operations and the selected operation are always exact and on top.
+// Ops: the timeline of operations by process. If few operations are in view, each is drawn exactly;
+// if many are, they merge into columns of pixels. Blamed operations and the selected operation are
+// always drawn exactly, on top.
 
 const EXACT_MAX = 3000;
 const COLUMN = 2; // pixels
@@ -123,8 +124,9 @@ function oneBar(pen, page, i, x0, x1, y, height, dim) {
 }
 
 // A column of pixels has the colour of the operations in it. Of several outcomes, info comes before
-// ok, and ok before fail, since unknown outcomes must not be painted over. Neighbouring columns of one
-// colour become one rectangle, so the width bounds the work of drawing, not the number of operations.
+// ok, and ok before fail, since unknown outcomes must stay visible. Neighbouring columns of one
+// colour become one rectangle, so the width bounds the work of drawing, not the number of
+// operations.
 const columnKeys = new Uint32Array(8192);
 
 function coarseLane(pen, page, positions, [low, high], y, { bar: height }) {

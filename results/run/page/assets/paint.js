@@ -87,7 +87,8 @@ class Panel {
   }
 }
 
-// The boxes of drawn things, for the pointer; of several boxes at a point, the last is on top.
+// The boxes of drawn items, which the pointer can hit; of several boxes at a point, the last is on
+// top.
 class Boxes {
   clear() { this.list = []; }
   add(x0, y0, x1, y1, thing) { this.list.push([x0, y0, x1, y1, thing]); }
@@ -138,7 +139,7 @@ function gridLines(pen, height) {
   pen.stroke();
 }
 
-// Draw the faults as bands behind everything else, so that cause and effect are in one picture.
+// Draw the faults as bands behind everything else, so that readers see causes next to effects.
 function faultBands(pen, page, height) {
   pen.globalAlpha = 0.1;
   let last = -1; // draw only one of many faults in the same pixel
@@ -154,7 +155,7 @@ function faultBands(pen, page, height) {
   pen.globalAlpha = 1;
 }
 
-// Hatch the times whose operations the page lacks, because they were cut.
+// Hatch the parts of the run whose operations are not on the page, because it has a limit.
 function cutBands(pen, page, height) {
   const { shown } = page.data;
   if (!shown) return;

@@ -15,7 +15,7 @@ function svgEl(tag, properties, ...children) {
 }
 
 function pictureOf(page, checker) {
-  const cycles = checker.drawings.map((drawing) => el("img", { alt: "A cycle: transactions as boxes, and why each comes before the next", src: `data:image/svg+xml;base64,${drawing}` }));
+  const cycles = checker.drawings.map((drawing) => el("img", { alt: "A cycle: transactions as boxes, with the reason why each comes before the next", src: `data:image/svg+xml;base64,${drawing}` }));
   const pictures = [...cycles, ...checker.orders.map((order) => drawOrder(page, order)).filter((one) => one)];
   if (!pictures.length) return null;
   const figure = el("figure", {}), what = cycles.length ? "Cycle" : "Partial linearization";
@@ -46,7 +46,7 @@ function drawOrder(page, order) {
     const left = x(moments.indexOf(ops.start[i])), right = x(moments.indexOf(ops.end[i])), y = row * PICTURE_ROW;
     const kind = i === failing || (failing < 0 && i === page.blamed) ? "failing" : steps.includes(i) || !order.steps.length ? "placed" : "open";
     const node = ops.node[i] ? ` · ${page.data.strings[ops.node[i]]}` : "";
-    const words = `op ${ops.index[i]} ${opLabel(page, i)}${node}${i === failing && order.steps.length ? ": fits nowhere" : ""}`;
+    const words = `op ${ops.index[i]} ${opLabel(page, i)}${node}${i === failing && order.steps.length ? ": has no possible place" : ""}`;
     const early = left < PICTURE_WIDTH / 2;
     const lost = ops.type[i] === INFO;
     const bar = svgEl("rect", { x: left, y: y + 17, width: Math.max(5, right - left), height: 8, rx: 2 });

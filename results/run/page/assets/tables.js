@@ -29,8 +29,8 @@ function tablesPanel(canvas, page) {
       });
       pen.fillStyle = ink.soft;
       const y = 3 + (rows.length + 0.5) * TABLE_ROW;
-      if (page.tablesHidden) pen.fillText(`and ${plural(page.tablesHidden, "more name")} in this part of time: zoom in, or filter by table`, LEFT + 6, y);
-      if (!rows.length) pen.fillText("no table lived in this part of time", LEFT + 6, y);
+      if (page.tablesHidden) pen.fillText(`and ${plural(page.tablesHidden, "more name")} in this part of the run: zoom in, or filter by table`, LEFT + 6, y);
+      if (!rows.length) pen.fillText("no table existed in this part of the run", LEFT + 6, y);
       momentLine(pen, page, height);
     },
     hit: (x, y) => boxes.at(x, y) || labelHit(page, rows, x, y),
@@ -42,7 +42,7 @@ function labelHit(page, rows, x, y) {
   return lane ? { lines: [`${plural(lane.segments.length, "table")} of the name ${lane.name}`, "click: show only their operations"], click: () => page.setFilter({ table: lane.name }) } : null;
 }
 
-// Return the lanes in the order of time, with the lanes of blamed tables first.
+// Return the lanes ordered by time; lanes of tables that a checker blames come first.
 function namedLanes(page, blamed) {
   const lanes = new Map(), { tables, end } = page.data;
   const stored = tables.some((table) => table.final.length); // whether masters reported final states

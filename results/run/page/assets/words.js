@@ -2,8 +2,8 @@
 
 const BLAME = { // by verdict: the button to the blamed operations, and words about one operation
   invalid: ["Anomaly", "A checker names this operation in its counterexample."],
-  permitted: ["Deviation", "A checker names this operation; the profile permits what it did."],
-  unknown: ["Doubt", "A checker names this operation as a reason for its doubt."],
+  permitted: ["Deviation", "A checker names this operation; the profile permits the deviation."],
+  unknown: ["Doubt", "A checker names this operation as a reason why the verdict is unknown."],
 };
 const blameWords = (page) => BLAME[page.data.verdict] || BLAME.invalid;
 const SENTENCES_MAX = 8; // further sentences of a checker are folded
@@ -15,7 +15,7 @@ function showWords(page) {
   fill("checkers", ...data.checkers.map((one) => el("tr", {},
     el("th", { scope: "row" }, one.name), el("td", {}, el("span", { class: `badge is-${one.verdict}` }, one.verdict)), el("td", {}, one.reason))));
   fill("certificate", ...data.certificate.map(([name, lines]) => row(name, ...listed(lines))));
-  if (!data.certificate.length) fill("certificate", el("p", {}, "No checker certified what this run did."));
+  if (!data.certificate.length) fill("certificate", el("p", {}, "No checker reported what this run covered."));
   fill("facts", ...data.facts.map(([name, text]) => row(name, text)));
   fill("kinds", ...data.kinds.slice(0, KINDS_MAX).map((kind, n) => kindRow(page, kind, n)));
   if (data.kinds.length > KINDS_MAX) byId("kinds").append(el("tr", {}, el("td", {}, `and ${plural(data.kinds.length - KINDS_MAX, "more kind")}`)));
@@ -27,7 +27,7 @@ function listed(lines) {
   return [el("ul", {}, ...lines.map((line) => el("li", {}, line)))];
 }
 
-// Show the sentences of a checker with a bad verdict, with a link for every `op N`.
+// Show the sentences of a checker that did not find the run valid; each `op N` is a link.
 function checkerStory(page, checker, open) {
   const story = el("details", { open, class: `story is-${checker.verdict}` },
     el("summary", {}, el("b", {}, checker.name), ` says ${checker.verdict}`, open ? null : `: ${checker.reason}`));
@@ -48,7 +48,7 @@ function checkerStory(page, checker, open) {
   return story;
 }
 
-// Make the item of a sentence. If lines of a log follow the sentence, they are folded below it.
+// Make the list item of a sentence. Log lines that follow the sentence are folded below it.
 function sentenceItem(page, sentence) {
   const [words, ...log] = sentence.split("\n");
   if (!log.length) return el("li", {}, ...withOps(page, words));

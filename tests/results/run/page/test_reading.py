@@ -257,7 +257,7 @@ def test_the_output_of_a_crashed_node_is_folded(browser_page, tmp_path):
     exited = {"node": "m1", "code": 1, "expected": False, "log": ["Traceback", "Lost: its disk"]}
     script = Script().fact(0, "phase", {"phase": "chaos"}).fact(5_000, "node-exit", exited)
     script.op(9_000, 9_010, 0, "list", {}, "ok", {"tables": [], "term": 1})
-    sentences = ("Node m1 ended by itself.", "The log of m1 ends so:\nTraceback\nLost: its disk")
+    sentences = ("Node m1 ended by itself.", "The log of m1 ends with:\nTraceback\nLost: its disk")
     verdict = CheckResult(
         "crash", Verdict.INVALID, "m1", sentences, (1,), {"rule": "unexpected-exit"}
     )
