@@ -78,8 +78,7 @@ class CatalogHistory:
     bindings: Mapping[str, str]
     conflicts: tuple[Conflict, ...]
     pairs: Mapping[int, Pair]
-    # id of a create whose answer was lost, but which took effect -> invocation of the answer that
-    # shows its table
+    # id of a create whose answer was lost -> invocation of another answer that shows its table
     seen_creates: Mapping[int, int]
     # id of a change that was sent several times -> the key of the table that it may make again
     sent_again: Mapping[int, str]
@@ -110,9 +109,7 @@ def catalog_part(history: History, *, bounded: bool = True) -> History:
 
 
 def _is_elsewhere(pair: Pair) -> bool:
-    """Whether the operation does not concern Kudu's catalog.
-
-    Examples are operations on rows or members, reads of Hive only, and refusals by Hive.
+    """Whether the operation is about rows or members, only reads Hive, or was refused by Hive.
 
     Operations on registers have the same names as operations on rows, but do not name a table.
     """

@@ -137,9 +137,7 @@ class _Counts:
         return sum(count for f, count in self.effective.items() if f not in READS)
 
 
-NO_SNAPSHOT: Final = (
-    "the target's snapshot() returned nothing, so the final state of its nodes was not checked"
-)
+NO_SNAPSHOT: Final = "the target's snapshot() returned nothing, so its final state is unchecked"
 UNREAD: Final = "unread"  # the rule that all final reads completed; a permit may lift it
 
 
@@ -381,17 +379,14 @@ def _doubts_about_faults(
                 text += ", or was undone from outside"
         elif not unmeasured:
             text = (
-                f"the nemesis {nemesis} hit {counted(len(hit), 'time')} but had "
-                "no measurable effect"
+                f"the nemesis {nemesis} hit {counted(len(hit), 'time')} without measurable effect"
             )
         elif all(fault.heal is None for fault in hit if fault.bitten is None):
             text = f"the effect of {nemesis} was never measured: it was still active at the end"
         else:
             rest = len(hit) - unmeasured
             others = f", and {rest} of its faults had no measurable effect" if rest else ""
-            text = (
-                f"the effect of {nemesis} could not be measured here{others}; start the link proxy "
-            )
+            text = f"the effect of {nemesis} was not measurable here{others}; start the link proxy "
             text += "with its metrics on, or use our own"
         doubts.append(_Doubt("no-bite", text))
     return doubts

@@ -1,5 +1,4 @@
-"""The exam of the harness: how reliably it finds every known defect, at what cost, and its false
-alarms.
+"""The exam of the harness: which known defects it finds, at what cost, and its false alarms.
 
 | module     | content                                                                |
 |------------|------------------------------------------------------------------------|

@@ -1,6 +1,4 @@
-"""A Markdown page of all bug switches that soaks find, made from the ledgers of the targets
-(`targets/*/bugs.py`).
-"""
+"""A Markdown page of all bug switches that soaks find, made from the ledgers of the targets."""
 
 from __future__ import annotations
 

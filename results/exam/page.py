@@ -135,9 +135,7 @@ def _curves(exams: Sequence[Exam]) -> list[Curve]:
 
 
 def _spark(score: Score, exams: Sequence[Exam]) -> str:
-    """The rates of a row in the drawn exams, as the points of an SVG line; empty for fewer than two
-    exams.
-    """
+    """Return the rates of a row as the points of an SVG line; empty for fewer than two exams."""
     rates = [
         (place, hits / seeds)
         for place, exam in enumerate(exams)

@@ -81,8 +81,10 @@ def make_paper(
     clean_seeds: range,
     first: bool,
 ) -> Paper:
-    """Return the rows of the `parts` of an exam; raises `UsageError` for unknown names. `targets`
-    and `only` (names of rows) restrict the rows. `defects` is a module of planted defects.
+    """Return the rows of the `parts` of an exam; raises `UsageError` for unknown names.
+
+    `targets` and `only` (names of rows) restrict the rows. `defects` is a module of planted
+    defects.
     """
     installed = plugin_names("targets")
     for name in targets or ():

@@ -260,9 +260,7 @@ def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult
 
 
 def _usual(row: Row, hits: Sequence[SeedResult]) -> tuple[str, str, str]:
-    """Return the most frequent checker, rule and fault among hits; of equally frequent ones, those
-    of the lowest seed.
-    """
+    """Return the most frequent checker, rule and fault of hits; on a tie, of the lowest seed."""
     signatures: Counter[str] = Counter()
     for result in hits:
         proven = [each for each in result.checkers if each.verdict == Verdict.INVALID.value]

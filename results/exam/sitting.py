@@ -33,9 +33,11 @@ OnResult = Callable[[Row, SeedResult], None]
 
 
 class Sitting:
-    """The results of an exam so far. `cpu_s` is the CPU time of all results, including saved ones
-    of earlier calls; `cpu_s_max` limits it. Raises `UsageError` if a plug-in or the module of
-    planted defects does not load, and `InfrastructureError` for disk errors.
+    """The results of an exam so far.
+
+    `cpu_s` is the CPU time of all results, including saved ones of earlier calls; `cpu_s_max`
+    limits it. Raises `UsageError` if a plug-in or the module of planted defects does not load, and
+    `InfrastructureError` for disk errors.
     """
 
     def __init__(self, rows: Sequence[Row], memory: Memory, *, cpu_s_max: float) -> None:

@@ -1,5 +1,4 @@
-"""`harness exam`: measures the detection rate and cost of every known defect, and the false alarms
-on clean profiles.
+"""`harness exam`: measures how well the harness finds known defects, and its false alarms.
 
 The files of an exam, below `STORE/.exam/`:
 

@@ -1,7 +1,8 @@
-"""Chooses the result that counts for a run, if the result lake has several. A result with the
-largest budget is preferred, then a settled result, then the newest. Several results of one run come
-from other versions of a checker or other budgets, from two concurrent reports, or from a retry of
-an unsettled result.
+"""Chooses the result that counts for a run, if the result lake has several.
+
+A result with the largest budget is preferred, then a settled result, then the newest. Several
+results of one run come from other versions of a checker or other budgets, from two concurrent
+reports, or from a retry of an unsettled result.
 """
 
 from __future__ import annotations

@@ -18,10 +18,11 @@ STARTED: Final = "started"
 
 
 class Marker:
-    """A file that counts the unfinished attempts of one stage of a unit, within one round of an
-    executor. Use it as a context manager: each `with` block is one attempt, and the end of the
-    block, with or without an exception, removes the file. A worker that is killed leaves the file
-    behind. A stage that has killed two workers is not begun again.
+    """A file that counts the unfinished attempts of one stage, in one round of an executor.
+
+    Use it as a context manager: each `with` block is one attempt, and the end of the block, with or
+    without an exception, removes the file. A worker that is killed leaves the file behind. A stage
+    that has killed two workers is not begun again.
     """
 
     ATTEMPTS_MAX: Final = 2
@@ -32,9 +33,7 @@ class Marker:
 
     @property
     def spent(self) -> bool:
-        """Whether the maximum number of attempts began and none ended, so the stage must not begin
-        again.
-        """
+        """Whether the stage must not begin again: all allowed attempts began, and none ended."""
         try:
             return self._path.stat().st_size >= self.ATTEMPTS_MAX
         except FileNotFoundError:

@@ -76,9 +76,7 @@ class PendingResults:
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
 
     def rows(self, sql: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Execute a statement and fetch all its rows at once, because a connection has only one
-        open result.
-        """
+        """Execute a statement and fetch all its rows: a connection has only one open result."""
         with readable(self._snapshot.place.uri):
             rows: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
         return rows
@@ -254,9 +252,7 @@ class PendingResults:
         return wanted + gone, settled
 
     def skip(self, above: int, first: Place, end: Place | None) -> None:
-        """Drop work from `todo`, except work above budget level `above` in the places (run, key
-        range) `[first, end)`.
-        """
+        """Keep in `todo` only work above budget level `above` of the runs in `[first, end)`."""
         self.rows("DELETE FROM todo WHERE level <= ?", [above])
         self.rows(
             """

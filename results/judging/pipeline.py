@@ -1,5 +1,4 @@
-"""The steps from runs to the tables of a report: plan, judge new runs, retry results that a budget
-cut short, gather the tables.
+"""From runs to the tables of a report: plan, judge new runs, retry limited results, gather.
 
 The installed checkers judge the histories; the verdict of `run.json` only serves for comparison.
 Every result is stored under the hash of its dependencies (`results.judging.result_ids`), so a

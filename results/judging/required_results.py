@@ -1,5 +1,4 @@
-"""The results that a report requires for each run: the verdicts of its case's checkers, and its
-facts.
+"""The results that a report requires for a run: verdicts of its case's checkers, and its facts.
 
 Runs of one `Kind` require results with the same ids. So the number of ids depends on the numbers of
 checkers and of budget levels, not on the number of runs. A run over independent keys requires one

@@ -81,9 +81,7 @@ class Found:
     def _headed(
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
     ) -> pa.Table:
-        """Make a lake table from `columns` by adding the run and its partition; `sizes` are the
-        numbers of rows per run.
-        """
+        """Add the run and its partition to `columns`; `sizes` are the numbers of rows per run."""
         columns = dict(columns)
         columns[KEY] = _repeated(runs, sizes)
         for place, column in enumerate(PARTITION):

@@ -1,5 +1,4 @@
-"""A worker process of the pool (`harness.support.workers`): receives units and sends their
-outcomes.
+"""A worker process (`harness.support.workers`): receives units and sends their outcomes.
 
 `python -m results.judging.worker PARENT CONFIG`
 """

@@ -74,9 +74,7 @@ def with_seeds(case: Case, numbers: range) -> Iterator[Case]:
 
 
 def _may_differ(count: Count, base: Count) -> bool:
-    """Whether more seeds could show a difference between a variant and its base (the case that it
-    is compared with).
-    """
+    """Whether more seeds could show a difference between a variant and its base."""
     return fisher_exact(count.failed, count.runs, base.failed, base.runs) < FUTILE_P
 
 

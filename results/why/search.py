@@ -1,6 +1,4 @@
-"""Searches for the causes of a stored run's failure: finds the failure, tries variants, makes the
-answer.
-"""
+"""Searches for the causes of a stored run's failure, and makes the answer."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ class Progress(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The failure to explain: its kind, its reason, and the time at which a checker sees it (ns of
-    the run).
-    """
+    """The failure to explain: its kind, its reason, and when a checker sees it (ns of the run)."""
 
     kind: Kind
     reason: str
@@ -52,9 +48,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(run: StoredRun, results: Results) -> Failure:
-    """Return the worst violation that a checker proved in a run; raises `UsageError` if there is
-    none.
-    """
+    """Return the worst violation in a run that is proven; raises `UsageError` without any."""
     for result in results.checkers:
         if result.verdict is Verdict.INVALID:
             kind = Kind(result.checker, rule_of(result))

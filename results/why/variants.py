@@ -31,9 +31,7 @@ _FIELDS: Final = ("rate", "concurrency", "op_timeout_s", "damage")
 
 
 class Variant(NamedTuple):
-    """A case without one part. If the part cannot be left out, `case` is `None` and `why_not` has
-    the reason.
-    """
+    """A case without one part; if it cannot be left out, `case` is `None`, and see `why_not`."""
 
     kind: str
     name: str
@@ -149,9 +147,7 @@ def _without_operations(case: Case, history: History) -> Iterator[Variant]:
 
 
 def _without_knobs(case: Case) -> Iterator[Variant]:
-    """Leave out knobs in groups, such as all knobs of the disk, since the bounds of a group must be
-    consistent.
-    """
+    """Leave out knobs in groups, such as all of the disk, since a group's bounds must fit."""
     groups: dict[str, list[str]] = {}
     for name in case.knobs:
         groups.setdefault(name.split("_")[0], []).append(name)

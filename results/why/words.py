@@ -64,9 +64,7 @@ def _fails(count: Count) -> str:
 
 
 def others_in_words(count: Count) -> str:
-    """The numbers of runs that failed in another way or are unknown, as text; empty if there are
-    none.
-    """
+    """The numbers of runs that failed in another way or are unknown, as text, or ""."""
     parts = []
     if count.failed_otherwise:
         parts.append(f"{count.failed_otherwise} fail in another way")

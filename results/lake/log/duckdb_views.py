@@ -67,9 +67,10 @@ def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> 
 
 
 def at_hand(found: Snapshot, folder: Path) -> Snapshot:
-    """Return the same snapshot with local files. Files of an object store are copied to `folder`
-    once, so that later reads need no requests to the store. Other files in `folder` are removed.
-    Raises the errors of the store.
+    """Return the same snapshot with local files.
+
+    Files of an object store are copied to `folder` once, so that later reads need no requests to
+    the store. Other files in `folder` are removed. Raises the errors of the store.
     """
     place = found.place
     if place.local:

@@ -370,9 +370,7 @@ class Lake:
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether Delta stores two Arrow types in the same way: it does not keep time units and names
-    of list items.
-    """
+    """Whether Delta stores two Arrow types alike: it drops time units and names of list items."""
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

@@ -127,9 +127,7 @@ class Place:
 
     @contextlib.contextmanager
     def writing(self, table: str, name: str) -> Iterator[Any]:
-        """Open a stream to a new file, which becomes visible under its name, complete, at the end
-        of the block.
-        """
+        """Open a stream to a new file, which appears under its name at the end of the block."""
         path = f"{table}/{name}"
         under = f"{path}{PART}" if self.local else path
         with troubles(self.uri):

@@ -30,9 +30,7 @@ class Vacuumed(NamedTuple):
 
 
 def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
-    """Fence dead batches, and delete unneeded files older than `grace_hours`; with `dry_run`, only
-    list both.
-    """
+    """Fence dead batches, and delete unneeded files; `dry_run` only lists them."""
     if grace_hours < 0:
         raise UsageError(f"the grace period is {grace_hours} hours; it must be 0 or more")
     return _Vacuum(lake, grace_hours, dry_run).run()

@@ -495,7 +495,7 @@ RENAME = {"name": "a", "new_name": "b", "nonce": "r"}
         ([do("fail", 5, "rename", RENAME, None)], "none", "no 'rename' ever succeeded (1 fail)"),
         ([], "kill-leader", "the nemesis kill-leader was never injected"),
         ([lambda h: inject(h, targets=())], "kill-leader", "injected 1 time, but had no target"),
-        ([inject, lambda h: heal(h, 0)], "kill-leader", "hit 1 time but had no measurable effect"),
+        ([inject, lambda h: heal(h, 0)], "kill-leader", "hit 1 time without measurable effect"),
         ([inject, lambda h: heal(h, 3)], "kill-leader pause-leader",
          "the nemesis pause-leader was never injected"),
     ],
@@ -556,7 +556,7 @@ def test_a_bite_that_nobody_can_measure_is_not_assumed():
     heal(h, None)
     result = stats(h, "kill-leader")
     assert result.verdict is Verdict.UNKNOWN
-    assert "the effect of kill-leader could not be measured here" in result.reason
+    assert "the effect of kill-leader was not measurable here" in result.reason
     inject(h, "f2")
     heal(h, 2, "f2")
     assert stats(h, "kill-leader").verdict is Verdict.VALID
