@@ -1,7 +1,6 @@
 """The checker `bounds`: judges resource use and outages by limits that the target declares.
 
-The snapshot contains the limits under the key `"bounds"`, so that a stored history can be judged
-again:
+The snapshot contains the limits (`"bounds"`), so that a stored history can be judged again:
 
     limits    [{name, measure, of, limit, per, why}]; `per` is {unit: growth of the limit per unit}
     counters  {node: {name: number}} at the end of the run
@@ -269,8 +268,7 @@ def _elections(run: _Run, limit: Json) -> None:
 def _leaders(run: _Run, limit: Json) -> None:
     terms: dict[int, dict[str, int]] = {}
     for op in run.history.facts("leader"):
-        # Leaders that the harness polled do not count: the answer may combine a leader and a term
-        # of different moments.
+        # Polled leaders do not count: an answer may combine a leader and a term of different times.
         if not op.value.get("asked"):
             terms.setdefault(op.value.get("term", 0), {})[op.value["node"]] = op.index
     for term, nodes in terms.items():

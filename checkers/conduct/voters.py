@@ -1,8 +1,8 @@
 """The nodes that surely have a vote while a history changes who votes (vocabulary `members`).
 
-A fault that hits half of the voters takes the quorum away. Administrators may have made the voters
-fewer than the nodes that the target declares: of three masters with a vote, one is paused and
-another one is removed, so that the paused master is half of what is left.
+A fault that hits half of the voters takes the quorum away. After removals, there are fewer voters
+than the target declared: if one of three masters is removed and another is paused, the paused
+master is half of the remaining voters.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ class Voters:
     """The voters among the nodes that a target declared as its quorum.
 
     Without changes of membership, all declared nodes vote at all times. The harness knows the
-    voters from lists of masters. It takes each later removal that may have taken effect as done,
-    and no later addition, since a new master gets its vote some time after it was added.
+    voters from lists of masters. A later removal counts as done if it may have taken effect. A
+    later addition does not count, since a new master gets its vote only some time after it was
+    added.
     """
 
     def __init__(self, history: History, declared: frozenset[str]) -> None:
@@ -60,7 +61,7 @@ class Voters:
 
 
 def _lists(history: History) -> Iterator[Pair]:
-    """Yield the lists of masters in the order of their answers, without those of older terms."""
+    """Yield the lists of masters in the order of their answers; lists of older terms are left out."""
     newest = 0
     listed = (p for p in history.pairs if p.invoke.f == ListMasters.f and p.type is OpType.OK)
     for pair in sorted(listed, key=_ended):

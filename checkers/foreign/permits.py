@@ -1,4 +1,4 @@
-"""Anomalies of transactions over lists that the profile of a run permits (`harness.permits`).
+"""Decides whether a profile's permits (`harness.permits`) explain anomalies of list transactions.
 
 * `stale-read`: a leader without a lease may answer reads from the past until it learns that it was
   deposed. The reads that a deposed node answered must be serializable with all other transactions,
@@ -9,8 +9,8 @@
   itself. Elements that were appended before a stretch are left out of its reads, since a cut may
   have undone any of them.
 
-Whatever permits apply, a read must not show an element that nobody appended, an element twice, or
-part of a transaction, and a transaction must see its own appends.
+No permit excuses a read that shows an element that was never appended, an element twice, or only a
+part of a transaction's appends, or a transaction that does not see its own appends.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NEVER: Final = frozenset({"G1b", "duplicate-elements", "garbage-read", "internal
 SERIALIZABLE: Final = ("serializable",)
 
 Judge = Callable[[History, Sequence[str] | None], CheckResult]
-"""Judges a history of transactions; `None` are the models that the run checks."""
+"""Judges a history of transactions under some models; `None` stands for the models of the run."""
 
 
 def excused(strict: CheckResult, history: History, judge: Judge) -> CheckResult:
-    """Return the result of a run whose strict check is `strict`: permitted, if permits explain it.
+    """Return the result `strict` of a run, or `permitted` if permits of its profile explain it.
 
     The fewest permits that explain an invalid result count as used.
     """
@@ -80,7 +80,9 @@ def _is_empty(result: CheckResult) -> bool:
 
 
 class _Deviations:
-    """The transactions of a history, and what each permit of its profile changes about them."""
+    """The transactions of a history, and their deviations that each permit of its profile may
+    explain.
+    """
 
     def __init__(self, history: History, permits: Mapping[str, Permit]) -> None:
         self._pairs = [pair for pair in history.pairs if isinstance(pair.invoke.value, list)]
@@ -99,7 +101,7 @@ class _Deviations:
         }
         uses = dict(zip(KNOWN, map(len, (self._stale, self._twice, self._cuts)), strict=True))
         self.able = {name: uses[name] for name in KNOWN if name in permits and uses[name]}
-        """The permits that may apply, each with the number of times at which it may."""
+        """The permits that may apply, each with the number of places where it may."""
 
     def histories(self, names: Sequence[str]) -> Iterator[tuple[History, Sequence[str] | None]]:
         """Yield the histories that must hold under these permits, each with its models."""
@@ -128,7 +130,7 @@ class _Deviations:
         return Pair(pair.invoke, replace(done, value=mops))
 
     def _since(self, key: Any, elements: Any, begin: float) -> Any:
-        """Return the elements of a read without those that were appended before the stretch."""
+        """Return the elements of a read, except elements that were appended before the stretch."""
         return elements and [
             each for each in elements if self._invoked.get((str(key), each), math.inf) > begin
         ]
@@ -136,7 +138,7 @@ class _Deviations:
 
 def _history(pairs: Sequence[Pair]) -> History:
     ops = [op for pair in pairs for op in (pair.invoke, pair.completion) if op is not None]
-    # A process goes on after a refusal that counts as an unknown outcome here.
+    # Here a refusal may count as an unknown outcome, after which its process still continues.
     return History(sorted(ops, key=lambda op: op.index), foreign=True)
 
 

@@ -203,7 +203,7 @@ class _OfRuns(Checker):
         return self._judge(history, None, time.monotonic() + time_limit_s)
 
     def _judge(self, history: History, models: Sequence[str] | None, end_s: float) -> CheckResult:
-        """Judge `history` with its consistency `models`, or with those of the settings."""
+        """Judge `history` by the consistency `models`; `None` means the models of the settings."""
         settings = (
             self._settings
             if models is None
