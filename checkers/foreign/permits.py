@@ -35,7 +35,7 @@ NEVER: Final = frozenset({"G1b", "duplicate-elements", "garbage-read", "internal
 SERIALIZABLE: Final = ("serializable",)
 
 Judge = Callable[[History, Sequence[str] | None], CheckResult]
-"""Judges a history of transactions under some models; `None` stands for the models of the run."""
+"""Judges a history of transactions under some models; `None` means the models of the run."""
 
 
 def excused(strict: CheckResult, history: History, judge: Judge) -> CheckResult:
