@@ -61,7 +61,7 @@ class Voters:
 
 
 def _lists(history: History) -> Iterator[Pair]:
-    """Yield the lists of masters in the order of their answers; lists of older terms are left out."""
+    """Yield the lists of masters in the order of their answers, except lists of older terms."""
     newest = 0
     listed = (p for p in history.pairs if p.invoke.f == ListMasters.f and p.type is OpType.OK)
     for pair in sorted(listed, key=_ended):
