@@ -1,7 +1,7 @@
-"""A test that is a coroutine runs on a loop of its own, in the world that its `loop` mark names.
+"""Tests that are coroutines: each runs in its own event loop, as its `loop` mark says.
 
-Without the mark that is `asyncio.run`. A module in virtual time says once how its tests are run:
-`pytestmark = pytest.mark.loop(run=run)`, where `run` takes a coroutine and ends with it.
+Without the mark, the loop is that of `asyncio.run`. A module whose tests run in virtual time sets
+`pytestmark = pytest.mark.loop(run=run)`, where `run` takes a coroutine and returns when it ends.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 def on(drive, *args, **options):
-    """The test is the body that `drive(body, *args, **options)` runs.
+    """Decorator of a test that `drive(body, *args, **options)` runs as its body.
 
-    Its first argument comes from `drive`, the others are fixtures and parameters.
+    The body gets its first argument from `drive`; the others are fixtures and parameters.
     """
 
     def decorate(body):

@@ -1,4 +1,4 @@
-"""Set-up of all tests: tools that marks ask for, groups that hold, an order that varies."""
+"""Set-up of all tests: required tools, groups for xdist, and a random order."""
 
 import gc
 import os
@@ -15,18 +15,18 @@ pytest_plugins = [
     "tests.xdist_groups",
 ]
 
-# The tests start hundreds of interpreters that import the same modules: each module is compiled
-# once, whatever the machine's settings say.
+# The tests start hundreds of interpreters that import the same modules. Write byte code, even if
+# the machine's settings forbid it, so that each module is compiled only once.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A script that runs pytest in the background makes it ignore Ctrl-C, and so its children would,
-    # which tests interrupt.
+    # If a script runs pytest in the background, pytest and its children ignore Ctrl-C, but tests
+    # interrupt these children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Collecting makes a million objects that stay: searching them for garbage, now and in every full
-# collection later, costs a third of the start.
+# Collecting tests creates a million permanent objects. Searching them for garbage takes a third of
+# the start-up time.
 gc.disable()
 
 
@@ -38,7 +38,7 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)  # before any fixture is made
 def pytest_runtest_setup(item):
-    """Skip, or where CI demands the tool fail, a test whose tool is missing."""
+    """Skip a test whose tool is missing, or fail it if CI demands the tool."""
     from tests.requirements import NEEDS, refusal  # not needed by xdist's controller
 
     marks = {mark.name for mark in item.iter_markers()}

@@ -1,13 +1,13 @@
-"""What each test costs: `--costs FILE` writes a table, HARNESS_CPU_LIMIT=1 enforces the quick tier.
+"""The CPU cost of tests: `--costs FILE` writes a table; HARNESS_CPU_LIMIT=1 enforces a limit.
 
-The cost is CPU time of this process and of the children it has waited for, during the test itself
-and its own fixtures. Fixtures that tests share (of a module or wider) are left out: which test pays
-for them depends on the order. Wall time is shown, and decides nothing.
+The cost is the CPU time of this process and of the children that it has waited for, during the test
+and its own fixtures. Shared fixtures (of a module or wider) do not count, because the first test to
+use them depends on the order. Wall time is only shown.
 
-A test without a heavy mark may take one second of CPU on a quiet machine. Busy and slower machines
-count up to twice as much, so with HARNESS_CPU_LIMIT=1 it fails from `LIMIT_S` on. A test that takes
-longer runs again, since the first run may have paid for imports and caches; the second decides.
-Tests of Hypothesis are measured with the profile `quick` alone.
+A test without a heavy mark may take one second of CPU on a quiet machine. On busy or slow machines
+the same test takes up to twice as long, so with HARNESS_CPU_LIMIT=1 it fails only above `LIMIT_S`.
+A test above the limit runs again, because the first run may include imports and caches; the second
+run decides. Hypothesis tests are measured only with the profile `quick`.
 """
 
 import csv
@@ -34,7 +34,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Measure where a limit or a table asks for it; xdist's controller writes the table."""
+    """Measure if a limit or a table is requested; xdist's controller writes the table."""
     worker = hasattr(config, "workerinput")
     path = config.workerinput[OPTION] if worker else getattr(config.option, OPTION)
     limited = os.environ.get("HARNESS_CPU_LIMIT") == "1"
@@ -47,18 +47,18 @@ def pytest_configure(config):
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_configure_node(node):
-    """Tell a worker the option: those that a conftest adds do not reach it by themselves."""
+    """Pass the option to a worker; xdist does not pass options that a conftest adds."""
     node.workerinput[OPTION] = getattr(node.config.option, OPTION)
 
 
 def cpu_s():
-    """CPU seconds of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and of its ended children."""
     children = getrusage(RUSAGE_CHILDREN)
     return process_time() + children.ru_utime + children.ru_stime
 
 
 class Meter:
-    """Measures the test that runs, and repeats a quick one that takes too long."""
+    """Measurement of each test; repeats a quick test that takes too long."""
 
     def __init__(self, *, limited):
         self.limited = limited
@@ -67,7 +67,7 @@ class Meter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
-        """Run the test, again if it must and took too long; report the last run."""
+        """Run the test, and run it again if it exceeded the limit; report the last run."""
         exempt = any(mark.name in HEAVY for mark in item.iter_markers()) or (
             profile() == "ci" and getattr(item.obj, "is_hypothesis_test", False)
         )
@@ -106,7 +106,7 @@ class Meter:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef):
-        """Leave out what tests share."""
+        """Exclude the cost of shared fixtures."""
         if fixturedef.scope == "function" or self.in_shared:
             return (yield)
         began_s, self.in_shared = cpu_s(), True
@@ -137,7 +137,7 @@ class Meter:
 
 
 class Table:
-    """Writes the costs of all tests, the most expensive first."""
+    """The table of costs, with the most expensive tests first."""
 
     def __init__(self, path, marks):
         self.path, self.marks, self.rows = path, marks, []

@@ -1,4 +1,4 @@
-"""`harness bisect`: the planted commit of a small repository, found in work trees that go away."""
+"""`harness bisect` finds a planted commit of a small repository and removes its work trees."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ PLANTED = 23
 
 
 class Clone:
-    """A repository with the example target, to which commits are added."""
+    """A repository with the example target, to which a test adds commits."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -37,7 +37,7 @@ def run(arguments, capsys):
 
 
 def refusal(arguments, capsys):
-    """The one line that says why nothing is judged."""
+    """Return the single line that says why the input was refused."""
     code, out, err = run(arguments, capsys)
     assert (code, out, len(err.splitlines())) == (EXIT_USAGE, "", 1)
     return err
@@ -72,7 +72,7 @@ def test_every_supplied_history_has_its_verdict(capsys):
     assert "skipped 2 files" in err  # the licences
 
 
-ELLE_SAMPLE = 25  # every so many rows; the whole table is checked in tests/checkers/elle
+ELLE_SAMPLE = 25  # every 25th row; tests/checkers/elle checks the whole table
 
 
 @needs_data
@@ -89,7 +89,7 @@ def test_the_real_elle_is_agreed_with(kind, capsys):
         (found,) = objects(out)
         answer = found["verdict"], set(found["not"])
         if kind == "rw-register" and answer != (row["verdict"], set(row["not"].split())):
-            # Rules that upstream has for lists alone, and orders that the model itself implies.
+            # Rules that upstream has only for lists, and orders that follow from the model itself.
             assert answer[0] == "invalid"
             different += 1
         else:
@@ -120,7 +120,7 @@ def test_json_has_one_object_a_line_and_the_worst_verdict_decides(tmp_path, caps
     ]
     assert list(first)[: len(keys)] == keys
     assert (first["operations"], first["anomalies"], first["not"]) == (3, [], [])
-    # The second read does not fit the first, whatever the write did.
+    # The two reads contradict each other, whether or not the write took effect.
     core, orders = first["certificate"], second["certificate"]
     assert (core["core"], core["minimal"], core["part"]) == ([2, 4], True, "the whole history")
     assert core["confirmed_by"] == "the verifier, by enumeration"
@@ -130,7 +130,7 @@ def test_json_has_one_object_a_line_and_the_worst_verdict_decides(tmp_path, caps
 
 
 LIE = CheckOutcome(result=Result.OK, reason="", witness=((0, 2, 4),))
-TRUTH = check_operations  # which the tests below replace
+TRUTH = check_operations  # the original function, which the tests below replace
 
 
 @pytest.mark.parametrize("flag", ["--json", None])
@@ -183,7 +183,7 @@ def test_folders_are_searched_and_what_is_no_history_is_left_aside(tmp_path, cap
 
 @pytest.mark.parametrize("hidden", [".soak/a.log", ".results/tables/t.parquet", ".x.edn"])
 def test_what_is_hidden_in_a_folder_is_no_history_unless_it_is_named(hidden, tmp_path, capsys):
-    """Soaks and reports keep files of their own in a store."""
+    """Soaks and reports keep hidden files in a store."""
     (tmp_path / "seen.edn").write_text(GOOD)
     path = tmp_path / hidden
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -355,7 +355,7 @@ def test_a_folder_without_histories_is_an_error(tmp_path, capsys):
 
 
 def test_a_pipe_is_refused_since_its_head_is_gone_once_looked_at(tmp_path, capsys):
-    # `harness check <(cat stale.edn)` looked at the head, read nothing more, and said VALID.
+    # `harness check <(cat stale.edn)` once read only the head of the file and reported VALID.
     reading, writing = os.pipe()
     os.write(writing, STALE.encode())
     os.close(writing)
@@ -407,7 +407,7 @@ def test_what_may_not_be_looked_into_is_one_line(asked, tmp_path, capsys, monkey
     monkeypatch.setattr("os.stat", refusing)
     code, out, err = run([tmp_path / asked], capsys)
     assert (code, len(err.splitlines())) == (EXIT_USAGE, 1)
-    assert ("VALID" in out) == (asked == ".")  # what is open is judged all the same
+    assert ("VALID" in out) == (asked == ".")  # the readable history is judged nevertheless
     assert f"cannot read '{tmp_path}/closed/" in err
     assert "Permission denied" in err
 
@@ -437,7 +437,7 @@ NEMESIS_ALONE = edn((":nemesis", "info", "kill", "nil"))
     "text", [NEMESIS_ALONE, edn((0, "invoke", "write", 1), (0, "fail", "write", 1))]
 )
 def test_a_history_in_which_nothing_happened_is_linearizable(text, tmp_path, capsys):
-    (tmp_path / "h.edn").write_text(text)  # so are two of Knossos's
+    (tmp_path / "h.edn").write_text(text)  # two of Knossos's histories have this form as well
     code, out, _ = run([tmp_path / "h.edn", "--json"], capsys)
     (found,) = objects(out)
     assert (code, found["verdict"], found["operations"]) == (EXIT_VALID, "valid", 0)
@@ -456,7 +456,7 @@ def test_a_history_in_which_nothing_happened_is_linearizable(text, tmp_path, cap
         ("etcd-cas-register", "INFO  jepsen.util - 0 :invoke :write 1"),
         ("register", "1 7 0 3\n1 8 2 5\n"),
         (
-            "catalog",  # our own DDL, which is judged as runs are
+            "catalog",  # DDL of the harness, which is judged like a run
             edn((0, "invoke", "create", '{:name "a", :nonce "n", :columns []}')),
         ),
     ],

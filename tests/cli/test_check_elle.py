@@ -13,7 +13,7 @@ PUBLIC = CONFORMANCE / "public"
 
 
 def txn(number: int, value: str, f: str = ":f :txn, ") -> str:
-    """A transaction as two lines of EDN."""
+    """Write a transaction as two lines of EDN."""
     return "".join(
         f"{{:process {number}, :type :{kind}, {f}:value {value}}}\n" for kind in ("invoke", "ok")
     )
@@ -25,7 +25,7 @@ def check(path: Path, *arguments: str) -> int:
 
 @pytest.fixture
 def noted(tmp_path: Path) -> Path:
-    """A register whose first value no transaction wrote."""
+    """Write a history of a register whose first value no transaction wrote."""
     path = tmp_path / "noted.edn"
     path.write_text(txn(0, "[[:r 1 9]]") + txn(0, "[[:w 1 1]]") + txn(0, "[[:r 1 1]]"))
     return path

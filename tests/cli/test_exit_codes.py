@@ -1,4 +1,4 @@
-"""Only a verdict has a verdict's exit code: 0, 1 and 2 come from nothing else."""
+"""The exit codes 0, 1 and 2 always mean a verdict."""
 
 import importlib.metadata
 import json
@@ -58,14 +58,14 @@ unruly = unruly_plugins:verb
 
 @pytest.fixture
 def unruly(tmp_path, monkeypatch):
-    """A checker and a verb that do whatever the variable UNRULY says."""
+    """Install a checker and a verb that execute the variable UNRULY."""
     monkeypatch.chdir(tmp_path)
     with installed(tmp_path / "plugins", monkeypatch, "unruly", MODULE, POINTS) as plugins:
         yield plugins
 
 
 def process(words, plugins, **variables):
-    """How `harness` ends as a process of its own."""
+    """Run `harness` as a separate process and return how it ended."""
     return run_program(*PROGRAM, *words, PYTHONPATH=str(plugins), **variables)
 
 
@@ -183,7 +183,7 @@ def test_a_proven_violation_that_cannot_be_kept_is_still_one(unruly, monkeypatch
     monkeypatch.setenv("UNRULY", f"[os.mkdir(p + '/results.json') for p in "
                        f"__import__('glob').glob('store/*/2*')] and "
                        f"{CONVICTS.replace('INVALID', 'VALID')}")  # fmt: skip
-    assert main(RUN) == EXIT_CRASH  # the run could not be judged again
+    assert main(RUN) == EXIT_CRASH  # otherwise the run could not be judged again
 
 
 def test_a_real_interrupt_is_no_failure_of_a_checker(unruly):

@@ -1,4 +1,4 @@
-"""Defaults of a folder, completion, and workloads and nemeses that run by their name alone."""
+"""Defaults of a folder, completion, and runs of which only the workload or nemesis is given."""
 
 import subprocess
 

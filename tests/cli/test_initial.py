@@ -1,4 +1,4 @@
-"""What `--initial` refuses: words that a shell or a user made of a value, and that convict."""
+"""Refusals of `--initial`: values that a shell or a user has mangled would convict the target."""
 
 import pytest
 

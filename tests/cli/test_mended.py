@@ -1,4 +1,4 @@
-"""Small defects that were mended, each held by a test."""
+"""Regression tests of small defects of the command line."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from harness.verdict.judge import Judgement
 from tests.cli.conftest import PROGRAM
 
 BUFFERED = {name: os.environ[name] for name in os.environ if name != "PYTHONUNBUFFERED"}
-"""As a user's shell has it: what is printed waits in a buffer, sometimes until the very end."""
+"""The environment of a user's shell, in which output is buffered, sometimes until the end."""
 TOY = ["--target", "toy-register", "--workload", "register", "--reporters", "none", "--quiet"]
 BUG = ["run", "--env", "sim", "--bug", "NO-LEASE", "--nemesis", "partition-leader", "--seed", "3",
        "--time-limit", "3", "--interval", "1", "--duration", "1", "--rate", "20",
@@ -119,7 +119,7 @@ def test_an_imported_history_is_a_finished_run(run_folder, tmp_path, capsys):
 
 
 def test_a_refused_import_leaves_nothing(run_folder, tmp_path, capsys):
-    """It left a folder with a case and no history, which broke `check` and `report` for good."""
+    """It once left a folder with a case but no history, which broke `check` and `report`."""
     named = tmp_path / "named.edn"
     named.write_text("{:process :alice, :type :invoke, :f :read, :value nil}\n")
     store = tmp_path / "a" / "store"

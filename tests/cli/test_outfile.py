@@ -1,4 +1,4 @@
-"""Where `--output` goes: files are replaced whole, and nothing else is ever replaced."""
+"""`--output` replaces regular files as a whole, and replaces nothing else."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path):
 
 @pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
 def test_an_open_file_is_written_on_where_it_stands(tmp_path, name):
-    """As with `--summary-json /dev/stdout > FILE`: what was printed before stays."""
+    """With `--summary-json /dev/stdout > FILE`, for example, earlier output must remain."""
     with (tmp_path / "out").open("w") as opened:
         print("before", file=opened, flush=True)
         with replacing(Path(name.format(opened.fileno()))) as file:

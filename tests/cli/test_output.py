@@ -18,7 +18,7 @@ RUN += ["--time-limit", "1", "--reporters", "none"]
 
 @pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
 def unbuffered(request, monkeypatch):
-    """Python keeps what a stream did not take, and tries again at its end, unless told not to."""
+    """Python's buffers, with and without: buffered output is written again when Python ends."""
     monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
 
 
@@ -28,7 +28,7 @@ def exit_code(words, tmp_path, **streams):
 
 @pytest.fixture
 def deaf_pipe(unbuffered):
-    """The writing end of a pipe without a reader."""
+    """The write end of a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer

@@ -1,4 +1,4 @@
-"""`harness shrink`: wrong calls, and one failure from a run to the page of its shrunk run."""
+"""`harness shrink`: wrong calls, and one failure followed from its run to the shrunk run's page."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What people see: plain text in pipes, colours on terminals, and the verdict on the last line."""
+"""Output is plain text in pipes and coloured on terminals; the last line has the verdict."""
 
 import io
 import re
@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """An environment without opinions on colours, and a terminal of a known width."""
+    """Set up a terminal of a known width, without variables that control colours."""
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -141,7 +141,7 @@ def test_what_is_unusual_is_said_without_asking():
 
 
 def test_a_rate_is_per_second_of_the_run(monkeypatch):
-    # In the simulation a minute of the run may take a second of the clock.
+    # A simulated minute may take one second of real time.
     monkeypatch.setattr("harness.cli.status_line.StatusLine.due_s", lambda _: 1e-3)
     stream = io.StringIO()
     progress = Progress(stream, simulated=True)

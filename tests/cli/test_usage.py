@@ -1,4 +1,4 @@
-"""Bad input: one clear line, exit 254, and nothing is executed."""
+"""Bad input gets one clear line and exit code 254, and nothing is executed."""
 
 import json
 

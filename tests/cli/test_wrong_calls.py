@@ -1,4 +1,4 @@
-"""Wrong calls: each answer quotes the value and says what to write instead; the code is 254."""
+"""Wrong calls: each message quotes the value and says what to write instead; the code is 254."""
 
 import shlex
 
@@ -137,7 +137,7 @@ CALLS = [
     (f"{RUN} --fault 'kill node:m9'", "'m9'", "m1"),
     (f"{RUN} --fault 'kill role:mastr'", "'mastr'", "did you mean master?"),
     (f"{RUN} --fault 'kill leader every 10s'", "every 10s", "for"),
-    # A variable of a CI job that is not set would quietly test nothing.
+    # With an unset variable, a CI job would otherwise silently test nothing.
     (f"{RUN} --nemesis ''", "--nemesis is ''", ""),
     (f"{RUN} --name ''", "--name is ''", ""),
     (f"{RUN} --store ''", "--store is ''", ""),
@@ -172,7 +172,7 @@ FILES = [
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """A folder with a history, in which no call leaves anything."""
+    """Work in a folder with a history, and check that no call leaves files in it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "h.edn").write_text("{:process 0, :type :invoke, :f :read, :value nil}")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -183,7 +183,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def answer_to(capsys):
-    """The answer to a call that is refused."""
+    """Return the message of a refused call."""
 
     def call(arguments):
         code = main(arguments)

@@ -1,13 +1,14 @@
-"""The duties of every environment towards nodes written against `Env`: one suite, run in each.
+"""The conformance suite of environments: what each must provide to nodes written against `Env`.
 
-A node (`actor`) does what the driver tells it by JSON frames, so a check can look at `Env` from
-inside a node and at `Cluster` from outside. Each check is `async def check(session)`, uses only
-the two doors, and takes about a second of real time at most. `CHECKS` lists them all; run one with
+A node (`actor`) carries out orders that the driver sends as JSON frames, so a check can use `Env`
+inside a node and `Cluster` from outside. Each check is `async def check(session)`, uses only these
+two interfaces, and takes at most about one second of real time. `CHECKS` lists all checks; run one
+with
 
     environment.execute(suite_plan(), check)
 
-Where starting nodes costs more than what a check does with them, run `CALM` and `RESTARTING`, which
-are all of them, on one cluster each:
+If starting nodes costs more than the checks themselves, run `CALM` and `RESTARTING`, which together
+contain all checks, on one cluster each:
 
     environment.execute(suite_plan(), in_turn(CALM))
 """
@@ -46,12 +47,12 @@ from tests.support.waiting import LIMIT_S, until
 PORT = 7000
 UNUSED_PORT = 7001
 PAGES_PORT = 8000
-TURNS, TURNS_MAX = 5000, 160_000  # at 2 to 20 µs each
+TURNS, TURNS_MAX = 5000, 160_000  # each takes 2 to 20 µs
 ONE, OTHER = map(client_end, range(2))
-SILENCE_S = 0.5  # long enough to believe that nothing will come
+SILENCE_S = 0.5  # after this long, no answer will come
 LEASE_S = 60.0
 ROUNDING_NS = 1_000
-SLEW_NS = 50_000_000  # a time daemon of the host may be at work on the wall clock
+SLEW_NS = 50_000_000  # the host's time daemon may adjust the wall clock
 
 Check = Callable[[Session], Awaitable[None]]
 T = TypeVar("T")
@@ -60,7 +61,7 @@ T = TypeVar("T")
 def suite_plan(
     *, seed: int = 1, folder: Path | None = None, knobs: dict[str, Any] | None = None
 ) -> DeploymentPlan:
-    """Two actors, `a` and `b`."""
+    """Plan a deployment of two actors, `a` and `b`."""
     nodes = tuple(
         NodeSpec(
             name=name,
@@ -87,7 +88,7 @@ def suite_plan(
 
 
 def _name_of(error: Exception) -> str:
-    """The word of errno.h where Python has no class of its own for it."""
+    """Return the errno name of an error for which Python has no separate class."""
     if type(error) is OSError and error.errno is not None:
         return errno.errorcode[error.errno]
     return type(error).__name__
@@ -138,7 +139,7 @@ class _Actor:
         await asyncio.sleep(time_s)
 
     async def do_turns(self, count: int) -> Any:
-        """Run `count` callbacks, which take a processor in any world; returns the duration."""
+        """Run `count` callbacks, which need a processor in any environment; return the duration."""
         begin_ns = self.env.clock.monotonic_ns()
         for _ in range(count):
             await asyncio.sleep(0)
@@ -151,7 +152,7 @@ class _Actor:
         self.env.event(kind, **data)
 
     async def do_ticks(self, path: str, count: int) -> Any:
-        """Write within the very callback that told an event, again and again."""
+        """Announce an event and write a file in the same callback, `count` times."""
         file = await self.file(path)
         for number in range(count):
             self.env.event("tick", number=number)
@@ -207,7 +208,7 @@ class _Actor:
 
 
 async def show(request: PageRequest) -> PageResponse:
-    """A page that repeats the request, or does as its path says."""
+    """Serve a page that echoes the request, or fails or hangs as its path says."""
     if request.path == "/fail":
         raise LookupError(request.query["why"])
     if request.path == "/hang":
@@ -219,7 +220,7 @@ async def show(request: PageRequest) -> PageResponse:
 
 
 async def actor(env: Env, config: dict[str, Any]) -> None:
-    """The node: obeys until it is stopped; notes a graceful stop on its disk."""
+    """Run the node: carry out orders until stopped, and record a graceful stop on the disk."""
     self = _Actor(env, config)
     await env.serve_pages(PAGES_PORT, show)
     await env.net.listen(PORT, self.serve)
@@ -235,7 +236,7 @@ async def actor(env: Env, config: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def raising(kind: type[Exception], otherwise: str, text: str = "") -> Iterator[None]:
-    """Require this error (the suite does not depend on pytest)."""
+    """Assert that this error is raised, without pytest, on which the suite does not depend."""
     try:
         yield
     except kind as error:
@@ -245,7 +246,7 @@ def raising(kind: type[Exception], otherwise: str, text: str = "") -> Iterator[N
 
 
 async def tell(env: Env, node: str, order: dict[str, Any], *, timeout_s: float = LIMIT_S) -> Any:
-    """Have a node do something, on a connection of its own."""
+    """Send a node an order over a new connection, and return its answer."""
     async with asyncio.timeout(timeout_s):
         conn = await env.net.connect(Address(node, PORT))
         try:
@@ -257,7 +258,7 @@ async def tell(env: Env, node: str, order: dict[str, Any], *, timeout_s: float =
 
 
 async def wait_serving(session: Session, node: str) -> None:
-    """Wait until a started node answers; processes need a while."""
+    """Wait until a started node answers; processes need some time to start."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             try:
@@ -269,14 +270,14 @@ async def wait_serving(session: Session, node: str) -> None:
 
 
 def record(session: Session) -> list[ClusterEvent]:
-    """Events from now on."""
+    """Return a list to which all further events of the cluster are added."""
     events: list[ClusterEvent] = []
     session.cluster.subscribe(events.append)
     return events
 
 
 async def is_silent(session: Session, node: str) -> bool:
-    """Whether a node does not answer, without refusing either."""
+    """Whether a node neither answers nor refuses a connection."""
     try:
         await tell(session.env, node, {"do": "echo", "text": "?"}, timeout_s=SILENCE_S)
     except TimeoutError:
@@ -285,7 +286,7 @@ async def is_silent(session: Session, node: str) -> bool:
 
 
 async def check_frames(session: Session) -> None:
-    """Frames arrive whole and in order; small, empty within JSON, and large ones."""
+    """Small, empty and large frames arrive whole and in order."""
     await wait_serving(session, "a")
     conn = await session.env.net.connect(Address("a", PORT))
     texts = ["", "x", "y" * 1_000_000, *map(str, range(50))]
@@ -300,7 +301,7 @@ async def check_frames(session: Session) -> None:
 
 
 async def check_orderly_end(session: Session) -> None:
-    """A peer's close ends `recv` with `None`, and further sends fail before long."""
+    """After the peer closes a connection, `recv` returns `None`, and sends soon fail."""
     await wait_serving(session, "a")
     conn = await session.env.net.connect(Address("a", PORT))
     await conn.send(b'{"do": "close"}')
@@ -315,7 +316,7 @@ async def check_orderly_end(session: Session) -> None:
 
 
 async def page_of(session: Session, target: str, **options: Any) -> tuple[int, Any]:
-    """Status and body, decoded if possible, of a page of `a`."""
+    """Request a page of `a`; return its status and its body, decoded if possible."""
     async with asyncio.timeout(LIMIT_S):
         response = await session.env.get_page(Address("a", PAGES_PORT), target, **options)
     is_json = response.content_type == "application/json"
@@ -323,7 +324,7 @@ async def page_of(session: Session, target: str, **options: Any) -> tuple[int, A
 
 
 async def check_pages(session: Session) -> None:
-    """Pages come as asked for; one that fails, hangs or is too large does no harm."""
+    """Pages answer as requested; a page that fails, hangs or is too large does no harm."""
     await wait_serving(session, "a")
     events = record(session)
     assert await page_of(session, "/x%20y/?a=1&b=%3C&a=2") == (
@@ -336,7 +337,7 @@ async def check_pages(session: Session) -> None:
     assert (await page_of(session, "/large"))[0] == 500
     await until(lambda: len([event for event in events if event.kind == "page-failed"]) == 2)
     assert (await page_of(session, f"/?{'&'.join('a' * 40)}"))[0] == 400
-    # No more at a time than the bound; the rest are turned away, and later ones are not.
+    # Requests above the limit of concurrent requests are refused; later requests are served.
     hanging = (page_of(session, "/hang?s=1.5") for _ in range(IN_FLIGHT_MAX + 2))
     statuses = sorted(status for status, _ in await asyncio.gather(*hanging))
     assert statuses == [200] * IN_FLIGHT_MAX + [503] * 2
@@ -348,7 +349,7 @@ async def check_pages(session: Session) -> None:
 
 
 async def check_pages_of_the_dead(session: Session) -> None:
-    """A node that ends takes the request along; one that is started again shows pages."""
+    """A request fails if its node ends, and pages are served again after a restart."""
     await wait_serving(session, "a")
     hanging = asyncio.ensure_future(page_of(session, "/hang?s=9"))
     await asyncio.sleep(0.2)
@@ -362,7 +363,7 @@ async def check_pages_of_the_dead(session: Session) -> None:
 
 
 async def check_refused(session: Session) -> None:
-    """A port without a listener, or an unknown name: refused at once, and not silence."""
+    """Connections to a port without a listener or to an unknown name are refused at once."""
     await wait_serving(session, "a")
     for address in (Address("a", UNUSED_PORT), Address("nobody", UNUSED_PORT)):
         with raising(ConnectionRefusedError, f"connected to {address}, which has no listener"):
@@ -371,7 +372,7 @@ async def check_refused(session: Session) -> None:
 
 
 async def check_frame_limit(session: Session) -> None:
-    """A frame above the limit is refused, and the connection lives on."""
+    """A frame above the limit is refused, and the connection remains usable."""
     await wait_serving(session, "a")
     conn = await session.env.net.connect(Address("a", PORT))
     with raising(ValueError, "a frame above FRAME_BYTES_MAX was accepted"):
@@ -383,7 +384,7 @@ async def check_frame_limit(session: Session) -> None:
 
 
 async def check_node_to_node(session: Session) -> None:
-    """Nodes reach one another by name; config arrives; each knows its name and boot."""
+    """Nodes reach each other by name, get their config, and know their name and boot number."""
     await wait_serving(session, "a")
     await wait_serving(session, "b")
     about = await tell(session.env, "a", {"do": "relay", "node": "b", "order": {"do": "about"}})
@@ -420,7 +421,7 @@ async def check_disk(session: Session) -> None:
 
 
 async def check_kill_and_restart(session: Session) -> None:
-    """A kill ends connections, refuses new ones and keeps the disk; boots are counted."""
+    """A kill ends connections and keeps the disk; boots are counted."""
     env, cluster = session.env, session.cluster
     events = record(session)
     await wait_serving(session, "a")
@@ -451,7 +452,7 @@ async def check_kill_and_restart(session: Session) -> None:
 
 
 async def check_power_cut(session: Session) -> None:
-    """Synced data is there afterwards, other data is gone or torn, also of a node that was down."""
+    """Synced data survives; other data is lost or torn, also on a node that was down."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     names = [f"wal/{number}" for number in range(8)]
@@ -479,7 +480,7 @@ async def check_power_cut(session: Session) -> None:
 
 
 async def check_graceful_stop(session: Session) -> None:
-    """A stop cancels main, whose `finally` may still use the disk; then a wipe empties it."""
+    """A stop cancels `main`, whose `finally` may still use the disk; a wipe then empties it."""
     env, cluster = session.env, session.cluster
     events = record(session)
     await wait_serving(session, "a")
@@ -500,11 +501,11 @@ async def check_graceful_stop(session: Session) -> None:
 
 
 async def check_panic(session: Session) -> None:
-    """A failing spawned task, or a main that returns, is an unexpected exit with its reason."""
+    """A failing task or a `main` that returns is an unexpected exit, which has a reason."""
     events = record(session)
     await wait_serving(session, "a")
     await tell(session.env, "a", {"do": "event", "kind": "hello", "data": {"n": [1]}})
-    with contextlib.suppress(ConnectionResetError):  # the node may be gone before it answers
+    with contextlib.suppress(ConnectionResetError):  # the node may exit before it answers
         await tell(session.env, "a", {"do": "panic", "text": "the disk is made of cheese"})
     await until(lambda: any(e.kind == "node-exited" for e in events))
     hello, exited = [e for e in events if e.kind in {"hello", "node-exited"}]
@@ -523,7 +524,7 @@ async def check_panic(session: Session) -> None:
 
 
 async def check_pause(session: Session) -> None:
-    """A paused node is silent and loses nothing; the ledger's lease thaws it."""
+    """A paused node is silent and loses nothing; it continues when the fault's lease ends."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     conn = await env.net.connect(Address("a", PORT))
@@ -539,14 +540,14 @@ async def check_pause(session: Session) -> None:
     async with asyncio.timeout(LIMIT_S):
         assert await conn.recv() == b'"later"'
     conn.close()
-    # Long enough for it to be frozen before the lease ends.
+    # This is long enough for the node to be paused before the lease ends.
     await door(session).inject(Pause(), ["a"], lease_s=3.0)
     await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
 
 
 async def check_cut(session: Session) -> None:
-    """A cut is silence in both directions, bites, and heals; others do not notice."""
+    """A cut blocks both directions, counts its effect and heals; other links are unaffected."""
     env = session.env
     for node in ("a", "b"):
         await wait_serving(session, node)
@@ -558,14 +559,14 @@ async def check_cut(session: Session) -> None:
         bite = await door(session).heal(fault)
         assert isinstance(bite, Bite)
         if bite.count != 0:
-            break  # on a busy machine nothing may have been sent before we gave up on an answer
+            break  # on a busy machine, the client may give up before anything is sent
     assert bite.count is None or bite.count > 0
     assert await door(session).heal(fault) == bite
     assert await tell(env, "a", {"do": "echo", "text": "back"}) == "back"
 
 
 async def as_client(number: int, work: Coroutine[Any, Any, T]) -> T:
-    """Do it as one of the clients that have links of their own."""
+    """Do `work` as client `number`, which has separate links."""
 
     async def do() -> T:
         call_as(number)
@@ -575,7 +576,7 @@ async def as_client(number: int, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def check_single_clients(session: Session) -> None:
-    """A cut, a shape and a reset hit the links of one client, and no other's nor the harness's."""
+    """A cut, a shape and a reset affect one client, but no other client and not the harness."""
     env, cluster = session.env, session.cluster
     assert tuple(cluster.clients) == (CLIENT, ONE, OTHER)
     echo = {"do": "echo", "text": "still here"}
@@ -583,7 +584,7 @@ async def check_single_clients(session: Session) -> None:
         await wait_serving(session, node)
 
     async def only(silent: str, node: str) -> None:
-        """The client of these numbers gets no answer from the node; all others of ours do."""
+        """Assert that exactly the clients `silent` get no answer from the node."""
         asked = {end: tell(env, node, echo) for end in "01" if end not in silent}
         answers = [as_client(int(end), asking) for end, asking in asked.items()]
         waits = [as_client(int(end), is_silent(session, node)) for end in silent]
@@ -620,7 +621,7 @@ async def check_single_clients(session: Session) -> None:
 
 
 async def check_cut_stalls_connections(session: Session) -> None:
-    """Nothing arrives on an open connection while its link is cut, and no error either."""
+    """While a link is cut, an open connection delivers neither data nor an error."""
     events = record(session)
     await wait_serving(session, "a")
     conn = await session.env.net.connect(Address("a", PORT))
@@ -631,16 +632,18 @@ async def check_cut_stalls_connections(session: Session) -> None:
     with raising(TimeoutError, "an answer crossed a cut"):
         async with asyncio.timeout(SILENCE_S):
             await conn.recv()
-    await until(lambda: any(event.kind == "asked" for event in events))  # the other way is open
+    await until(
+        lambda: any(event.kind == "asked" for event in events)
+    )  # the other direction is open
     await door(session).heal(fault)
-    async with asyncio.timeout(LIMIT_S):  # late, or never: both are how networks are
+    async with asyncio.timeout(LIMIT_S):  # real networks may deliver the data late or never
         with contextlib.suppress(ConnectionResetError):
             assert await conn.recv() in {b"null", None}
     conn.close()
 
 
 async def check_overlapping_cuts(session: Session) -> None:
-    """A link is cut until the last fault has left it, and each counts for itself."""
+    """A link stays cut until its last fault ends, and each fault counts its own effect."""
     for node in ("a", "b"):
         await wait_serving(session, node)
     first = await door(session).cut([Link(CLIENT, "a")])
@@ -655,7 +658,7 @@ async def check_overlapping_cuts(session: Session) -> None:
 
 
 async def check_leases_and_heal_all(session: Session) -> None:
-    """A cut ends with the ledger's lease; `relieve` mends a part, `heal_all` the rest."""
+    """A cut ends with its lease; `relieve` heals some faults, and `heal_all` all others."""
     cluster = session.cluster
     for node in ("a", "b"):
         await wait_serving(session, node)
@@ -672,7 +675,7 @@ async def check_leases_and_heal_all(session: Session) -> None:
 
 
 async def check_link_quality(session: Session) -> None:
-    """A slow link is slow one way, slower by a second fault, and whole after both."""
+    """A delay affects one direction, a second fault adds to it, and healing both removes it."""
     env = session.env
     await wait_serving(session, "a")
 
@@ -689,7 +692,7 @@ async def check_link_quality(session: Session) -> None:
     bites = [await door(session).heal(fault) for fault in (first, second)]
     assert all(bite.count is None or bite.count > 0 for bite in bites)
     assert bites[0] == await door(session).heal(first)
-    async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
+    async with asyncio.timeout(LIMIT_S):  # not at once on a busy machine
         while await took_s() >= SILENCE_S:
             pass
     for bad in (LinkQuality(drop=2), LinkQuality(delay_ms=-1)):
@@ -698,7 +701,7 @@ async def check_link_quality(session: Session) -> None:
 
 
 async def check_streams(session: Session) -> None:
-    """Streams come in pieces one way, or are reset, and are whole again; or it is refused."""
+    """Streams are sliced in one direction or reset until healed, or the fault is refused."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     text, links = "x" * 4000, [Link("a", CLIENT)]
@@ -716,19 +719,19 @@ async def check_streams(session: Session) -> None:
                 await door(session).shape(links, quality)
                 raise AssertionError(f"{quality} was accepted")
         return
-    assert await took_s() < 1.2 or await took_s() < 1.2  # one may wait for a processor
+    assert await took_s() < 1.2 or await took_s() < 1.2  # one of them may wait for a processor
     fault = await door(session).shape(links, slices)
     assert await took_s() >= 1.2
     bites = [await door(session).heal(fault)]
     fault = await door(session).shape(links, resets)
     try:
         answer = await tell(env, "a", {"do": "echo", "text": text})
-    except ConnectionError:  # a node's greeting is enough
+    except ConnectionError:  # the node's greeting already triggers the reset
         pass
     else:
         raise AssertionError(f"the answer was {answer}")
     bites.append(await door(session).heal(fault))
-    async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
+    async with asyncio.timeout(LIMIT_S):  # not at once on a busy machine
         while await took_s() >= 1.2:
             pass
     assert all(bite.count is None or bite.count > 0 for bite in bites)
@@ -755,7 +758,7 @@ async def check_clocks(session: Session) -> None:
 
 
 async def measure_rate(session: Session, rate: float) -> None:
-    """The rates of both clocks of `a`, to the precision of two requests."""
+    """Assert the rate of both clocks of `a`, within the precision of two requests."""
     env = session.env
 
     async def look() -> tuple[int, int, int, int]:
@@ -773,17 +776,17 @@ async def measure_rate(session: Session, rate: float) -> None:
 
 
 async def check_clock_drift(session: Session) -> None:
-    """A drift changes the rate of both clocks, and timers that are under way, at once."""
+    """A drift changes the rate of both clocks at once, and affects running timers."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     await measure_rate(session, 1.0)
     begin_ns = env.clock.monotonic_ns()
     asleep = env.spawn(tell(env, "a", {"do": "sleep", "time_s": 20.0}), name="asleep")
-    await measure_rate(session, 1.0)  # it sleeps meanwhile
+    await measure_rate(session, 1.0)  # the node sleeps during the measurement
     await cluster.skew("a", offset_ns=0, drift_ppm=9_000_000)
     await measure_rate(session, 10.0)
     await asleep
-    assert env.clock.monotonic_ns() - begin_ns < 18e9  # it takes 2 s and more
+    assert env.clock.monotonic_ns() - begin_ns < 18e9  # the sleep takes at least 2 s
     await cluster.skew("a", offset_ns=0, drift_ppm=-900_000)
     await measure_rate(session, 0.1)
     begin_ns = env.clock.monotonic_ns()
@@ -794,13 +797,13 @@ async def check_clock_drift(session: Session) -> None:
 
 
 async def check_clocks_outlast_nodes(session: Session) -> None:
-    """A setting holds after a restart, for a node that was down, and for a resumed one."""
+    """A fault also affects nodes that are restarted, down or paused while it lasts."""
     env, cluster = session.env, session.cluster
     hour_ns = 3600 * 1_000_000_000
 
     async def hours_ahead() -> int:
         _, wall_ns, error_ns = await tell(env, "a", {"do": "clock"})
-        assert error_ns < hour_ns  # it does not know
+        assert error_ns < hour_ns  # the node does not know its error
         return round((wall_ns - env.clock.wall_ns()) / hour_ns)
 
     await wait_serving(session, "a")
@@ -828,7 +831,7 @@ async def check_clocks_outlast_nodes(session: Session) -> None:
 
 
 async def check_slow_processor(session: Session) -> None:
-    """Computing takes longer, over a pause too, and no longer once it is healed."""
+    """Computing takes longer, also across a pause, until the fault is healed."""
     cluster = session.cluster
     await wait_serving(session, "a")
 
@@ -837,15 +840,15 @@ async def check_slow_processor(session: Session) -> None:
     async def took_ns() -> int:
         return int(await tell(session.env, "a", {"do": "turns", "count": count}))
 
-    # In real worlds the first hundredth of a s is for free. That has to be little also where others
-    # have the machine meanwhile, and half of the time taken here is theirs.
+    # Real environments do not slow down the first 10 ms. These must be a small share of the work,
+    # even if other programs use half of the time that is measured here.
     while (usual_ns := min([await took_ns() for _ in range(5)])) < 200_000_000:
-        if count == TURNS_MAX or usual_ns == 0:  # in a simulation turns may take no time
+        if count == TURNS_MAX or usual_ns == 0:  # in a simulation, turns may take no time
             break
         count *= 2
 
     async def is_slowed() -> bool:
-        """Others may have had the machine while the usual time was measured: then once more."""
+        """Whether the node is slower; other programs may have distorted the usual time."""
         nonlocal usual_ns
         for _ in range(5):
             if await took_ns() >= 4 * usual_ns:
@@ -862,7 +865,7 @@ async def check_slow_processor(session: Session) -> None:
     await cluster.resume("a")
     assert await took_ns() >= 4 * usual_ns
     await cluster.slow("a", factor=1.0)
-    async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
+    async with asyncio.timeout(LIMIT_S):  # not at once on a busy machine
         while await took_ns() >= 4 * usual_ns > 0:
             pass
     for factor in (0.0, -1.0):
@@ -872,7 +875,7 @@ async def check_slow_processor(session: Session) -> None:
 
 
 async def check_bad_disk(session: Session) -> None:
-    """Requests fail, lack room or take long on command, and are counted."""
+    """Requests fail, find no space or take long, as the fault says, and are counted."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "b")
 
@@ -886,7 +889,7 @@ async def check_bad_disk(session: Session) -> None:
     assert await cluster.worsen_disk("b", DiskQuality(full=True)) == 3
     assert await do("append", path="f", text="three") == {"error": "ENOSPC"}
     assert await do("replace", path="g", text="four") == {"error": "ENOSPC"}
-    assert await do("read", path="f") == "one"  # what failed had no effect
+    assert await do("read", path="f") == "one"  # the failed request had no effect
     await do("sync", path="f")
     assert await cluster.worsen_disk("b", DiskQuality(delay_ms=300.0)) == 2
     begin_ns = env.clock.monotonic_ns()
@@ -905,19 +908,19 @@ async def check_bad_disk(session: Session) -> None:
 
 
 async def check_a_bad_disk_that_ends_a_node(session: Session) -> None:
-    """The request that ended a node is counted."""
+    """A request that makes its node exit is counted."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     await cluster.worsen_disk("a", DiskQuality(error=1.0))
     await tell(env, "a", {"do": "list", "prefix": ""})
-    with contextlib.suppress(ConnectionResetError):  # the node may be gone before it answers
+    with contextlib.suppress(ConnectionResetError):  # the node may exit before it answers
         await tell(env, "a", {"do": "panic", "text": "it cannot read"})
     await until(lambda: cluster.state("a") is NodeState.DOWN)
     assert await cluster.worsen_disk("a", DiskQuality()) == 1
 
 
 async def check_bad_disks_outlast_nodes(session: Session) -> None:
-    """A setting holds after a restart, for a node that was down, and for a resumed one."""
+    """A fault also affects nodes that are restarted, down or paused while it lasts."""
     env, cluster = session.env, session.cluster
 
     async def outcome(node: str = "a") -> Any:
@@ -945,13 +948,11 @@ async def check_bad_disks_outlast_nodes(session: Session) -> None:
 
 
 async def check_aliases(session: Session) -> None:
-    """A name leads where it was given to, for all who look it up: clients and nodes that go on,
-    that are paused meanwhile, and that start again.
-    """
+    """A moved name resolves to its new node, for clients and for all nodes."""
     env, cluster = session.env, session.cluster
 
     async def leads(node: str) -> Any:
-        """The place where two nodes and the clients find it."""
+        """Return where two nodes and the clients reach the name."""
         asked = {"do": "resolve", "node": node}
         places = [await tell(env, asker, asked) for asker in ("a", "b")]
         places.append([*env.net.resolve(Address(node, PORT))])
@@ -967,7 +968,7 @@ async def check_aliases(session: Session) -> None:
     await door(session).heal_all()
     await cluster.kill("b")
     await cluster.start("b")
-    await wait_serving(session, "b")  # `connect` looks nothing up
+    await wait_serving(session, "b")  # `connect` does not resolve names
     assert await leads("b") == ["a", PORT]
     await cluster.kill("b")
     await cluster.pause("a", lease_s=LEASE_S)
@@ -986,7 +987,7 @@ async def check_aliases(session: Session) -> None:
 
 
 async def check_bit_rot(session: Session) -> None:
-    """Synced data reads wrong in one bit, also after a restart, and right again once healed."""
+    """Synced data is read with one wrong bit, also after a restart, until the fault is healed."""
     env, cluster = session.env, session.cluster
     text = "0123456789" * 30
 
@@ -1013,7 +1014,7 @@ async def check_bit_rot(session: Session) -> None:
 
 
 async def check_conditions_that_nothing_has(session: Session) -> None:
-    """Clocks and disks beyond the limits are refused, and nothing is done."""
+    """Faults of clocks and disks beyond the limits are refused and have no effect."""
     cluster = session.cluster
     await wait_serving(session, "a")
     for attempt, text in (
@@ -1032,7 +1033,7 @@ async def check_conditions_that_nothing_has(session: Session) -> None:
 
 
 async def check_faults_at_events(session: Session) -> None:
-    """Between an event and the fault that waits for it a node does nothing."""
+    """A node does nothing between an event and the fault that waits for it."""
     env, cluster = session.env, session.cluster
     strikes: dict[str, Callable[[], Awaitable[Any]]] = {
         "kill": lambda: cluster.kill("a"),
@@ -1057,7 +1058,7 @@ async def check_faults_at_events(session: Session) -> None:
             await cluster.start("a")
             await wait_serving(session, "a")
             remove = cluster.trap("tick", spring)
-            await cluster.worsen_disk("a", DiskQuality())  # it knows of the trap now, too
+            await cluster.worsen_disk("a", DiskQuality())  # the node now also knows about the event
             ticks = env.spawn(outcome_of(env, {"do": "ticks", "path": path, "count": 7}), name=verb)
             async with asyncio.timeout(LIMIT_S):
                 await struck.wait()
@@ -1076,13 +1077,13 @@ async def check_faults_at_events(session: Session) -> None:
                 "continued after the event" in x for x in await cluster.logs("a", last_lines=50)
             )
             if written == expected or not late:
-                break  # else the machine was too busy to strike in time
+                break  # otherwise the machine was too busy to strike in time
         assert written == expected
         assert outcome == {"kill": None, "disk": {"error": "ENOSPC"}}.get(verb, "done")
 
 
 async def outcome_of(env: Env, order: dict[str, Any]) -> Any:
-    """The answer of `a`, if it lives to give one."""
+    """Return the answer of `a`, or `None` if the node ends before it answers."""
     try:
         return await tell(env, "a", order)
     except ConnectionResetError:
@@ -1090,7 +1091,7 @@ async def outcome_of(env: Env, order: dict[str, Any]) -> Any:
 
 
 async def check_randomness(session: Session) -> None:
-    """Every node draws from a stream of its own."""
+    """Every node has a separate stream of random numbers."""
     for node in ("a", "b"):
         await wait_serving(session, node)
     first = await tell(session.env, "a", {"do": "random"})
@@ -1137,7 +1138,7 @@ CHECKS = CALM + RESTARTING
 
 
 def in_turn(checks: tuple[Check, ...]) -> Check:
-    """One check after another: each finds all nodes up, and whole links, clocks and disks."""
+    """Combine checks into one: each starts with all nodes up and without any fault."""
 
     async def main(session: Session) -> None:
         for check in checks:

@@ -1,4 +1,4 @@
-"""Drives a group of replicas in the simulation, and says what must hold of it in the end."""
+"""A driver for a group of replicas in the simulation, with the checks at the end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -49,7 +49,7 @@ class Group:
         return answer.data
 
     async def leader(self, *, among: list[str] | None = None, timeout_s: float = 30.0) -> str:
-        """A node that leads and can prove it."""
+        """Return a node that leads and can confirm it."""
         async with asyncio.timeout(timeout_s):
             while True:
                 for name in among or self.names:
@@ -62,7 +62,7 @@ class Group:
                 await asyncio.sleep(0.1)
 
     async def write(self, node: str, text: str) -> str:
-        """ok, fail or info."""
+        """Write `text` through a node; return ok, fail or info."""
         try:
             answer = await self.ask(node, "Write", text)
         except RpcError as error:
@@ -92,7 +92,7 @@ class Group:
     async def change_at(
         self, leader: str, kind: msg.ChangeType, name: str, member_type: str = "VOTER", **more: Any
     ) -> msg.ChangeConfigResponse:
-        """As `change`, of this node."""
+        """Like `change`, but ask the node `leader`."""
         cas = more.pop("cas", None)
         peer = PeerConfig(f"uuid-{name}", f"{name}:{PORT}", member_type, **more)
         request = msg.ChangeConfigRequest(
@@ -105,7 +105,7 @@ class Group:
         return await self.consensus(node, request)
 
     async def voters(self) -> list[str]:
-        """Those of the leader's committed configuration, by node."""
+        """Return the voters in the leader's committed configuration, by node."""
         config = (await self.state(await self.leader())).committed_config
         assert config is not None
         voters = [peer.uuid for peer in config.peers if peer.member_type == "VOTER"]
@@ -130,7 +130,7 @@ class Group:
         return [link for other in others for link in (Link(node, other), Link(other, node))]
 
     async def converged(self, *, timeout_s: float = 60.0) -> list[dict[str, Any]]:
-        """All dumps, once every node has applied the same entries."""
+        """Wait until every node has applied the same entries, and return all dumps."""
         async with asyncio.timeout(timeout_s):
             while True:
                 dumps = [await self.ask(name, "Dump") for name in self.names]
@@ -139,8 +139,8 @@ class Group:
                 await asyncio.sleep(0.25)
 
     async def check(self) -> list[dict[str, Any]]:
-        """After healing: everybody agrees, nothing acknowledged is lost, nothing failed is there,
-        nothing is there twice, and nobody crashed.
+        """Check the healed group: all nodes agree and none has crashed; acknowledged writes exist
+        exactly once, and failed writes do not exist.
         """
         await self.leader()
         dumps = await self.converged()
@@ -167,7 +167,7 @@ def simulate(
     knobs: dict[str, Any] | None = None,
     **config: Any,
 ) -> T:
-    """`nodes` members, called n1 and so on, and after them servers without a replica."""
+    """Simulate `nodes` members, called n1 and so on, followed by servers without a replica."""
     names = [f"n{number}" for number in range(1, nodes + spares + 1)]
 
     async def body(session: Session) -> T:

@@ -20,7 +20,7 @@ from tests.sim.toy import PORT, specs
 
 GROUP = "g" * 32
 FOLDER = f"tablets/{GROUP}"
-BURIED = "buried"  # a file that says so
+BURIED = "buried"  # a file that marks the replica as a tombstone
 
 
 class Told(msgspec.Struct, array_like=True, frozen=True):
@@ -48,7 +48,7 @@ ASKS: dict[str, type[Ask[Told]]] = {kind.__name__: kind for kind in (Write, Read
 
 
 class Appender:
-    """A state machine that lists what it was given, with a rolling checksum over all of it."""
+    """A state machine that lists all applied writes, with a rolling checksum."""
 
     def __init__(self) -> None:
         self.items: list[str] = []
@@ -71,7 +71,7 @@ def members(names: list[str], **config: Any) -> tuple[NodeSpec, ...]:
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
-    """A member from the start if it is among `peers`, else once a leader asks for a replica."""
+    """Run a node; without an entry in `peers`, it gets its replica when a leader asks for one."""
     flags = msgspec.convert(config.get("flags", {}), Flags)
     server, client = RpcServer(env, PORT), RpcClient(env)
     service = ConsensusService(env, server, client, f"uuid-{env.name}", flags)
@@ -94,7 +94,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 class _Member:
-    """One node's replica, if it has one; the superblock is the list of the first peers."""
+    """The replica of one node, if it has one; its superblock is the list of the first peers."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class _Member:
         self.voter = TombstonedVoter(
             env, consensus=service, group_id=GROUP, folder=FOLDER, local_uuid=f"uuid-{env.name}"
         )
-        self.health: list[dict[str, str]] = []  # as told, without repetitions
+        self.health: list[dict[str, str]] = []  # as reported, without repetitions
 
     async def start(self) -> None:
         self.machine = Appender()
@@ -135,7 +135,7 @@ class _Member:
         await self.replica.start()
 
     async def tombstone(self, request: Tombstone, peer: str) -> Told:
-        """Give up the data of the replica, as a tablet server does when it is told to."""
+        """Turn the replica into a tombstone, as a tablet server does on request."""
         if self.replica is not None:
             await self.replica.stop()
             await self.replica.keep_last_logged()

@@ -1,14 +1,14 @@
-"""Random schedules in which members come and go as well.
+"""Random schedules that also change the membership.
 
-On top of `schedule.py`: members are added (with and without a vote, to be promoted or not), demoted
-and removed; servers are lost for good and others, new and empty, take their place; replicas are
-tombstoned, vote on, and are filled again. A new leader is often asked for a change at once and
-often cut off at once, since that is where the rules about changes matter. Leaders hand over, logs
-are short, so that newcomers are filled by snapshots, and no two clocks run alike.
+These schedules extend `schedule.py`. Members are added (with or without a vote, to be promoted or
+not), demoted and removed. Servers are lost for good, and empty servers replace them. Replicas
+become tombstones, which still vote, and are filled again. A new leader often gets a change at once,
+and is often cut off at once, because the rules about changes matter then. Leaders hand over their
+role, logs are short, so that new members need snapshots, and all clocks run at different rates.
 
-A schedule never takes from a group what it may not lose: a server that is gone for good leaves a
-majority of every configuration that anybody knows, and only servers that no configuration names are
-tombstoned in such a run. So every group must serve again once it is left in peace.
+A schedule never destroys a group: if a server is lost for good, a majority of every known
+configuration remains, and in such a run only servers outside all configurations become tombstones.
+Every group must therefore serve again once the faults stop.
 """
 
 import random
@@ -32,7 +32,7 @@ from targets.kudu.consensus.raft_core import RaftCore, Role
 from targets.kudu.messages import PeerConfig, RaftConfig
 from tests.consensus.schedule import Node, PromiseBrokenError, Schedule
 
-NODES = (1, 2, 3, 3, 4, 4, 4, 5)  # at the start; even groups know the narrowest majorities
+NODES = (1, 2, 3, 3, 4, 4, 4, 5)  # at the start; groups of even size have the narrowest majorities
 MEMBERS_MAX = 6
 STEPS = 1500
 SERVERS_MAX = 12
@@ -46,11 +46,11 @@ COUNTED = (
     "successors asked to run",
 )
 COMMITTED, PROMOTED, COPIED, BURIED, LOST, FILLED, HANDED_OVER = COUNTED
-CLOCK_PERCENTS = (50, 90, 100, 100, 110, 200)  # how fast clocks run
+CLOCK_PERCENTS = (50, 90, 100, 100, 110, 200)  # the rates of clocks
 
 
 def durable_end(log: MemoryLog) -> OpId:
-    """The last entry that no crash takes back; a snapshot may cover what was never synced."""
+    """Return the last entry that survives any crash; a snapshot may cover unsynced entries."""
     index = max(log.durable_index, log.base.index)
     return OpId(log.term_at(index), index)
 
@@ -63,11 +63,11 @@ class CopyRequested(ev.Event, frozen=True):
 
 
 class MemberSchedule(Schedule):
-    """One random run with changes of the membership."""
+    """One random run with membership changes."""
 
     def __init__(self, seed: int, *, make: type[RaftCore] = RaftCore) -> None:
         drawn = random.Random(f"nodes {seed}")
-        self.batch_bytes_max = drawn.choice((1, 40))  # an entry, or two
+        self.batch_bytes_max = drawn.choice((1, 40))  # one or two entries
         self.pre_election = drawn.random() < 0.5
         super().__init__(seed, nodes=drawn.choice(NODES), make=make)
         self.make = make
@@ -76,7 +76,7 @@ class MemberSchedule(Schedule):
         self.lost: set[str] = set()
         self.server_count = len(self.nodes)
         rng = self.rng
-        self.loses = rng.random() < 0.5  # else it tombstones members
+        self.loses = rng.random() < 0.5  # otherwise it turns members into tombstones
         self.clocks_from = rng.randrange(len(CLOCK_PERCENTS))
         more = {
             "add": rng.choice((0.5, 1.5)),
@@ -89,7 +89,7 @@ class MemberSchedule(Schedule):
         self.actions += more
         self.weights += more.values()
         often: dict[str, tuple[float, ...]] = {"run_election": (0, 0.3, 1, 2)}
-        if rng.random() < 0.5:  # else there is more room for changes
+        if rng.random() < 0.5:  # otherwise more changes are possible
             often |= {"step_down": (0.5, 2), "compact": (0.5, 2, 5), "read": (3, 15)}
         for action, weights in often.items():
             self.weights[self.actions.index(action)] = rng.choice(weights)
@@ -107,20 +107,20 @@ class MemberSchedule(Schedule):
         return [node for uuid, node in self.nodes.items() if uuid not in self.lost | self.buried]
 
     def known_configs(self) -> list[RaftConfig]:
-        """Those that somebody may still act by."""
+        """Return all configurations by which some node may still act."""
         known = [node.core.configs for uuid, node in self.nodes.items() if uuid not in self.lost]
         return [config for configs in known for config in (configs.active, configs.committed)]
 
     def can_serve(self, config: RaftConfig, without: str = "") -> bool:
-        """Whether a majority is there and has all it ever had, also without one server."""
+        """Whether a majority is available with all its data, even without the server `without`."""
         voters = voters_of(config)
         whole = [n for n in self.running() if n.core._log_is_current(durable_end(n.core.log))]
         live = {node.uuid for node in whole} - {without}
         return sum(uuid in live for uuid in voters) > len(voters) // 2
 
     def can_go(self, node: Node) -> bool:
-        """Whether what is left of every configuration can go on without its data. Which there are
-        is not known while somebody still has to look at a change.
+        """Whether every configuration can continue without this node's data. The configurations are
+        unknown while a node has not processed a change yet.
         """
         waiting = [event for each in self.nodes.values() for event in each.events]
         if any(isinstance(event, ev.ChangeConfig) for event in waiting):
@@ -140,7 +140,7 @@ class MemberSchedule(Schedule):
         self.rng.choice((self.do_add, self.do_remove, self.do_demote))()
 
     def do_add(self, node: Node | None = None) -> None:
-        """Add a server: a new one, or one that was a member before."""
+        """Add a new server or a former member."""
         node = node or self.any_leader()
         if node is None or len(node.core.config.peers) >= MEMBERS_MAX:
             return
@@ -171,7 +171,7 @@ class MemberSchedule(Schedule):
             self.change(node, (ChangeType.REMOVE_PEER, gone))
 
     def do_demote(self) -> None:
-        """Take a vote, or give one."""
+        """Demote a voter, or promote a non-voter."""
         node = self.any_leader()
         others = [] if node is None else [p for p in node.core.config.peers if p.uuid != node.uuid]
         if node is None or not others:
@@ -199,20 +199,20 @@ class MemberSchedule(Schedule):
             self.change(node, (ChangeType.REMOVE_PEER, gone), (ChangeType.ADD_PEER, new))
 
     def do_read(self) -> None:
-        """Whoever takes itself for the leader may be asked."""
+        """Read from any node that considers itself the leader."""
         node = self.any_leader()
         if node is not None:
             self.step(node, ev.ReadRequested(len(self.committed)))
 
     def do_step_down(self) -> None:
-        """Most leaders hand over, to whom they are told or to anybody."""
+        """Make a leader step down; most hand over, to a named or to any successor."""
         node = self.any_leader()
         if node is not None:
             mode = StepDownMode.ABRUPT if self.rng.random() < 0.2 else StepDownMode.GRACEFUL
             self.step(node, ev.StepDown(mode, self.rng.choice((None, None, *self.uuids))))
 
     def do_bury(self) -> None:
-        """A replica gives up its data and keeps its votes."""
+        """Turn a replica into a tombstone: it loses its data and keeps its votes."""
         named = {p.uuid for c in self.known_configs() for p in c.peers} if self.loses else set()
         fit = [node for node in self.running() if node.uuid not in named]
         if not fit:
@@ -232,8 +232,8 @@ class MemberSchedule(Schedule):
         node.start()
 
     def do_lose(self) -> None:
-        """A server is gone for good, if the group can bear it. The last answer of one that is to be
-        promoted may still be under way, and win it a vote.
+        """Lose a server for good, if the group survives that. The last answer of a member that is
+        to be promoted may still be in flight, and may give it a vote.
         """
         node = self.rng.choice(self.running())
         coming = {p.uuid for c in self.known_configs() for p in c.peers if p.promote}
@@ -242,7 +242,7 @@ class MemberSchedule(Schedule):
         self.lost.add(node.uuid)
         self.uuids.remove(node.uuid)
         self.counts[LOST] += 1
-        node.start()  # whatever it was: it leads nobody any more
+        node.start()  # a former leader no longer leads
 
     def do_power_cut(self) -> None:
         for uuid in self.rng.sample(self.uuids, self.rng.randint(1, len(self.uuids))):
@@ -270,7 +270,7 @@ class MemberSchedule(Schedule):
             self.post(source, ev.SnapshotSent(uuid, effect.request_id, base, refusal))
 
     def copy(self, uuid: str, event: CopyRequested) -> None:
-        """Make an empty replica for a leader, as a tablet server does."""
+        """Create an empty replica for a leader, as a tablet server does."""
         effect, error = event.effect, None
         node = self.nodes.get(uuid)
         if node is None:
@@ -281,7 +281,7 @@ class MemberSchedule(Schedule):
             error = msg.ConsensusError(ConsensusErrorCode.INVALID_TERM, "")
         elif uuid in self.buried:
             if node.effects:
-                return  # a vote is on its way to the disk
+                return  # a vote is being written to disk
             self.buried.discard(uuid)
             self.counts[COPIED] += 1
             node.start()
@@ -324,7 +324,7 @@ class MemberSchedule(Schedule):
         self.counts[COMMITTED] += entry.kind is EntryKind.CONFIG
 
     def totals(self) -> dict[str, int]:
-        """How much there was of everything."""
+        """Count the events of each kind."""
         return {
             "events": self.events,
             "entries committed": len(self.committed),
@@ -338,7 +338,7 @@ class MemberSchedule(Schedule):
     # --- the end ----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """No more faults: what there is converges, elects once more, and takes a write."""
+        """Stop all faults: the group must converge, elect a leader again, and accept a write."""
         self.eager = self.cut_leaders = 0.0
         super().settle()
         self.step(self.settled_leader(), ev.StepDown())

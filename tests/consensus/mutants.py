@@ -1,4 +1,4 @@
-"""Cores that are broken on purpose: each one forgets a rule of Raft that a test must miss."""
+"""Mutants of the core, each of which ignores a rule of Raft; a test must notice it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class _Mutant(RaftCore):
 
 
 class CommitsOldTerms(_Mutant):
-    """Counts replicas of entries of older terms (Raft, figure 8)."""
+    """A core that counts replicas of entries of older terms (Raft, figure 8)."""
 
     def break_parts(self) -> None:
         self._leader._may_commit = lambda index: True
 
 
 class VotesBlindly(RaftCore):
-    """Votes without looking at the candidate's log."""
+    """A core that votes without looking at the candidate's log."""
 
     def _log_is_current(self, last_logged: OpId) -> bool:
         return True
 
 
 class AcksBeforeSync(_Mutant):
-    """Counts entries as durable when they were only written."""
+    """A core that counts entries as durable when they were only written."""
 
     def break_parts(self) -> None:
         append = self._state.append
@@ -47,14 +47,14 @@ class AcksBeforeSync(_Mutant):
 
 
 class SkipsLogMatching(_Mutant):
-    """Takes entries whose predecessor it holds in another term."""
+    """A core that accepts entries even if its own preceding entry has another term."""
 
     def break_parts(self) -> None:
         self._follower._matches = lambda preceding: preceding.index <= self.log.last_index
 
 
 class CommitsBeyondMatch(RaftCore):
-    """A follower that commits up to the leader's index, matched or not (KUDU-639)."""
+    """A core that also commits entries that do not match the leader's log (KUDU-639)."""
 
     def _on_update_requested(self, event: ev.UpdateRequested) -> None:
         super()._on_update_requested(event)
@@ -64,7 +64,7 @@ class CommitsBeyondMatch(RaftCore):
 
 
 class ReadsUnconfirmed(_Mutant):
-    """A leader that answers reads from its own state (NO-LEASE)."""
+    """A core that answers reads from its own state as leader (NO-LEASE)."""
 
     def break_parts(self) -> None:
         leader = self._leader
@@ -78,7 +78,7 @@ class ReadsUnconfirmed(_Mutant):
 
 
 class ForgetsVote(_Mutant):
-    """Grants a vote it does not remember having given."""
+    """A core that forgets its vote and votes again in the same term."""
 
     def break_parts(self) -> None:
         state, save = self._state, self._state.save_meta
@@ -91,14 +91,14 @@ class ForgetsVote(_Mutant):
 
 
 class ForgetsGivenUpLog(_Mutant):
-    """A tombstone, or what is filled in its place, that votes as if its log had never been."""
+    """A core that votes as if the log that a tombstone has lost had never existed."""
 
     def break_parts(self) -> None:
         self._last_logged = OpId(0, 0)
 
 
 class KeepsAbortedConfig(_Mutant):
-    """Does not bring the old configuration back when a pending one is truncated (KUDU-1338)."""
+    """A core that keeps a pending configuration that was truncated from the log (KUDU-1338)."""
 
     def break_parts(self) -> None:
         truncate_from = self.log.truncate_from
@@ -112,7 +112,7 @@ class KeepsAbortedConfig(_Mutant):
 
 
 class ChangesBeforeItsTerm(_Mutant):
-    """Changes the configuration before an entry of its own term has committed (KUDU-872)."""
+    """A core that changes the configuration before its own term has an entry (KUDU-872)."""
 
     def break_parts(self) -> None:
         leader = self._leader
@@ -120,7 +120,7 @@ class ChangesBeforeItsTerm(_Mutant):
 
 
 class ChangesWhilePending(_Mutant):
-    """Changes the configuration while another change is pending."""
+    """A core that changes the configuration while another change is pending."""
 
     def break_parts(self) -> None:
         leader = self._leader
@@ -147,7 +147,7 @@ class _CountsCommitted(ConfigHistory):
 
 
 class CountsNonVoters(_Mutant):
-    """Takes every member for a voter."""
+    """A core that counts every member as a voter."""
 
     def break_parts(self) -> None:
         self.configs.__class__ = _CountsAll
@@ -155,7 +155,7 @@ class CountsNonVoters(_Mutant):
 
 
 class CountsOldMajority(_Mutant):
-    """Takes the majority of the committed configuration for that of the active one."""
+    """A core that uses the majority of the committed configuration instead of the active one."""
 
     def break_parts(self) -> None:
         self.configs.__class__ = _CountsCommitted

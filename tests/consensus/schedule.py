@@ -1,8 +1,8 @@
-"""Random schedules for `RaftCore`: a network that loses, doubles and reorders, disks that forget.
+"""Random schedules for `RaftCore`, with lost, doubled and reordered messages and lossy disks.
 
-Every effect is carried out by itself, so a crash may fall between any two of them. The model checks
-Raft's promises on the way: election safety, state machine safety, leader completeness, log
-matching, and that a confirmed read is not older than what was committed when it was asked.
+Effects are carried out one by one, so a crash may come between any two of them. The model checks
+Raft's guarantees during the run: election safety, state machine safety, leader completeness and log
+matching. A confirmed read must include everything that was committed when it was requested.
 """
 
 import random
@@ -33,19 +33,19 @@ class PromiseBrokenError(AssertionError):
 
 
 class Disk:
-    """What survives a crash, and what may."""
+    """A disk: data that survives a crash, and unsynced data that may survive."""
 
     def __init__(self, config: RaftConfig) -> None:
         self.meta = ev.SaveMeta(0, None, config)
         self.appends: list[ev.AppendLog] = []
-        self.synced = 0  # how many of them are durable
+        self.synced = 0  # the number of durable items
         self.base = OpId(0, 0)
         self.base_config = config
         self.state: list[tuple[int, bytes]] = []
-        self.last_logged = OpId(0, 0)  # of a log that was given up
+        self.last_logged = OpId(0, 0)  # last entry of a removed log
 
     def recovered(self) -> list[Entry]:
-        """The log after the base, by the rules of `wal.py`."""
+        """Return the log after the base, by the rules of `log.py`."""
         items: list[tuple[int, Entry]] = []
         for append in self.appends:
             preceding = append.preceding.term
@@ -103,14 +103,14 @@ class Node:
         self.events: deque[ev.Event] = deque()
 
     def crash(self, keep: int) -> None:
-        """Lose what was not synced but for `keep` appends, and all of memory."""
+        """Lose the memory and all unsynced appends except the first `keep`."""
         del self.disk.appends[self.disk.synced + keep :]
         self.disk.synced = len(self.disk.appends)
         self.start()
 
 
 class Schedule:
-    """One random run. `cores` maps a node number to a mutated core, or all to one."""
+    """One random run; `cores` is a mutated core for all nodes, or maps node numbers to cores."""
 
     def __init__(
         self, seed: int, *, nodes: int = 3, make: type[RaftCore] = RaftCore, forgetful: bool = False
@@ -124,7 +124,7 @@ class Schedule:
         self.now_ns = 0
         self.leaders: dict[int, str] = {}
         self.committed: list[tuple[int, bytes]] = []
-        self.commit_terms: list[int] = []  # of whoever applied it first
+        self.commit_terms: list[int] = []  # the term of the node that applied the entry first
         self.events = 0
         self.crashes = 0
         self.reads_done = 0
@@ -166,7 +166,7 @@ class Schedule:
         self.check_logs_match()
 
     def settle(self) -> None:
-        """No more faults: a leader must come up and everything must be applied everywhere."""
+        """Stop all faults: a leader must be elected, and all nodes must apply all entries."""
         self.drop = self.double = 0.0
         self.isolated = None
         for round_number in range(400):
@@ -254,7 +254,7 @@ class Schedule:
             self.step(node, ev.Propose(EntryKind.WRITE, b"w%d" % self.proposals, None))
 
     def do_config(self) -> None:
-        """Flip one other voter to non-voter or back."""
+        """Turn another voter into a non-voter, or back."""
         node = self.any_node()
         others = [peer for peer in node.core.config.peers if peer.uuid != node.uuid]
         if node.core.role is not Role.LEADER or not others:
@@ -276,7 +276,7 @@ class Schedule:
         self.step(self.any_node(), ev.RunElection())
 
     def do_power_cut(self) -> None:
-        """All nodes at once, or a majority of them."""
+        """Cut the power of all nodes at once, or of a majority."""
         count = self.rng.randint(len(self.uuids) // 2 + 1, len(self.uuids))
         for uuid in self.rng.sample(self.uuids, count):
             self.crash(self.nodes[uuid])
@@ -288,7 +288,7 @@ class Schedule:
         self.crashes += 1
         unsynced = len(node.disk.appends) - node.disk.synced
         if node.effects and isinstance(node.effects[0], ev.SaveMeta) and self.rng.random() < 0.5:
-            node.disk.meta = node.effects[0]  # it had just reached the disk
+            node.disk.meta = node.effects[0]  # the effect had just reached the disk
         if self.forgetful:
             node.disk.meta = msgspec.structs.replace(node.disk.meta, voted_for=None)
         node.crash(self.rng.randint(0, unsynced))
@@ -310,7 +310,7 @@ class Schedule:
     # --- carrying out -----------------------------------------------------------------------
 
     def local_ns(self, node: Node) -> int:
-        """The time by a node's own clock."""
+        """Return the time on a node's own clock."""
         return self.now_ns
 
     def step(self, node: Node, event: ev.Event) -> None:
@@ -330,7 +330,7 @@ class Schedule:
             self.check_new_leader(node)
         while node.effects and not isinstance(node.effects[0], ev.SaveMeta | ev.InstallSnapshot):
             if self.rng.random() < 0.1:
-                return  # to be carried on later, or lost in a crash
+                return  # the rest is carried out later, or lost in a crash
             self.carry_effect(node, node.effects.popleft())
 
     def carry(self, node: Node) -> None:
@@ -435,10 +435,10 @@ class Schedule:
             node.state.append(item)
 
     def on_commit(self, entry: Entry) -> None:
-        """An entry was applied for the first time anywhere."""
+        """Record an entry when a node applies it first."""
 
     def check_new_leader(self, node: Node) -> None:
-        """Leader completeness: what was committed in terms before its own."""
+        """Leader completeness: a new leader has all entries that earlier terms committed."""
         core = node.core
         self.elections += 1
         for index, (term, _) in enumerate(self.committed, start=1):
@@ -448,15 +448,15 @@ class Schedule:
                 raise PromiseBrokenError(f"the leader of {core.term} lacks committed {index}")
 
     def check_only_leader(self, node: Node) -> None:
-        """Election safety, from the first that it does as a leader on: the only voter wins in the
-        step in which it votes, and a crash may come before that vote is on disk.
+        """Election safety, checked when a leader first acts. A single voter wins in the step in
+        which it votes, and may crash before that vote is on disk.
         """
         term = node.core.term
         if self.leaders.setdefault(term, node.uuid) != node.uuid:
             raise PromiseBrokenError(f"two leaders in term {term}")
 
     def check_logs_match(self) -> None:
-        """Log matching: same index and term, same entries up to there."""
+        """Log matching: logs with the same entry at an index agree up to that index."""
         logs = [node.core.log for node in self.nodes.values()]
         for one in logs:
             for other in logs:

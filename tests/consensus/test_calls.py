@@ -15,7 +15,7 @@ DATA = bytes(range(30))
 
 
 class Receiver:
-    """As much of a core as the calls need; it installs whatever is complete."""
+    """The part of a core that the calls need; it installs every complete snapshot."""
 
     uuid = "a"
 

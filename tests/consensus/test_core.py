@@ -1,4 +1,4 @@
-"""Directed tests of `RaftCore`: one rule each, with the mutants that forget it."""
+"""Directed tests of `RaftCore`: each covers one rule, and fails for mutants that ignore it."""
 
 from typing import Any, TypeVar
 
@@ -93,7 +93,7 @@ def lead(core: RaftCore, now_ns: int = 0, voter: str = "b") -> list[ev.Effect]:
 def acked(
     core: RaftCore, peer: str, matched: int, now_ns: int = 0, *, term: int | None = None
 ) -> list[ev.Effect]:
-    """`peer` answers its outstanding request."""
+    """Step the core with an answer of `peer` to its outstanding request."""
     request_id = core._leader.peers[peer].in_flight
     assert request_id is not None
     response = msg.UpdateConsensusResponse(
@@ -108,7 +108,7 @@ def acked(
 def refused(
     core: RaftCore, peer: str, code: msg.ConsensusErrorCode, last: msg.OpId = EMPTY
 ) -> list[ev.Effect]:
-    """`peer` refuses its outstanding request."""
+    """Step the core with a refusal of `peer` to its outstanding request."""
     request_id = core._leader.peers[peer].in_flight
     assert request_id is not None
     error = msg.ConsensusError(code, "")
@@ -162,14 +162,14 @@ class TestElections:
     @pytest.mark.parametrize(
         ("heard", "request_", "now_ns", "code"),
         [
-            # one vote a term
+            # one vote per term
             ([vote_request("b", 3)], vote_request("c", 3), 0, "ALREADY_VOTED"),
             ([vote_request("b", 3)], vote_request("b", 3), 0, None),
             # while a leader is alive, votes are withheld
             ([update("b", 1, EMPTY)], vote_request("c", 5), S, "LEADER_IS_ALIVE"),
             ([update("b", 1, EMPTY)], vote_request("c", 5, ignore_live_leader=True), S, None),
             ([update("b", 1, EMPTY)], vote_request("c", 2), 2 * S, None),
-            # for ever by a leader, and by a follower that waits for its disk
+            # a leader always withholds it, and so does a follower that waits for its disk
             ([ev.RunElection(), granted(1, "b", 1)], vote_request("c", 9), 10**6 * S,
              "LEADER_IS_ALIVE"),
             ([update("b", 1, EMPTY, entry(1, 1))], vote_request("c", 2), 100 * S,
@@ -196,7 +196,7 @@ class TestElections:
         answer = answer_of(core.step(vote_request("b", 3, msg.OpId(1, 9)), 0))
 
         assert answer.vote_granted == (make is not RaftCore)
-        assert core.term == 3  # the term is adopted all the same
+        assert core.term == 3  # the term is adopted nevertheless
 
     def test_answers_that_wait_for_the_disk_are_refused_when_their_term_is_over(self):
         core = core_of()
@@ -242,7 +242,7 @@ class TestElections:
         assert only(core.step(ev.Synced(1), 0), ev.Committed).index == 1
 
     def test_a_vote_of_an_older_term_does_not_count(self):
-        """Elections are counted anew after a restart, so the number alone says too little."""
+        """The count of elections restarts after a restart, so the number alone is not enough."""
         core = core_of(term=4)
         core.step(ev.RunElection(), 0)
 
@@ -360,7 +360,7 @@ class TestFollower:
 class TestLeader:
     @pytest.mark.parametrize("make", [RaftCore, mutants.CommitsOldTerms])
     def test_entries_of_older_terms_do_not_commit_by_counting(self, make):
-        """Raft, figure 8: (c) an old entry on a majority, (e) overwritten all the same."""
+        """Raft, figure 8: a majority has an old entry (c), which is overwritten later (e)."""
         core = core_of(term=2, entries=(entry(1, 1), entry(2, 2)), make=make)
         lead(core)
 
@@ -495,7 +495,7 @@ class TestReads:
     @pytest.mark.parametrize("make", [RaftCore, mutants.ReadsUnconfirmed])
     def test_a_read_waits_for_a_round_that_began_after_it(self, make):
         core = self.ready(make)
-        core.step(ev.HeartbeatDue(), 0)  # leaves before the read arrives
+        core.step(ev.HeartbeatDue(), 0)  # sent before the read arrives
 
         early = core.step(ev.ReadRequested("r"), 0)
         early += acked(core, "b", 1)
@@ -509,7 +509,7 @@ class TestReads:
         lead(core)
         core.step(ev.ReadRequested("r"), 0)
 
-        effects = acked(core, "b", 0) + acked(core, "b", 0)  # the second left after the read
+        effects = acked(core, "b", 0) + acked(core, "b", 0)  # the second was sent after the read
         assert all_of(effects, ev.ReadReady) == []
 
         assert only(acked(core, "b", 1), ev.ReadReady).index == 1
@@ -547,7 +547,7 @@ def change(core: RaftCore, *changes: msg.PeerChange, cas: int | None = None) -> 
 def leader_in_office(
     *learners: str, make: type[RaftCore] = RaftCore, now_ns: int = 0, **options: Any
 ) -> RaftCore:
-    """The leader of a, b and c, whose NO_OP has committed with the help of b; c is silent."""
+    """Return the leader of a, b and c; b has acknowledged its NO_OP, and c is silent."""
     core = core_of(config=config_of("a", "b", "c", learners=learners), make=make)
     for name, value in options.items():
         setattr(core.options, name, value)
@@ -714,7 +714,7 @@ class TestConfig:
 
 class TestNonVoters:
     def newcomer(self, *, promote: bool = True, batch_bytes_max: int = 1 << 20) -> RaftCore:
-        """A leader at entry 7, all committed but for its newest configuration, with "d" new."""
+        """Return a leader whose configuration, entry 7, adds "d" and is still uncommitted."""
         core = leader_in_office(batch_bytes_max=batch_bytes_max)
         for _ in range(5):
             core.step(ev.Propose(msg.EntryKind.WRITE, b"x" * 100, "w"), 0)

@@ -1,4 +1,4 @@
-"""Random schedules: no promise of Raft is broken, and a broken core is noticed."""
+"""Random schedules break no guarantee of Raft, and reveal broken cores."""
 
 from collections import Counter
 
@@ -87,7 +87,7 @@ FIRST_NOTICED = {
     mutants.ForgetsGivenUpLog: 134,
     mutants.ChangesBeforeItsTerm: 182,
 }
-"""Seeds to begin at, so as to be quick; they move when what a schedule draws changes."""
+"""Seeds that reveal each mutant quickly; update them if the draws of a schedule change."""
 
 
 @pytest.mark.parametrize("make", mutants.MUTANTS)

@@ -1,4 +1,4 @@
-"""Configurations that an administrator forces upon what is left of a group."""
+"""Configurations that an administrator forces on the remaining members of a group."""
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_a_lone_survivor_leads_and_commits_what_it_has():
 
 
 def test_a_pending_configuration_is_overruled_and_counts_for_nothing():
-    """The committed one is what is cut down; the pending one commits with all before it."""
+    """The new configuration derives from the committed one; the pending one commits before it."""
     grown = config_of("a", "b", "c", "d")
     pending = msg.Entry(2, 1, msg.EntryKind.CONFIG, encode_config(grown))
     core = core_of(term=2, entries=(pending,))
@@ -100,7 +100,7 @@ def test_a_pending_configuration_is_overruled_and_counts_for_nothing():
     core.step(ev.Synced(core.log.append_sequence), 0)
     assert (core.commit_index, voters_of(core.configs.committed)) == (3, ("a",))
     refused = core_of(term=2, entries=(pending,))
-    only(force(refused, "a", "d"), ev.ProposalRejected)  # not in what is committed
+    only(force(refused, "a", "d"), ev.ProposalRejected)  # not in the committed configuration
 
 
 def test_several_survivors_need_their_majority_and_nobody_elses():
@@ -132,7 +132,7 @@ def test_a_leader_that_waits_for_its_majority_begins_anew():
 
 
 def forced_leader() -> RaftCore:
-    """`a` alone, with two entries of old, the configuration (2, 3) and its NO_OP (3, 4)."""
+    """Return `a` as a lone leader: two old entries, configuration (2, 3), NO_OP (3, 4)."""
     core = core_of(term=1, entries=(entry(1, 1), entry(1, 2)))
     force(core, "a")
     core.step(ev.Synced(core.log.append_sequence), 0)
@@ -157,7 +157,7 @@ def test_two_members_never_lead_one_term():
 @pytest.mark.parametrize(
     ("preceding", "entries"),
     [
-        (msg.OpId(1, 3), ()),  # it committed another third entry
+        (msg.OpId(1, 3), ()),  # it committed a different third entry
         (msg.OpId(1, 3), (entry(9, 4),)),
         (msg.OpId(1, 2), (entry(9, 3),)),
         (msg.OpId(1, 2), (entry(1, 3), entry(9, 4), entry(9, 5))),
@@ -176,10 +176,10 @@ def test_a_history_that_contradicts_what_is_committed_is_refused(preceding, entr
 
 
 def test_a_leader_that_is_not_known_yet_is_followed_if_it_has_what_is_committed():
-    """A member that joined meanwhile looks like one that was left out, but for its log."""
+    """Only its log distinguishes a member that has just joined from a removed one."""
     core = forced_leader()
     effects = core.step(update("new", 9, msg.OpId(3, 4), entry(9, 5), committed=4), 0)
-    assert all_of(effects, ev.Reply) == []  # it waits for the disk
+    assert all_of(effects, ev.Reply) == []  # the answer waits for the disk
     assert core.leader_uuid == "new"
     answer = answer_of(core.step(ev.Synced(core.log.append_sequence), 0))
     assert (answer.error, answer.last_received) == (None, msg.OpId(9, 5))

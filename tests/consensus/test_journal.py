@@ -1,4 +1,4 @@
-"""The record of what a replica applied: which digests it keeps, and in how much memory."""
+"""The journal of applied entries: the digests that it keeps, and its memory."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The state machine's side of a replica: what proposers are told."""
+"""The outcomes that proposers get from a replica's state machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from targets.kudu.consensus.messages import Entry, EntryKind, OpId
 
 
 class Machine:
-    """Answers every write with its payload."""
+    """A state machine that answers every write with its payload."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Any:
         del index, term
@@ -29,7 +29,7 @@ class Machine:
 
 
 async def told(*, proposed: OpId, applied: OpId) -> Any:
-    """What the proposer of `proposed` gets once `applied` is."""
+    """Return the outcome for the proposer of `proposed` once `applied` is applied."""
     env: Any = SimpleNamespace(event=lambda *_, **__: None)
     applier = Applier(env, Machine(), "g", checkpoint_every=1)
     waiter = Waiter()

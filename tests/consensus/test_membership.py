@@ -1,4 +1,4 @@
-"""Members that come, go and fail, in the simulation."""
+"""Members that join, leave and fail, in the simulation."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ ADD, REMOVE, MODIFY = ChangeType.ADD_PEER, ChangeType.REMOVE_PEER, ChangeType.MO
     ("snapshot_every", "batch_bytes"), [(500, 1024 * 1024), (40, 1024 * 1024), (40, 500)]
 )
 def test_a_server_without_data_becomes_a_voter(snapshot_every, batch_bytes):
-    """By the log alone, by a snapshot, and by one in many chunks."""
+    """The server is filled from the log, by a snapshot, or by a snapshot in many chunks."""
 
     async def main(group: Group) -> None:
         await group.write_all(120)
@@ -61,7 +61,7 @@ async def test_a_non_voter_is_filled_but_neither_counts_nor_is_promoted_unasked(
 
 @on(simulate, spares=1, snapshot_every=40)
 async def test_a_lost_member_is_replaced_without_losing_a_majority(group):
-    """3-4-3: add, promote, evict; the group then bears the loss of another one."""
+    """3-4-3: add, promote, evict; the group then survives the loss of another member."""
     await group.write_all(100)
     leader = await group.leader()
     lost, kept = sorted(set(group.names) - {leader})
@@ -229,7 +229,7 @@ async def test_step_downs(group, mode, successor, code):
     error = (await group.consensus(leader, request)).error
 
     assert (None if error is None else error.code) is code
-    await asyncio.sleep(0.4)  # of a handover; an election takes longer
+    await asyncio.sleep(0.4)  # enough for a handover; an election takes longer
     found = (await group.state(leader)).leader_uuid
     if code is not None:
         assert found == f"uuid-{leader}"
@@ -251,7 +251,7 @@ async def test_a_leader_alone_has_nobody_to_hand_over_to(group):
     assert error.code is ConsensusErrorCode.INVALID_CONFIG
 
 
-# --- tombstones: a replica was told to give up its data; its server votes on ---
+# --- tombstones: replicas without data, which still vote ---
 
 
 async def bury(group: Group, name: str) -> None:
@@ -260,7 +260,7 @@ async def bury(group: Group, name: str) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_tombstone_votes_for_who_has_all_it_ever_had(*, restarts):
-    """One of three is lost, one buried: together with the tombstone the third one wins."""
+    """One of three is lost, and one is a tombstone, whose vote lets the third one win."""
 
     async def main(group: Group) -> None:
         await group.write_all(20)
@@ -310,7 +310,7 @@ async def test_a_tombstone_is_filled_again_by_a_leader_that_counts_it(group):
 
 @on(simulate)
 async def test_a_tombstone_that_is_filled_again_still_votes_for_nobody_with_less(group):
-    """Its log is empty again, but it has acknowledged what the candidate lacks."""
+    """Its log is empty again, but it once acknowledged entries that the candidate lacks."""
     await group.write_all(3)
     leader = await group.leader()
     buried, behind = (name for name in group.names if name != leader)

@@ -60,7 +60,7 @@ async def test_only_a_new_group_does_not_wait(group):
 
 
 def test_without_pre_elections_a_new_group_waits_too():
-    """A real election that comes too late would depose the leader of the others."""
+    """A late real election would depose the leader of the other members."""
     flags = {"raft_enable_pre_election": False}
     assert 1.5 <= simulate(_first_leader_s, flags=flags) < 3
 
@@ -90,7 +90,7 @@ async def test_what_is_sent_to_all_counts_as_a_heartbeat(group):
     await group.check()
     idle, busy = counts[0], counts[1]
     assert 10 <= idle <= 12  # every half second, to two followers
-    assert busy == 60  # two for each write, and not one heartbeat more
+    assert busy == 60  # two for each write, and no further heartbeat
 
 
 @on(simulate)
@@ -207,7 +207,7 @@ async def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_an
     await group.session.cluster.kill(late)
     await group.write_all(120)
     taken = [at for (node, at), kinds in group.told.items() if "state" in kinds]
-    assert len(taken) == 2 * 2  # by two nodes, twice
+    assert len(taken) == 2 * 2  # two nodes, twice each
     assert all((leader, at) in group.told for at in range(1, 121))
     await group.session.cluster.start(late)
     await group.check()
@@ -285,7 +285,7 @@ def test_traced_steps_use_the_known_words():
 
 
 async def storm(group: Group, *, rounds: int) -> None:
-    """Writers on every node and confirmed reads, while faults come and go."""
+    """Write on every node and make confirmed reads while faults start and end."""
     rng = group.session.env.random
     cluster = group.session.cluster
     ledger = Ledger(cluster, group.session.env)

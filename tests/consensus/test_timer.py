@@ -1,4 +1,4 @@
-"""Election timeouts: when they are drawn, and from where."""
+"""Election timeouts: when they are drawn, and from which range."""
 
 from random import Random
 

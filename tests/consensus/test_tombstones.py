@@ -1,4 +1,4 @@
-"""A tombstone on a slow disk: the vote that it gives is there before anything takes its place."""
+"""A tombstone on a slow disk saves its vote before anything replaces it."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ class SlowDisk(MemoryDisk):
 
 
 class Surroundings:
-    """As much of an Env, and of the service in front of all groups, as a tombstone needs."""
+    """The parts of `Env` and of the consensus service that a tombstone needs."""
 
     def __init__(self) -> None:
         self.disk = SlowDisk()

@@ -1,4 +1,4 @@
-"""The write-ahead log: what survives a cut at any byte, and what is refused."""
+"""The write-ahead log: recovery after a cut at any byte, and refused logs."""
 
 import asyncio
 import random
@@ -75,7 +75,7 @@ async def recovered(disk: MemoryDisk, base: OpId = EMPTY) -> list[Entry]:
 
 
 async def written(entries: list[Entry], *, segment_bytes: int = 10_000) -> MemoryDisk:
-    """One group commit per entry."""
+    """Write a log with one group commit per entry, and return its disk."""
     disk = MemoryDisk()
     log = Log(disk, segment_bytes=segment_bytes)
     await log.wal.recover(EMPTY)
@@ -107,7 +107,7 @@ async def test_appends_queued_together_share_one_record_and_one_sync():
 
 
 async def test_what_a_recovery_returns_is_durable():
-    """A killed process leaves bytes that only the page cache has; they count from here on."""
+    """Bytes that a killed process left in the page cache count as durable after recovery."""
 
     disk = await written([entry(1, 1), entry(1, 2)])
     (path,) = disk.files
@@ -143,7 +143,7 @@ async def test_a_cut_at_any_byte_loses_only_the_end():
 
         assert found == entries[: len(found)]
         assert len(found) >= before
-        # It goes on from there, and what it adds is found again.
+        # The log continues from there, and new entries are found again.
         log = Log(disk)
         assert await log.wal.recover(EMPTY) == found
         preceding = OpId(1, len(found)) if found else EMPTY
@@ -194,8 +194,8 @@ async def test_a_missing_segment_is_corruption():
 
 
 async def test_a_last_segment_with_nothing_in_it_is_removed():
-    """KUDU-1551: a crash between creating a segment and writing its header; or a power cut took
-    all that came after that.
+    """KUDU-1551: the node crashed before it wrote the segment's header, or a power cut lost
+    everything after the header.
     """
     disk = await written([entry(1, 1)])
     log = Log(disk)
@@ -218,7 +218,7 @@ async def test_a_last_segment_with_nothing_in_it_is_removed():
 
 
 async def test_entries_that_do_not_continue_the_snapshot_are_left_out():
-    """The snapshot of another history was installed, and the power failed before the log went."""
+    """A snapshot of another history was installed, and power failed before the log was removed."""
 
     disk = await written([entry(1, index) for index in range(1, 8)])
 
@@ -259,7 +259,7 @@ async def test_garbage_is_what_the_next_collection_would_remove():
     log = Log(MemoryDisk(), segment_bytes=120)
     for index in range(1, 9):
         await log.write(OpId(1, index - 1), entry(1, index))
-    for index in range(3, 12):  # the end of the first segments is overwritten
+    for index in range(3, 12):  # later entries overwrite the end of the first segments
         await log.write(OpId(1, index - 1), entry(2, index))
     for base in range(12):
         garbage = log.wal.counters(base)["garbage segments"]
@@ -288,7 +288,7 @@ def test_random_logs_come_back():
         disk = MemoryDisk()
         expected: list[Entry] = []
         term = 1
-        for _ in range(6):  # incarnations
+        for _ in range(6):  # restarts
             log = Log(disk, segment_bytes=rng.choice([80, 300, 5000]))
             assert await log.wal.recover(EMPTY) == expected
             for _ in range(rng.randrange(6)):

@@ -1,6 +1,6 @@
-"""Which tests notice which defect of the harness: `python -m tests.defects [NAME...]`.
+"""Report of the tests that notice each defect: `python -m tests.defects [NAME...]`.
 
-`--tests PATH...` tries other tests than those that a defect names, such as whole folders.
+`--tests PATH...` runs these tests, such as whole folders, instead of the named ones.
 """
 
 import argparse

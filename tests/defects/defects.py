@@ -1,8 +1,8 @@
 """Defects of the harness itself, one at a time, and the tests that must notice each.
 
-A defect replaces one function, mostly by one that calls the original. `tests` are files or nodes of
-the quick tier, unless `heavy` is set: then they start real processes. Names of functions are those
-of the harness: one that is renamed fails here first.
+A defect replaces one function, mostly by one that calls the original. `tests` are files or test ids
+of the quick tier or, with `heavy`, tests that start real processes. Functions are named as in the
+harness, so the import fails if one is renamed.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ def defect(*tests: str, heavy: bool = False) -> Callable[[Patch], Patch]:
 
 
 def wrap(patch: pytest.MonkeyPatch, owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Replace a function; `around` gets the original first."""
+    """Replace a function by `around`, which gets the original as its first argument."""
     original = getattr(owner, name)
     patch.setattr(owner, name, lambda *args, **options: around(original, *args, **options))
 
@@ -312,7 +312,7 @@ def hung_worker_is_waited_for(patch):
 
 
 class _Deaf:
-    """Another object without one of its methods: that one does nothing."""
+    """A proxy for an object, in which one method does nothing."""
 
     def __init__(self, inner: Any, method: str) -> None:
         self._inner, self._method = inner, method

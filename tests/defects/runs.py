@@ -1,4 +1,4 @@
-"""Runs tests with a defect planted, in a pytest of its own."""
+"""Runs of tests with a planted defect, each in a separate pytest process."""
 
 import re
 import sys

@@ -1,6 +1,6 @@
-"""Every defect of the harness is noticed by the tests that it names.
+"""The tests that a defect names must notice it.
 
-Where all run, a defect may not survive; `python -m tests.defects` prints which test noticed which.
+If all named tests run, at least one must fail; `python -m tests.defects` prints which.
 """
 
 import re

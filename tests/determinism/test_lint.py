@@ -1,4 +1,4 @@
-"""The lint finds what no seed can replay, and leaves the rest alone."""
+"""The lint finds code that a seed cannot replay, and accepts all other code."""
 
 from pathlib import Path
 

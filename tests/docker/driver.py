@@ -1,4 +1,4 @@
-"""A driver to be killed: `python -m tests.docker.driver RUN_ID` breaks its cluster and waits."""
+"""A driver to be killed by a test: `python -m tests.docker.driver RUN_ID` cuts links and waits."""
 
 import asyncio
 import sys

@@ -1,7 +1,7 @@
-"""Effects of bad links and streams in Docker, measured by probes that run in the containers.
+"""Measurements of bad links and streams in Docker, by probes that run in the containers.
 
-A probe knows nothing of rules, queues or proxies, and compares the containers' clocks, which are
-one.
+A probe does not depend on rules, queues or proxies. It compares timestamps of both containers,
+which share one clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.plugins import DeploymentPlan
 
 NODES: Final = ("a", "b")
 PORT: Final = 7000
-_QUIET_S: Final = 2.0  # of silence after the last datagram end it
+_QUIET_S: Final = 2.0  # this much silence after the last datagram ends a measurement
 
 # Receives from the peer and sends to it at once. Words: own name, peer, datagrams, bytes of each
 # (with IP's and UDP's 28), pause between two in s, how long to wait for more than the last.
@@ -117,24 +117,24 @@ class Flow(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """The share that never came; negative where more came than was sent."""
+        """The share of datagrams that never arrived; negative if more arrived than were sent."""
         return 1 - self.got / self.sent
 
     @property
     def reordered(self) -> float:
-        """The share of what came that came late."""
+        """The share of arrived datagrams that arrived late."""
         return self.late / max(1, self.got)
 
 
 TCP_BYTES: Final = 500_000
 DENSE: Final = Sending()
 MANY: Final = Sending(datagrams=6000, pause_s=0.001)
-"""Of a share of these the standard deviation is at most 0.5 %."""
+"""With this many datagrams, a share has a standard deviation of at most 0.5 %."""
 WIDE: Final = Sending(datagrams=1500, size=1000, pause_s=0.002)  # 500 kB/s
 
 
 class Asked(NamedTuple):
-    """A quality of the link from b to a, or of its streams, and how it shows in what arrives."""
+    """A quality of the link from b to a, or of its streams, and a check of what arrives."""
 
     quality: LinkQuality | StreamQuality
     shows: Callable[[Any], float | None]
@@ -160,7 +160,7 @@ TCP_RATE: Final = LinkQuality(rate_kb_s=64)
 
 
 def probe_plan(link_proxy: str | None = None) -> DeploymentPlan:
-    """Two nodes that do nothing. `link_proxy`: a Toxiproxy program to use instead of our own."""
+    """Plan two idle nodes; the program `link_proxy` replaces the harness's proxy."""
     nodes = tuple(
         NodeSpec(name=name, role="idle", ports=(PORT,), command=("sleep", "infinity"))
         for name in NODES
@@ -172,7 +172,7 @@ def probe_plan(link_proxy: str | None = None) -> DeploymentPlan:
 
 
 async def measure_link(engine: Engine, run_id: str, sending: Sending = DENSE) -> tuple[Flow, Flow]:
-    """Send datagrams both ways; the arrivals from b at a, and from a at b."""
+    """Send datagrams both ways; return the flow from b to a, and the flow from a to b."""
 
     def ask(me: str, peer: str) -> Flow:
         words = [me, peer, *map(str, (*sending, _QUIET_S))]
@@ -184,7 +184,7 @@ async def measure_link(engine: Engine, run_id: str, sending: Sending = DENSE) ->
 
 
 async def tcp_kb_s(engine: Engine, run_id: str, source: str, sink: str) -> float:
-    """The rate at which one TCP connection carries `TCP_BYTES`."""
+    """Measure the rate at which one TCP connection carries `TCP_BYTES`."""
     sending = asyncio.to_thread(run_probe, engine, run_id, source, _TCP_PROBE, sink, str(TCP_BYTES))
     output, _ = await asyncio.gather(
         asyncio.to_thread(run_probe, engine, run_id, sink, _TCP_PROBE), sending
@@ -193,7 +193,7 @@ async def tcp_kb_s(engine: Engine, run_id: str, source: str, sink: str) -> float
 
 
 def run_probe(engine: Engine, run_id: str, node: str, probe: str, *words: str) -> str:
-    """Run the probe at a node; its output."""
+    """Run the probe on a node, and return its output."""
     command = ["python3", "-c", probe, *words]
     result = engine.exec(container_name(run_id, node), command, user="65532")
     if result.code != 0:
@@ -206,7 +206,7 @@ def run_probe(engine: Engine, run_id: str, node: str, probe: str, *words: str) -
 LINK: Final = Link("b", "a")
 GONE_MS: Final = 1200.0
 """A connection that lasts this long after its first bytes is not reset any more. When the probe
-ends it, a real Toxiproxy that has a `reset_peer` makes a reset of that."""
+closes it, a real Toxiproxy with a `reset_peer` turns the close into a reset."""
 
 # One end of one connection. Words: the peer to connect to or nothing, the port, the bytes of each
 # message (0: receives), how many, the time between two, and how long to wait for an end. That the
@@ -244,14 +244,14 @@ print(json.dumps({"met": met, "first": first, "came": came, "reset": reset}))
 
 
 class _End(msgspec.Struct, frozen=True):
-    met: str  # the address of the peer, as this end sees it
+    met: str  # the peer's address as this end sees it
     first: float
     came: list[tuple[float, int]]
     reset: float | None
 
 
 class Way(NamedTuple):
-    """The bytes that one end sent on one connection, and their fate."""
+    """The bytes that one end sent over one connection, and how they arrived."""
 
     came: int  # bytes
     piece_bytes: float | None  # the median; None if nothing came
@@ -261,7 +261,7 @@ class Way(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all came as it was sent."""
+        """Whether all bytes arrived as they were sent."""
         return self.came == _MESSAGES * _BYTES and self.reset_ms is None
 
 
@@ -282,7 +282,7 @@ STREAM_CASES: Final[Mapping[str, Asked]] = MappingProxyType(
 
 
 async def measure_stream(engine: Engine, run_id: str, opener: str, sender: str) -> Way:
-    """Send from `sender` on a connection that `opener` opens."""
+    """Send from `sender` over a connection that `opener` opens."""
 
     def ask(me: str, peer: str) -> _End:
         size = _BYTES if me == sender else 0

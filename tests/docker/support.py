@@ -1,4 +1,4 @@
-"""The common parts of tests with an engine: a plan of echo nodes, and calls to them."""
+"""Common parts of tests with an engine: a plan of echo nodes, and calls to these nodes."""
 
 import asyncio
 import secrets
@@ -41,7 +41,7 @@ def plan_of(nodes, folder=None, run_id=None, clocks=(), **more) -> DeploymentPla
 
 
 async def ask(session: Session, node: str, *request: Any, timeout_s: float = LIMIT_S) -> Any:
-    """One request on a connection of its own; raises TimeoutError or OSError."""
+    """Send one request over a new connection. Raises `TimeoutError` or `OSError`."""
     async with asyncio.timeout(timeout_s):
         conn = await session.env.net.connect(Address(node, PORT))
         try:
@@ -55,7 +55,7 @@ async def ask(session: Session, node: str, *request: Any, timeout_s: float = LIM
 
 
 async def silence(session: Session, source: str, peer: str) -> str:
-    """The answer of `source` about `peer`, asked three times: one request may be sent too late."""
+    """Ask `source` up to three times whether `peer` is silent, since one request may be late."""
     heard = {await ask(session, source, "ask", peer, 0.5) for _ in range(3)}
     return "TimeoutError" if heard == {"TimeoutError"} else str(heard)
 
@@ -73,7 +73,7 @@ async def wait_answering(session: Session, *nodes: str) -> None:
 
 
 def in_turn(*checks):
-    """A `main`: one check after another, each on nodes that answer and links that are whole."""
+    """Build a `main` that runs checks in turn, each on a cluster without faults."""
 
     async def main(session: Session) -> None:
         for check in checks:

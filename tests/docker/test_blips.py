@@ -1,4 +1,4 @@
-"""The engine goes away for a moment, or for good: that convicts and ends no node."""
+"""If the engine disappears for a moment or for good, no node ends or is blamed."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from tests.support.waiting import LIMIT_S, until
 pytestmark = [
     pytest.mark.docker,
     pytest.mark.slow,
-    # The SDK leaves the sockets of connections that broke to the collector.
+    # The SDK leaves sockets of broken connections to the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
@@ -36,7 +36,7 @@ BLIP_S = 0.5
 
 
 class Door:
-    """A Unix socket in front of the engine's that can be shut: all connections break."""
+    """A Unix socket in front of the engine's socket; shutting it breaks all connections."""
 
     def __init__(self, path):
         self.path = path
@@ -57,7 +57,7 @@ class Door:
                 threading.Thread(target=self._relay, args=(client,), daemon=True).start()
 
     def _relay(self, client):
-        """One connection, to its end; both sockets are closed in any case."""
+        """Relay one connection until it ends; both sockets are always closed."""
         with client, socket.socket(socket.AF_UNIX) as engine, contextlib.suppress(OSError):
             engine.connect(ENGINE)
             with self._lock:
@@ -88,7 +88,7 @@ class Door:
             self._open = []
 
     def blip(self):
-        """Shut it now, and open it a moment later."""
+        """Shut the door now, and open it a moment later."""
         self.shut()
         threading.Timer(BLIP_S, self.unlock).start()
 
@@ -97,7 +97,7 @@ class Door:
 def door(engine, tmp_path, monkeypatch):
     del engine
     before = set(threading.enumerate())
-    # References, not addresses: a socket that goes meanwhile may leave its address to a broken one.
+    # Keep references, not ids: a new broken socket may reuse the id of a collected one.
     earlier = weakref.WeakSet(each for each in gc.get_objects() if type(each) is socket.socket)
     made = Door(f"/tmp/door-{secrets.token_hex(4)}")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{made.path}")
@@ -106,14 +106,14 @@ def door(engine, tmp_path, monkeypatch):
         made.shut()
     for thread in set(threading.enumerate()) - before:
         thread.join(10.0)
-    # The SDK never closes the sockets of connections that broke: a later test would be blamed.
+    # The SDK never closes sockets of broken connections, and a later test would be blamed.
     for left in [each for each in gc.get_objects() if type(each) is socket.socket]:
         if left.fileno() != -1 and left.family == socket.AF_UNIX and left not in earlier:
             os.close(left.detach())
 
 
 def heard(session):
-    """Events from now on."""
+    """Return a list that collects all further events."""
     events = []
     session.cluster.subscribe(events.append)
     return events
@@ -130,7 +130,7 @@ async def a_blip_ends_no_node_and_is_told(door, session):
     assert [session.cluster.state(node) for node in ("n1", "n2")] == [NodeState.RUNNING] * 2
     assert of_kind(events, "node-exited") == []
     assert {event.node for event in of_kind(events, "infrastructure")} == {"n1", "n2"}
-    await session.cluster.kill("n1")  # and its end is still noticed
+    await session.cluster.kill("n1")  # the node's end is still noticed
     assert of_kind(events, "node-exited")[-1].data["by"] == "nemesis"
 
 
@@ -189,7 +189,7 @@ def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, 
         await wait_answering(session, "n1", "n2")
         shut_s.append(time.monotonic())
         door.shut()
-        await asyncio.sleep(200.0)  # a run that goes on has this one
+        await asyncio.sleep(200.0)  # a run that continues takes this time
         return "a verdict"
 
     try:

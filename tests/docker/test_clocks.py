@@ -1,4 +1,4 @@
-"""Which containers may have a wrong wall clock."""
+"""The containers that may have a wrong wall clock."""
 
 import os
 
@@ -19,7 +19,7 @@ NODE = NodeSpec(
     command=("python3", WALL, str(PAUSE_S)),
     setup=(("sh", "-c", 'echo "setup preload=$LD_PRELOAD"'),),
     ready=ReadyLog("ready"),
-    clock_probe=("date", "+%s.%N"),  # next to the node: it sees the true time
+    clock_probe=("date", "+%s.%N"),  # runs outside the node, so it sees the true time
 )
 
 

@@ -21,7 +21,7 @@ from harness.errors import InfrastructureError
 
 
 class Loaded:
-    """An engine that cannot freeze anything the first `failures` times."""
+    """An engine whose first `failures` attempts to freeze a container fail."""
 
     base_url = "http+docker://localhost"
 
@@ -134,8 +134,8 @@ INSIDE = HERE._replace(pid_namespace=1, process=ProcessId(2**22 + 1, 1))
         (HERE, False, Life.ALIVE),
         (RECYCLED, True, Life.DEAD),
         (ELSEWHERE, True, Life.DEAD),  # this machine was restarted
-        (ELSEWHERE, False, Life.UNKNOWN),  # or it is another machine's
-        (INSIDE, True, Life.UNKNOWN),  # a process we cannot see
+        (ELSEWHERE, False, Life.UNKNOWN),  # or the process belongs to another machine
+        (INSIDE, True, Life.UNKNOWN),  # a process that this machine cannot see
     ],
 )
 def test_only_what_is_surely_dead_is_taken_for_dead(controller, is_local, expected):

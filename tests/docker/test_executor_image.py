@@ -30,11 +30,11 @@ SPARK_ON_KUBERNETES = {
     "SPARK_EXECUTOR_POD_NAME": "report-exec-3",
     "SPARK_RESOURCE_PROFILE_ID": "0",
 }
-"""What Spark gives an executor's pod (`BasicExecutorFeatureStep` of Spark 4)."""
+"""The environment that Spark gives an executor's pod (Spark 4: `BasicExecutorFeatureStep`)."""
 
 
 class Written(Distribution):
-    """A distribution that is nowhere but in this test."""
+    """A distribution that exists only in this test."""
 
     def __init__(self, name, *needs):
         lines = [f"Name: {name}", "Version: 1.5", *(f"Requires-Dist: {need}" for need in needs)]
@@ -69,7 +69,7 @@ def test_the_extras_for_executors_and_drivers_are_wanted():
 
 
 def test_all_that_is_installed_here_is_in_the_image():
-    """Code of ours and of plug-ins, and what the registry of plug-ins reads."""
+    """The image has the harness, plug-ins, and the metadata that the plug-in registry reads."""
     distributions = installed.plugin_distributions()
     with tarfile.open(fileobj=io.BytesIO(image._above(distributions))) as tar:
         names = set(tar.getnames())
@@ -99,7 +99,7 @@ def test_other_code_is_another_image(tmp_path, monkeypatch):
 
 @pytest.fixture
 def entered(tmp_path):
-    """The command that the entry point makes of words and variables."""
+    """Return the command that the entry point builds from its arguments and variables."""
     tini = tmp_path / "tini"
     tini.write_text('#!/bin/sh\nshift 2\nprintf "%s\\n" "$@"\n')
     tini.chmod(0o755)
@@ -155,7 +155,7 @@ def test_the_other_roles(entered):
 
 
 def pods_of(documents):
-    """The specification of every pod, by the name of what makes it."""
+    """Map the name of each object that creates pods to the pods' specification."""
     return {
         document["metadata"]["name"]: document["spec"]["template"]["spec"]
         for document in documents
@@ -168,7 +168,7 @@ def containers_of(documents):
 
 
 def defaults_of(documents):
-    """The settings of spark-defaults.conf; none where there is no such file."""
+    """Return the settings of spark-defaults.conf; none if the file is missing."""
     texts = [
         document["data"]["spark-defaults.conf"]
         for document in documents
@@ -184,7 +184,7 @@ def documents(request):
 
 
 def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, entered):
-    """No cluster has seen them here (docs/spark.md says so); this is what can be seen without."""
+    """The test needs no cluster; no cluster has run the manifests yet (docs/spark.md)."""
     for document in documents:
         assert document["apiVersion"]
         assert document["metadata"]["name"]
@@ -205,7 +205,7 @@ def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, enter
 
 
 def test_manifests_name_what_they_define(documents):
-    """Secrets and their keys, the cluster's address, mounts, accounts."""
+    """The test covers secrets and their keys, the cluster's address, mounts and accounts."""
     secrets = {
         document["metadata"]["name"]: document["stringData"]
         for document in documents
@@ -236,13 +236,15 @@ def test_manifests_name_what_they_define(documents):
     hosts = {word.split("/")[2].split(":")[0] for word in words if word.startswith("spark://")}
     assert hosts == services
     for host in hosts:
-        assert pods_of(documents)[host]["hostname"] == host  # what the entry point listens at
+        assert (
+            pods_of(documents)[host]["hostname"] == host
+        )  # the address at which the entry point listens
         # Kubernetes would set SPARK_MASTER_PORT to an address, which Spark takes for a number.
         assert all(not pod["enableServiceLinks"] for pod in pods_of(documents).values())
 
 
 def test_drivers_and_executors_know_the_object_store(documents):
-    """A driver from its own environment; executors from settings, or else from the driver."""
+    """A driver uses its environment; executors use settings or else the driver's values."""
     (driver,) = [each for each in containers_of(documents) if each["args"][0] == "harness"]
     names = {each["name"] for each in driver["env"]}
     variables = {"AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}

@@ -1,4 +1,4 @@
-"""Images of a folder, and the Debian mirror of a base image."""
+"""Images that are built from a folder, and the Debian mirror of their base image."""
 
 import pytest
 
@@ -140,7 +140,8 @@ def test_entries_are_those_of_apt(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("entries", "hosts", "uri"),
     [
-        # A vendor has Debian's suite and component; a mirror says what it is; any release will do.
+        # A vendor may use Debian's suite and component; a mirror states its origin; any release
+        # works.
         (
             [TRAP, MIRROR],
             {"packages_microsoft_com": "microsoft-debian", "deb_debian_org": "Debian"},

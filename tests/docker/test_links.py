@@ -1,4 +1,4 @@
-"""Link faults that overlap and heal in parts, against namespaces that live in this process."""
+"""Link faults that overlap and heal in parts, in simulated network namespaces."""
 
 import asyncio
 import itertools
@@ -41,17 +41,17 @@ class FakeBlueprint:
 
 
 class FakeEngine:
-    """Carries out the commands of `rules` on lists, as the kernel would."""
+    """An engine that applies the commands of `rules` to lists, as the kernel would."""
 
     def __init__(self):
-        # Of each namespace: [chain, address, mark, target, packets] in order.
+        # namespace -> its rules in order, each as [chain, address, mark, target, packets]
         verbs = ("cut", "shape", "stream")
         self.tables = {(f"{name}.net", verb): [] for name in NODES for verb in verbs}
         self.healed = {key: [] for key in self.tables}
         self.fails = set()
         self.toxics = {f"{name}.net": set() for name in NODES}
-        self.proxies = set()  # the nodes that have one
-        self.alive = True  # the programs that hold packets and serve streams
+        self.proxies = set()  # the nodes that have a proxy
+        self.alive = True  # whether the programs for packets and streams run
 
     def exec(self, keeper, command):
         if keeper in self.fails:
@@ -95,7 +95,7 @@ class FakeEngine:
         return words[flag + 1], words[words.index("--comment") + 1].strip('"')
 
     def send(self, link):
-        """One packet: how it is shaped, and whether it gets through."""
+        """Send one packet; return how it is shaped, and whether it arrives."""
         keeper = f"{rules.owners(link, rules.Table.CUT)[0]}.net"
         towards = link.destination in OWN
         chain, end = ("OUTPUT", link.destination) if towards else ("INPUT", link.source)
@@ -110,7 +110,7 @@ class FakeEngine:
         return queued, True
 
     def connect(self, opener, peer, port):
-        """The proxy that takes the connection, if one does."""
+        """Return the proxy that accepts the connection, if there is one."""
         where, chain, end = (
             (peer, "PREROUTING", CLIENT) if opener == CLIENT else (opener, "OUTPUT", peer)
         )
@@ -129,7 +129,7 @@ async def direct(call, *arguments):
 
 
 class FakeWarden:
-    """The undo commands that it would run."""
+    """A record of the undo commands that the warden would run."""
 
     def __init__(self):
         self.guards = {}
@@ -142,7 +142,7 @@ class FakeWarden:
 
 
 class Faults(Links):
-    """Links as the ledger has them, on the rules of Docker."""
+    """Link faults through the ledger, applied by Docker's rules."""
 
     def __init__(self, engine):
         self.told, self.warden = [], FakeWarden()
@@ -161,7 +161,7 @@ class Faults(Links):
         return await self.rules.set_links(wanted, lease_s)
 
     async def laid(self, what, *links):
-        """Lay it on links; returns its id."""
+        """Apply a fault to links, and return its id."""
         name = f"{what.word}-{next(self.names)}"
         await self.lay(name, what, links, 600.0)
         return name
@@ -173,7 +173,7 @@ TABLES = {Cut(): rules.Table.CUT, BAD: rules.Table.SHAPE, SLICED: rules.Table.ST
 
 
 def heal_behind_the_back(engine, name, what):
-    """Heal as the warden does."""
+    """Heal a fault as the warden does, without the driver."""
     for node in NODES:
         command = rules.heal_command(rules.select_fault(name), TABLES[what])
         engine.exec(f"{node}.net", command)
@@ -203,14 +203,14 @@ STEPS = st.lists(
 
 
 class Model:
-    """The faults on each link, and the packets that each has touched."""
+    """The expected faults on each link, and the packets that each fault has touched."""
 
     def __init__(self):
         self.kinds, self.links, self.touched = {}, {}, {}
-        self.gone = set()  # behind the back of the driver, which counts them as active
+        self.gone = set()  # healed without the driver, which still counts them as active
 
     def holders(self, links, *kinds):
-        """The faults of these kinds on some of these links."""
+        """Return the faults of these kinds on any of these links."""
         return [
             name
             for name, on in self.links.items()
@@ -219,7 +219,7 @@ class Model:
 
 
 async def step(engine, faults, model, verb, argument):
-    """Do it, and check what comes of it."""
+    """Execute one step, and check its effect."""
     names = list(model.links)
     name = names[argument] if isinstance(argument, int) and argument < len(names) else None
     match verb:
@@ -273,13 +273,13 @@ def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
 
 async def test_faults_on_one_link_wear_different_bits_as_long_as_there_are_any():
     faults, link = Faults(FakeEngine()), Link("m1", "m2")
-    for _ in range(2 * len(rules.FAULT_BITS)):  # bits come back
+    for _ in range(2 * len(rules.FAULT_BITS)):  # bits are reused
         await faults.lift(await faults.laid(BAD, link))
     names = [await faults.laid(BAD, link) for _ in rules.FAULT_BITS]
     assert len({faults.rules._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
     with pytest.raises(UsageError, match="31 faults of link quality are in force"):
         await faults.laid(BAD, link)
-    for what in (Cut(), SLICED):  # these need none
+    for what in (Cut(), SLICED):  # these faults need no bits
         await faults.laid(what, link)
     await faults.relieve({"m1", "m2"})
     await faults.laid(BAD, link)
@@ -296,7 +296,7 @@ async def test_a_program_that_died_is_reported_when_its_fault_is_healed():
         await faults.lift(name)
         nodes.append([(node, kind) for node, _, kind in faults.told])
     shape = [(node, "shape") for node in ("m1", "m2")]
-    assert nodes == [[], shape[1:], shape]  # a cut has none
+    assert nodes == [[], shape[1:], shape]  # a cut needs no program
 
 
 @pytest.mark.parametrize("healer", ["one", "among", "warden"])
@@ -354,11 +354,13 @@ def test_an_id_of_a_case_becomes_a_label_that_rules_can_hold():
     assert len(set(labels)) == len(labels)
     for label in labels:
         assert len(label) <= 40
-        rules.mark(label, Link("m1", "m2"), "del=200,jit=50")  # refuses what is none
+        rules.mark(
+            label, Link("m1", "m2"), "del=200,jit=50"
+        )  # refuses a text that is not a quality
 
 
 class KernelEngine:
-    """An engine whose kernel has netem: it keeps the commands, and counts 7 packets a rule."""
+    """An engine whose kernel has netem; it records commands, and counts 7 packets per rule."""
 
     def __init__(self):
         self.asked = []
@@ -397,12 +399,12 @@ async def test_links_from_nodes_are_shaped_by_a_kernel_that_can():
     await links.set_links({link: {"a": slow, "b": slow}}, 9)
     verbs, asked = engine.verbs()
     assert verbs == [("m1.net", "set"), ("m1.net", "mark")]
-    assert "delay 200.000ms" in asked[0][2][1]  # of both together
+    assert "delay 200.000ms" in asked[0][2][1]  # the sum of both faults
     assert "handle 0x3/0x7fffffff fw classid 4077:2" in asked[0][2][2]
 
     bites = await links.set_links({link: {"b": slow}}, 9)
     verbs, asked = engine.verbs()
-    assert verbs == [("m1.net", "set"), ("m1.net", "heal")]  # b alone has a class in time
+    assert verbs == [("m1.net", "set"), ("m1.net", "heal")]  # only b gets a class in time
     assert "handle 0x2/0x7fffffff fw classid 4077:3" in asked[0][2][2]
     assert (bites["a"].count, bites["a"].undone, lost) == (7, False, [])
     engine.emulates = False

@@ -1,4 +1,4 @@
-"""Qualities of links as the kernel's emulator takes them: the text, and how its lack is found."""
+"""Link qualities as arguments of the kernel's network emulator, and its detection."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_stalls_and_links_from_clients_stay_with_the_program():
 
 @pytest.fixture
 def kernel(tmp_path):
-    """A packet filter, and a `tc` that keeps its arguments in `asked`."""
+    """Provide a packet filter, and a `tc` that records its arguments in `asked`."""
     programs = FakeFilter(tmp_path)
     programs.write("tc", f'echo "$@" >>"{tmp_path}/asked"; case "$*" in *-batch*) cat;; esac')
     return programs

@@ -57,7 +57,7 @@ ADDRESSES = {"a": "10.2.1.10", "b": "10.2.1.11", CLIENT: "10.2.1.1"}
 
 
 def laid_lines(command):
-    """The rules that a command lays, as the kernel shows them."""
+    """Return the rules that a command creates, as the kernel shows them."""
     lines = "\n".join(word for word in command if word.startswith("-")).splitlines()
     return [
         line.replace("-I INPUT 1", "-A INPUT").replace("-I OUTPUT 1", "-A OUTPUT")
@@ -114,7 +114,7 @@ def test_tables_of_iptables_are_no_change_and_others_are():
 
 
 class FakeEngine:
-    """Has each watch print its lines, or fail."""
+    """An engine in which each watch prints given lines, or fails."""
 
     def __init__(self, *outputs):
         self.outputs = list(outputs)
@@ -198,7 +198,7 @@ def row(name, state="running", address="10.2.1.10", port=40_000):
 
 
 class ListingEngine(FakeEngine):
-    """Has these containers, without processes on this machine."""
+    """An engine with these containers, whose processes do not run on this machine."""
 
     def __init__(self):
         super().__init__([FIRST, SAME])
@@ -215,7 +215,7 @@ class ListingEngine(FakeEngine):
 
 
 def looked(change, wanted=NodeState.RUNNING):
-    """The result of a look after this change to the list."""
+    """Return the result of a check after this change to the list of containers."""
     engine = ListingEngine()
     keeper, relay = (
         Place("", "", NAMES["keeper"], "10.2.1.10"),
@@ -294,11 +294,11 @@ def test_a_build_is_shown_in_lines_without_colours():
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """Looks that follow each other closely."""
+    """Check at short intervals."""
     monkeypatch.setattr("harness.environments.docker.environment._WATCH_INTERVAL_S", 0.1)
 
 
-UNDONE = {  # the way, and what makes it whole again
+UNDONE = {  # the interference, and the command that undoes it
     "docker pause of a node": lambda v: v.engine.unpause(v.container),
     "SIGSTOP to a node's processes": lambda v: v.signal_all("CONT"),
     "a foreign rule that drops": lambda v: v.in_namespace("iptables -D INPUT -j DROP"),
@@ -306,7 +306,7 @@ UNDONE = {  # the way, and what makes it whole again
     "docker pause of a keeper": lambda v: v.engine.unpause(v.keeper),
     "docker pause of the relay": lambda v: v.engine.unpause(v.relay),
     "ip link set eth0 down": lambda v: v.in_namespace("ip link set eth0 up"),
-    "docker network disconnect": None,  # ports are published again: that never ends
+    "docker network disconnect": None,  # ports are published anew, so this cannot be undone
 }
 ENDS = (CLIENT, client_end(0))
 FLUSH = "for table in filter mangle nat; do iptables -t $table -F; done"
@@ -329,7 +329,9 @@ def test_what_is_done_and_undone_is_told_from_when_to_when(environment, engine, 
             await until(lambda: reports)
             if undo is not None:
                 await asyncio.to_thread(undo, victim)
-                if name == "ip link set eth0 down":  # which takes the routes, and `up` not all back
+                if (
+                    name == "ip link set eth0 down"
+                ):  # this removes the routes, and `up` does not restore all of them
                     await asyncio.to_thread(victim.in_namespace, f"ip route add {gateway}")
                 await until(lambda: len(reports) == 2)
                 assert reports[1].data["over"] is True
@@ -367,7 +369,7 @@ def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty
     kind = "calls for clients" if "relay" in name else "keeps the network namespace of n1"
     with pytest.raises(InfrastructureError, match=f"which {kind}, was .*not by the harness"):
         environment.execute(plan_of(echo_nodes(1), run_id=victim.run_id, ends=ENDS), main)
-    node = "" if "relay" in name else "n1"  # a busy engine may be another fact, which is over
+    node = "" if "relay" in name else "n1"  # a busy engine may cause another fact, which has ended
     assert (node, True) in [(event.node, event.data.get("lasts")) for event in reports]
     assert engine.containers(f"harness.run={victim.run_id}") == []
 

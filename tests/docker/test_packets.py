@@ -1,4 +1,4 @@
-"""The program that holds packets: when they go on, and what it says to the kernel. No kernel."""
+"""The program that holds packets: its schedule and its messages to the kernel, without a kernel."""
 
 import struct
 
@@ -23,7 +23,7 @@ OTHER = Flow("OUTPUT", "10.1.2.1")
 
 
 def scheduler_of(qualities, draws=None):
-    """A scheduler on whose link these qualities lie, with bits 1, 2, 4, ...; draws are 0.5."""
+    """Build a scheduler whose link has these qualities, with bits 1, 2, 4, ...; draws are 0.5."""
     values = iter(draws) if draws is not None else iter(lambda: 0.5, None)
     scheduler = Scheduler(lambda: next(values))
     scheduler.learn({FLOW: {1 << at: quality for at, quality in enumerate(qualities)}}, 0.0)
@@ -35,7 +35,7 @@ def packet(number, bits=1, size=1000, flow=FLOW):
 
 
 def releases(scheduler, until_s=1000.0):
-    """The times at which packets go on."""
+    """Return the times at which packets are released."""
     went = []
     while (due_s := scheduler.next_due_s()) is not None and due_s <= until_s:
         went += [(round(due_s, 6), number) for number, _ in scheduler.verdicts(due_s)]
@@ -51,7 +51,7 @@ def test_a_delayed_packet_waits_as_long_as_was_asked():
 
 
 def test_jitter_adds_up_to_its_share_and_keeps_the_order():
-    # Of each packet: dropped, jittered, reordered?
+    # for each packet: whether it is dropped, jittered, reordered
     draws = [*(0.9, 1.0, 0.9), *(0.9, 0.0, 0.9), *(0.9, 0.5, 0.9)]
     scheduler = scheduler_of([Quality(delay_ms=100, jitter_ms=50)], draws)
     scheduler.arrive(packet(1), 10.0)
@@ -89,7 +89,7 @@ def test_a_rate_sends_one_after_the_other_and_drops_what_exceeds_the_backlog():
         scheduler.arrive(packet(number), 10.0)
     dropped = [number for number, verdict in scheduler.verdicts(10.0) if verdict == DROP]
     went = releases(scheduler)
-    # The backlog is 24 kB, more than what goes in a second: 24 packets wait and one is beginning.
+    # The backlog is 24 kB, more than a second's worth: 24 packets wait and one is being sent.
     assert went == [(round(10.1 + 0.1 * number, 6), number) for number in range(25)]
     assert dropped == list(range(25, 100))
     scheduler.arrive(packet(200), 20.0)  # an idle link has no backlog
@@ -135,7 +135,9 @@ def test_a_packet_whose_fault_is_not_known_yet_waits_until_the_rules_were_read()
     scheduler.learn({FLOW: {1: Quality(delay_ms=100)}}, 10.1, latest=False)
     assert scheduler.verdicts(10.2) == [(1, ACCEPT)]
     assert scheduler.puzzled
-    scheduler.learn({FLOW: {1: Quality(delay_ms=100)}}, 10.3)  # the second is over by now
+    scheduler.learn(
+        {FLOW: {1: Quality(delay_ms=100)}}, 10.3
+    )  # the second packet's delay has passed by now
     assert scheduler.verdicts(10.3) == [(2, ACCEPT)]
     assert not scheduler.puzzled
 
@@ -208,7 +210,7 @@ def test_a_verdict_as_the_kernel_reads_it():
         "28000000 0103 0100 00000000 00000000"
         "00 00 0fed"
         "0c00 0200 00000001 01020304"
-        "0800 0300 80000000"  # NFQA_MARK: to be copied
+        "0800 0300 80000000"  # NFQA_MARK: request to copy the packet
     )
 
 
@@ -235,7 +237,7 @@ def _told(*attributes):
 IP_HEAD = "4500 05dc 0000 4000 4006 0000 0a01020a 0a01020b"
 ARRIVING = (
     "0b00 0100 0000002a 0800 01 00",  # NFQA_PACKET_HDR: 42, IPv4, local in
-    "0800 0500 00000002",  # an interface, which does not matter here
+    "0800 0500 00000002",  # an interface, which is irrelevant here
     "0800 0300 00000005",  # NFQA_MARK
     "1800 0a00" + IP_HEAD,
     "0800 0d00 000005dc",  # NFQA_CAP_LEN

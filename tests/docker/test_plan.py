@@ -1,4 +1,4 @@
-"""The parts of a deployment: names, addresses, commands, code; no engine needed."""
+"""The parts of a deployment: names, addresses, commands and code, without an engine."""
 
 import io
 import ipaddress

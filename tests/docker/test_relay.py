@@ -1,4 +1,4 @@
-"""The relay passes on what clients say, from an address that is theirs, and resets as resets."""
+"""The relay forwards data from each client's own address, and forwards resets as resets."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ SOURCE = "127.0.0.9"
 
 @contextlib.asynccontextmanager
 async def through(peer, *, listening=True):
-    """A client's streams through a relay to a server that runs `peer`."""
+    """Open a client's streams through a relay to a server that runs `peer`."""
     ends = []
 
     async def answered(reader, writer):

@@ -1,4 +1,4 @@
-"""Bad links against a real engine, measured by a probe in the containers."""
+"""Bad links on a real engine, measured by a probe in the containers."""
 
 import pytest
 
@@ -22,8 +22,8 @@ LONG_S = 600.0
 LINK = [Link("b", "a")]
 FEW = Sending(datagrams=200)
 WHOLE = Sending(datagrams=250, size=250, pause_s=0.002)
-"""Twice the rate that a link is held to; all of them find room in a socket that is read late."""
-# Of a share of 2500 the standard deviation is at most 0.8 %, a fifth of the tolerance.
+"""Datagrams at twice the rate of the link; the buffer of a slow reader holds all of them."""
+# With 2500 datagrams, a share's standard deviation is at most 0.8 %, a fifth of the tolerance.
 SENT = {"delay": 200, "drop": 2500, "duplicate": 2500, "reorder": 2500, "rate": 750}
 KILL_PROGRAM = (
     "for at in /proc/[0-9]*; do tr '\\0' ' ' <$at/cmdline | grep -q '^python3 -I -S' "
@@ -32,7 +32,7 @@ KILL_PROGRAM = (
 
 
 class Probe:
-    """A cluster of two nodes, and what arrives at a and at b of what each sends the other."""
+    """A cluster of two nodes, and the datagrams that each receives from the other."""
 
     def __init__(self, engine, run_id, session):
         self.engine, self.run_id, self.session = engine, run_id, session
@@ -50,13 +50,13 @@ async def one_direction_is_as_bad_as_asked_and_the_other_whole(probe):
         bite = await door(probe).heal(fault)
         assert await door(probe).heal(fault) == bite
 
-        # A crowded host sends with pauses, in which nothing overtakes.
+        # A busy host sends with pauses, during which no packet overtakes another.
         spare = {"delay": 50, "reorder": 3}.get(name, 0.2 * asked.wanted)
         assert asked.shows(there) == pytest.approx(asked.wanted, abs=spare), name
         assert bite.unit == "packets"
         assert bite.count >= sending.datagrams
         for whole in (back, *await probe(WHOLE)):
-            # `back` is larger: the probe's socket overflows where its host does not let it read.
+            # The tolerance `back` is larger: on a busy host, the probe's socket buffer overflows.
             assert 0.95 * whole.sent <= whole.got <= whole.sent, name
             assert whole.late == 0, name
             assert whole.delay_ms < 50, name
@@ -71,10 +71,10 @@ async def a_rate_holds_for_tcp_whose_offload_makes_super_packets(probe):
 async def the_warden_makes_links_whole_again(probe):
     fault = await door(probe).shape(LINK, LinkQuality(drop=0.5))
     keeper = container_name(probe.run_id, "a", Part.KEEPER)
-    assert undo.main(["heal", "SHAPE", fault, keeper]) == 0  # as the warden has it done
+    assert undo.main(["heal", "SHAPE", fault, keeper]) == 0  # as the warden does
     by_warden, _ = await probe()
     assert by_warden.got == FEW.datagrams
-    # Before the warden, the fault may have hit a packet that is not the probe's.
+    # Before the warden healed it, the fault may have hit another program's packet.
     assert (await door(probe).heal(fault)).count < FEW.datagrams // 4
 
 

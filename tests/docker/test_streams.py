@@ -1,4 +1,4 @@
-"""Bad streams against a real engine, measured by a probe in the containers."""
+"""Bad streams on a real engine, measured by a probe in the containers."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ LEFT = ["sh", "-c", "iptables-save -t nat | grep -c -- '-A [^h].*harness:' || :"
 
 
 class Probe:
-    """A cluster of two nodes, and the fate of data between them."""
+    """A cluster of two nodes, and the way in which data arrive between them."""
 
     def __init__(self, engine, run_id, session):
         self.engine, self.run_id, self.session = engine, run_id, session
@@ -34,9 +34,9 @@ class Probe:
         return await door(self).shape([LINK], quality, lease_s=lease_s)
 
     async def __call__(self, holds, sender="b", openers="b"):
-        """The fate of data on a connection of each opener; it must be the same for all.
+        """Send data over a connection of each opener; the result must be the same for all.
 
-        A crowded host has pauses, so it is asked again.
+        A busy host has pauses, so the measurement may be repeated.
         """
         for _ in range(TRIES):
             ways = [await measure_stream(self.engine, self.run_id, o, sender) for o in openers]
@@ -79,7 +79,7 @@ async def one_direction_is_sliced_whoever_connects_and_the_other_whole(probe):
     assert await door(probe).heal(fault) == bite
     await probe(is_as_sent)
     addresses = [probe.at_keeper(node, ["python3", "-c", ADDRESS]) for node in NODES]
-    assert [way.met for way in there] == addresses  # of who opened it, as without a proxy
+    assert [way.met for way in there] == addresses  # the opener's address, as without a proxy
 
 
 async def one_direction_is_reset_whoever_connects_and_the_other_not(probe):

@@ -1,6 +1,6 @@
-"""Verbs of the cluster against a real engine.
+"""Operations of `Cluster` on a real engine.
 
-Starting containers would be most of the cost of each check, so many share one cluster.
+Many checks share one cluster, because starting containers costs more than the checks.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ async def clients_have_slow_links_too_and_a_stall_ends_with_what_it_held(session
         for node in ("n1", "n2"):
             started_s = time.monotonic()
             await ask(session, node, "who")
-            # Of the connection and of the request one packet each goes this way.
+            # The connection and the request send one packet each in this direction.
             assert (time.monotonic() - started_s >= 0.4) == (node == "n1"), link
         await door(session).heal(fault)
     fault = await door(session).shape([Link("n1", CLIENT)], LinkQuality(stall=True))
@@ -51,7 +51,7 @@ async def copies_of_packets_are_not_copied_again_either_way(session):
         for _ in range(10):
             assert (await ask(session, "n1", "who"))["name"] == "n1"
         bite = await door(session).heal(fault)
-        assert 10 <= bite.count <= 1000, link  # a few packets an answer
+        assert 10 <= bite.count <= 1000, link  # a few packets per answer
 
 
 async def an_open_connection_is_reset_for_a_bad_stream_and_outlives_it(session):
@@ -71,7 +71,7 @@ async def an_open_connection_is_reset_for_a_bad_stream_and_outlives_it(session):
 
 
 async def what_the_engine_loses_of_an_answer_is_asked_for_again(session):
-    """A busy engine does so by itself: the command succeeded, and its output is lost."""
+    """A busy engine may lose the output of a command that succeeded."""
     whole = docker.APIClient.exec_start
     lost = []
 
@@ -88,7 +88,7 @@ async def what_the_engine_loses_of_an_answer_is_asked_for_again(session):
         assert (await door(session).heal(fault)).count > 0
         conn = await session.env.net.connect(Address("n1", PORT))
         await conn.send(msgspec.json.encode(["who"]))
-        await conn.recv()  # it is through to the node, and no proxy's alone
+        await conn.recv()  # the connection has reached the node, not only a proxy
         assert await cluster.reset([Link(CLIENT, "n1")]) >= 1
         conn.close()
     assert len(lost) >= 8
@@ -127,7 +127,7 @@ async def events_of_nodes_arrive_within_a_tenth_of_a_second(session):
             await arrived.wait()
         asks_s.append(answered_s - asked_s)
         waits_s.append(time.monotonic() - answered_s)
-        # How busy the machine is, the calls tell.
+        # The calls show how busy the machine is.
         last = statistics.median(asks_s[-21:]), statistics.median(waits_s[-21:])
         if number >= 20 and last[1] < 0.1 + last[0]:
             return
@@ -135,7 +135,7 @@ async def events_of_nodes_arrive_within_a_tenth_of_a_second(session):
 
 
 async def a_node_that_gets_no_processor_is_told(session):
-    """The engine runs here, so its containers' processes are seen."""
+    """The engine runs on this machine, so the processes of its containers are visible."""
     starved = set()
     session.cluster.subscribe(
         lambda e: e.kind == "starvation" and starved.update(e.data["waited_s"])
@@ -196,7 +196,7 @@ async def a_frozen_node_can_be_cut_off_and_killed(session):
 
 
 async def exit_of(session, node, end):
-    """The report of a node's exit that `end` causes."""
+    """Return the report of a node's exit that `end` causes."""
     reports = []
     session.cluster.subscribe(
         lambda e: (e.kind, e.node) == ("node-exited", node) and reports.append(e.data)
@@ -217,7 +217,7 @@ async def an_exit_nobody_asked_for_is_noticed(session):
 
 
 async def a_slowed_node_gets_its_part_of_a_processor(session, engine):
-    """Also after a wipe and a restart; it does not count as starved by its host; a heal ends it."""
+    """The limit survives a wipe and a restart, is no starvation, and ends with a heal."""
     cluster = session.cluster
     container = cluster._nodes["n1"].container
 
@@ -227,7 +227,7 @@ async def a_slowed_node_gets_its_part_of_a_processor(session, engine):
     starved = set()
     cluster.subscribe(lambda e: e.kind == "starvation" and starved.update(e.data["waited_s"]))
     await cluster.slow("n1", factor=10.0)
-    # The first part of a tenth is given at once.
+    # The share of the first tenth of a second is available at once.
     assert await ask(session, "n1", "work", 0.5, timeout_s=LONG_S) > 3.5
     assert cluster.pids().keys() == {"n2"}
     await cluster.kill("n1")

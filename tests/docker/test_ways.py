@@ -1,4 +1,4 @@
-"""Whole runs of a healthy target while another program ends, stops or cuts: none is invalid."""
+"""Runs of a healthy target during interference by another program: none is invalid."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ RUN = ("run", "--target", "kudu", "--env", "docker", "--time-limit", "12", "--se
 
 
 def run_of(engine, pid):
-    """The run that this process controls."""
+    """Return the run that this process controls."""
     for row in engine.networks(RUN_LABEL):
         if row.labels[CONTROLLER_LABEL].startswith(f"{pid}:"):
             return row.labels[RUN_LABEL]
@@ -24,7 +24,7 @@ def run_of(engine, pid):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name, _ in WAYS])
 def test_what_others_do_convicts_nobody(engine, tmp_path, name):
-    """The node that is hit leads as a rule, and comes back, or not, as the way has it."""
+    """The affected node usually leads; the kind of interference decides whether it comes back."""
     nemesis = "partition-some-clients" if "relay" in name else "none"
     words = [*RUN, "--nemesis", nemesis, "--store", str(tmp_path)]
     driver = subprocess.Popen(

@@ -1,7 +1,7 @@
-"""Ways in which another program ends, stops or cuts the parts of a run in an engine.
+"""Kinds of interference: another program ends, stops or cuts off parts of a run in an engine.
 
-Each takes a `Victim`, acts at once and lets it stay so; none is the target's doing. Those with a
-relay need a nemesis that tells clients apart.
+Each function takes a `Victim` and acts at once and permanently; none of the effects is the target's
+fault. Functions with a relay need a nemesis with separate clients.
 """
 
 import os
@@ -21,7 +21,7 @@ __all__ = ["WAYS", "Victim"]
 
 
 class Victim(NamedTuple):
-    """A run, and one of its nodes."""
+    """A run and one of its nodes."""
 
     engine: Engine
     run_id: str
@@ -37,7 +37,7 @@ class Victim(NamedTuple):
 
     @property
     def relay(self) -> str | None:
-        """The container that calls for clients, if there is one."""
+        """The container that connects on behalf of clients, if there is one."""
         name = container_name(self.run_id, "client")
         rows = self.engine.containers(f"{RUN_LABEL}={self.run_id}")
         return name if any(row.name == name for row in rows) else None
@@ -48,7 +48,7 @@ class Victim(NamedTuple):
         assert done.code == 0, done
 
     def default_route(self) -> str:
-        """The route that `ip link set down` takes for good."""
+        """Return the route that `ip link set down` removes for good."""
         done = self.engine.exec(self.keeper, ["sh", "-c", "ip route show default"])
         return done.output
 
@@ -64,7 +64,7 @@ def _signal_main(victim: Victim, number: signal.Signals) -> None:
 
 
 def _signal_program(victim: Victim, number: signal.Signals) -> None:
-    """To the program itself, past the init of its container."""
+    """Send a signal to the program itself, not to its container's init."""
     state = victim.engine.state(victim.container)
     assert state is not None
     assert state.pid is not None, "the engine must run on this machine"
@@ -74,7 +74,7 @@ def _signal_program(victim: Victim, number: signal.Signals) -> None:
 
 
 def _squeeze(victim: Victim) -> None:
-    """So little memory that the kernel ends what runs there, as soon as it wants more."""
+    """Limit the memory so far that the kernel kills the program at its next allocation."""
     stats = victim.engine._api.stats(victim.container, stream=False, one_shot=True)
     few = stats["memory_stats"]["usage"] + (1 << 18)
     victim.engine._api.update_container(victim.container, mem_limit=few, memswap_limit=few)

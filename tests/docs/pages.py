@@ -1,4 +1,4 @@
-"""The pages of the documentation as tests see them: their blocks of code, and how to run those.
+"""The code blocks of documentation pages, and how tests run them.
 
 A fenced block of the language `console` has commands (lines that begin with `$ `, continued by a
 backslash at the end of a line) and their output. All blocks of one page run from top to bottom in
@@ -46,7 +46,7 @@ BETWEEN = "@@ block"
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block, and what the comment before it says."""
+    """One fenced block, with the directive in the comment before it."""
 
     page: Path
     line: int
@@ -56,7 +56,7 @@ class Block:
 
     @cached_property
     def words(self):
-        """(key, value) of the directive, in order; the reason of a `no` has the key `reason`."""
+        """The directive's pairs (key, value); the reason of a `no` has the key `reason`."""
         found = []
         for match in WORD.finditer(self.directive):
             value = match["quoted"] if match["quoted"] is not None else match["plain"]
@@ -71,24 +71,24 @@ class Block:
 
     @property
     def place(self):
-        """Where it is, for messages."""
+        """The block's place, for messages."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
     def is_run(self):
-        """Whether its commands are executed, rather than only parsed."""
+        """Whether the commands are executed, not only parsed."""
         if self.language == "python":
             return bool(self.values("python"))
         return self.language == "console" and not self.values("no")
 
     @property
     def needs(self):
-        """The marks that it requires."""
+        """The marks that the block requires."""
         return {mark for value in self.values("needs") for mark in value.split(",")}
 
     @cached_property
     def commands(self):
-        """(command, lines of its output) of a console block."""
+        """The pairs (command, lines of its output) of a console block."""
         found, continued = [], False
         for line in self.text.splitlines():
             if continued:
@@ -103,7 +103,7 @@ class Block:
         return [(command, output) for command, output in found]
 
     def script(self, number):
-        """Bash that runs it and stops at the first command with the wrong exit code."""
+        """A bash script that runs the block and stops at the first wrong exit code."""
         lines = [f"echo '{BETWEEN} {number}'", *self.values("before")]
         if self.language == "python":
             return "\n".join([*lines, f"python - <<'@@'\n{self.text}@@", stop(0, self.place)])
@@ -121,7 +121,7 @@ class Block:
 
 
 def stop(code, place):
-    """Bash that ends the script unless the last exit code is this one."""
+    """Bash code that ends the script unless the last exit code is `code`."""
     message = f'echo "{place}: exit code $code, not {code}" >&2'
     return f"code=$?; [ $code -eq {code} ] || {{ {message}; exit 99; }}; (exit $code)"
 
@@ -133,7 +133,7 @@ def pages():
 
 
 def name_of(page):
-    """A page as an id of tests."""
+    """Return the test id of a page."""
     return str(page.relative_to(ROOT))
 
 
@@ -153,7 +153,7 @@ def blocks_of(page):
 
 
 def run_page(blocks, folder):
-    """Run these blocks in one bash. Returns what each wrote to stdout."""
+    """Run these blocks in one bash; return what each wrote to stdout."""
     script = "\n".join([*(block.script(number) for number, block in enumerate(blocks)), "exit 0"])
     try:
         written = bash(script, folder, sum(timeout_s(block) for block in blocks))
@@ -165,16 +165,18 @@ def run_page(blocks, folder):
 
 
 def timeout_s(block):
-    """How long the commands of a block may take."""
+    """Return the time limit for the commands of a block."""
     return max([float(value) for value in block.values("timeout")], default=TIMEOUT_S)
 
 
 def bash(script, folder, limit_s):
-    """Run a script to its end, or end it and all that it started."""
+    """Run a script; at the time limit, end it and everything that it started."""
     variables = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "XDG_STATE_HOME": str(folder / ".state"),  # clusters that stay are this test's own
+        "XDG_STATE_HOME": str(
+            folder / ".state"
+        ),  # clusters that outlive the page belong to this test
         "COLUMNS": "100",
     }
     with subprocess.Popen(
@@ -192,12 +194,12 @@ def bash(script, folder, limit_s):
 
 
 def missing_lines(block, written):
-    """The lines of output on the page that the commands did not write, or not in this order."""
+    """Return the output lines of the page that the commands did not write in this order."""
     rest = iter([masked(line) for line in written.splitlines()])
     shown = [line for _, output in block.commands for line in output]
     return [line for line in shown if masked(line) not in {"", "..."} and masked(line) not in rest]
 
 
 def masked(line):
-    """A line without the numbers, which move with every change of the target."""
+    """Return the line without numbers, which change with every change of the target."""
     return re.sub(r"\s+", " ", re.sub(r"\d+([.,]\d+)*", "N", line)).strip()

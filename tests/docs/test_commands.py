@@ -22,7 +22,7 @@ TAKES_WORKLOADS = {"run", "soak", "check-determinism"}
 
 
 def runnable():
-    """Pages with the blocks that are run, and their marks."""
+    """Return each page with the blocks to run, as parameters with marks."""
     for page in pages():
         blocks = [block for block in blocks_of(page) if block.is_run]
         if blocks:
@@ -41,7 +41,7 @@ def test_commands_of_a_page_work(blocks, tmp_path):
 
 
 def check_operation_numbers(folder):
-    """An operation has one number in all sentences and lists: the index of its invocation."""
+    """Check that all sentences and lists number an operation by the index of its invocation."""
     for results in folder.glob("store/*/2*/results.json"):
         stored = load_run(results.parent)
         calls = {pair.invoke.index for pair in stored.history.pairs}
@@ -59,7 +59,7 @@ def test_few_blocks_are_only_parsed():
 
 
 def commands_of(page):
-    """Every `harness ...` of a page: commands in blocks, and code spans in its sentences."""
+    """Return every `harness ...` of a page, from blocks and from code spans in sentences."""
     for block in blocks_of(page):
         if block.language == "console":
             for command, _ in block.commands:
@@ -72,7 +72,7 @@ def commands_of(page):
 
 @functools.cache
 def help_of(*words):
-    """What `harness WORDS --help` and `--help-all` print; empty where there is no such command."""
+    """Return the output of `harness WORDS --help` and `--help-all`; empty if unknown."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
         for flag in ("--help", "--help-all"):
@@ -82,7 +82,7 @@ def help_of(*words):
 
 @functools.cache
 def options_of(verb):
-    """All options of a verb, those of all workloads and targets included."""
+    """Return all options of a verb, including the options of all workloads and targets."""
     texts = [help_of(verb)]
     if verb in TAKES_WORKLOADS:
         texts += [help_of(verb, "--workload", name) for name in plugin_names("workloads")]
@@ -91,7 +91,7 @@ def options_of(verb):
 
 
 def faults_of(command):
-    """What is wrong with a command that a page names."""
+    """Return the errors in a command that a page names."""
     words = [word for word in command.split()[1:] if not word.startswith("-")]
     verbs = command.split()[1]
     if verbs.startswith("-") or verbs in {"VERB", "..."}:

@@ -1,4 +1,4 @@
-"""Pages that code and messages name exist, and headings, too."""
+"""Pages and headings that code and messages name exist."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,14 @@ NAMED = re.compile(r"docs/[\w/.-]+\.(?:md|sh|yml|yaml|ipynb|png)(?:#[\w-]+)?")
 
 
 def slugs(page):
-    """Anchors of the headings of a page, as mkdocs makes them."""
+    """Return the anchors of a page's headings, as mkdocs generates them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     plain = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
     return {re.sub(r"[\s-]+", "-", heading) for heading in plain}
 
 
 def missing(text):
-    """References of a text that lead nowhere."""
+    """Return the broken references in a text."""
     for reference in NAMED.findall(text):
         path, _, anchor = reference.partition("#")
         page = ROOT / path

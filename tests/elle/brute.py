@@ -1,11 +1,11 @@
-"""Every model by brute force over tiny histories, from definitions that have no graphs.
+"""Every consistency model by brute force over tiny histories, from definitions without graphs.
 
-An abstract execution (Cerone, Bernardi, Gotsman, 2015) has a total order of arbitration over the
-transactions that happened and says for each which others are visible to it. All orders and all
-visibilities are tried. A transaction's reads return its own writes, or the last visible version in
-the order of arbitration; models differ in what visibility must be like. What is weaker than atomic
-visibility is told by arbitration alone: which version each read returned, and how its position
-relates to others.
+An abstract execution (Cerone, Bernardi, Gotsman, 2015) has a total arbitration order of the
+transactions that took effect, and says which transactions are visible to each of them. The oracle
+tries all orders and all visibilities. A transaction's reads return its own writes, or the last
+visible version in arbitration order; models differ in their conditions on visibility. Models weaker
+than atomic visibility are decided by arbitration alone: by the version that each read returned, and
+its position in the order.
 """
 
 import random
@@ -26,7 +26,7 @@ Seen = dict[int, Bits]
 
 @dataclass
 class _Read:
-    """What a transaction was shown of a key: the version of a writer, or the initial one (-1).
+    """A version of a key that a transaction read: a writer's version, or the initial one (-1).
 
     `own` counts its own earlier writes of the key.
     """
@@ -39,7 +39,7 @@ class _Read:
 
 
 class Execution:
-    """A history with the transactions that happened in the order of arbitration."""
+    """A history and the transactions that took effect, in arbitration order."""
 
     def __init__(self, txns: list[Transaction], order: Order, *, lists: bool) -> None:
         self.txns, self.order, self.lists = txns, order, lists
@@ -53,7 +53,8 @@ class Execution:
                     if txn not in self.writers[key]:
                         self.writers[key].append(txn)
         self.reads = [read for txn in order for read in self._reads(txn)]
-        # A value without a writer is the initial one; where a key shows two, one has no version.
+        # A value without a writer is the initial one. If a key shows two such values, one of them
+        # has no version.
         written = {(key, v) for txn in txns for f, key, v in txn.value if f != "r"}
         self.initial = {
             read.key: read.value
@@ -71,19 +72,20 @@ class Execution:
                 yield _Read(txn, key, shown, list(own.get(key, ())), number)
 
     def state(self, key: str, visible: Bits, reader: int) -> Any:
-        """What a read of `key` returns before own writes, if so many transactions are visible."""
+        """Return the value of `key`, before own writes, for a set of visible transactions."""
         seen = [t for t in self.writers[key] if visible >> t & 1 and t != reader]
         if self.lists:
-            # A list shows everything before it: what is arbitrated before the last is there, too.
+            # A list shows all earlier appends, so all appends arbitrated before the last one are
+            # visible.
             last = self.writers[key].index(seen[-1]) + 1 if seen else 0
             before = [t for t in self.writers[key][:last] if t != reader]
             return [value for t in before for value in self.wrote[t, key]]
         return self.wrote[seen[-1], key][-1] if seen else self.initial.get(key)
 
     def shows(self, read: _Read, visible: Bits) -> bool:
-        """Whether a read returns what it should."""
+        """Whether a read returns what the visible transactions imply."""
         if self.lists and read.own:
-            # An own append shows what it was appended to: the version before, thus visible.
+            # An own append also shows the previous version of the list, which is thus visible.
             before = self.writers[read.key][: self.writers[read.key].index(read.reader)]
             if before and not visible >> before[-1] & 1:
                 return False
@@ -94,7 +96,7 @@ class Execution:
         return bool(read.value == (read.own[-1] if read.own else state))
 
     def versions(self, read: _Read) -> list[int]:
-        """Writers whose version a read can have returned, -1 for the initial one."""
+        """Return the writers whose version a read may show; -1 is the initial version."""
         return [
             writer
             for writer in (-1, *self.writers[read.key])
@@ -106,7 +108,7 @@ Judge = Callable[[Execution, Seen], bool]
 
 
 def order_of(txns: list[Transaction], happened: Order, kind: str) -> Edges:
-    """The order of sessions or of real time."""
+    """Return the session order or the real-time order."""
     pairs = []
     for one in happened:
         for two in happened:
@@ -121,7 +123,7 @@ def order_of(txns: list[Transaction], happened: Order, kind: str) -> Edges:
 
 
 def _visibilities(order: Order, must: Edges) -> Iterator[Seen]:
-    """Every choice of what is visible to whom, among what is arbitrated before."""
+    """Yield every choice of visible transactions among those arbitrated before each transaction."""
     free = [
         (one, two) for at, two in enumerate(order) for one in order[:at] if (one, two) not in must
     ]
@@ -194,7 +196,7 @@ ATOMIC: Mapping[str, tuple[Judge, str]] = {
     "session-serializable": (_total, "process"),
     "strong-session-serializable": (_total, "process"),
     "strict-serializable": (_total, "realtime"),
-    # In their strongest reading, by transactions: `valid` must hold there, too.
+    # The models are taken in their strongest form, by transactions; `valid` must hold there, too.
     "linearizable": (_total, "realtime"),
     "sequential": (_total, "process"),
     "causal": (_transitive, "process"),
@@ -213,7 +215,7 @@ ATOMIC: Mapping[str, tuple[Judge, str]] = {
 
 
 def _committed(run: Execution, reads: Iterable[_Read] | None = None) -> list[list[int]]:
-    """Per read the versions it can have returned that are arbitrated before its transaction."""
+    """Return, for each read, the possible versions that are arbitrated before its transaction."""
     return [
         [v for v in run.versions(read) if v < 0 or run.place[v] < run.place[read.reader]]
         for read in (run.reads if reads is None else reads)
@@ -221,7 +223,7 @@ def _committed(run: Execution, reads: Iterable[_Read] | None = None) -> list[lis
 
 
 def _read_committed(run: Execution, _seen: Seen) -> bool:
-    """Every read shows a committed version, with any part of its own writes (`internal`)."""
+    """Whether every read shows a committed version, plus some own writes (`internal`)."""
     longest = max((len(read.own) for read in run.reads), default=0)
     parts = [
         _committed(run, [replace(read, own=read.own[:count]) for read in run.reads])
@@ -231,7 +233,7 @@ def _read_committed(run: Execution, _seen: Seen) -> bool:
 
 
 def _cursor_stable(run: Execution, _seen: Seen) -> bool:
-    """Read committed, and what is read and then written was not overwritten in between."""
+    """Whether reads are committed, and no key that is read and then written changes in between."""
     choices = _committed(run)
     for read, versions in zip(run.reads, choices, strict=True):
         writers = run.writers[read.key]
@@ -246,9 +248,9 @@ def _cursor_stable(run: Execution, _seen: Seen) -> bool:
 
 
 def _monotonic_view(run: Execution, _seen: Seen) -> bool:
-    """Read committed, and a transaction that saw another one goes on to see it.
+    """Whether reads are committed, and a transaction that saw another one continues to see it.
 
-    Each read has one version here: values are unique.
+    Each read has one possible version, because values are unique.
     """
     choices = _committed(run)
     if not all(choices):
@@ -278,9 +280,9 @@ ARBITRATED: Mapping[str, tuple[Judge, str]] = {
 
 
 def _read_uncommitted(run: Execution, _seen: Seen) -> bool:
-    """Whether versions can be ordered so; what a read of a register shows says nothing of that.
+    """Whether versions can have this order; a read of a register shows nothing about it.
 
-    What was read of a transaction whose answer was lost happened.
+    A transaction without an answer took effect if another one read its writes.
     """
     if not run.lists:
         return True
@@ -310,14 +312,14 @@ UNCOMMITTED: Mapping[str, tuple[Judge, str]] = {
 
 
 class Oracle:
-    """What holds of one history; models that ask for the same are tried once."""
+    """An oracle for one history, which tries models with the same definition only once."""
 
     def __init__(self, history: list[Transaction], *, lists: bool) -> None:
         self._history, self._lists = history, lists
         self._known: dict[Any, bool] = {}
 
     def _executions(self, kind: str) -> Iterator[tuple[Order, Edges]]:
-        """Every order of what happened, and of some of what may have, that keeps to `kind`."""
+        """Yield every order of `kind`, of what took effect and some of what may have."""
         history = self._history
         sure = [i for i, txn in enumerate(history) if txn.type is OpType.OK]
         perhaps = [i for i, txn in enumerate(history) if txn.type is OpType.INFO]
@@ -357,9 +359,9 @@ MODELS = (*UNCOMMITTED, *ARBITRATED, *ATOMIC)
 
 
 def random_history(rng: random.Random, *, lists: bool) -> list[Transaction]:
-    """Up to four transactions: mostly what a serial order shows, with reads that saw another state.
+    """Build a history of up to four serial transactions, in which some reads saw another state.
 
-    These come from one earlier or later state for all keys, or from one for each.
+    The other state is an earlier or later one, the same for all keys or one per key.
     """
     count = rng.choice((2, 3, 3, 4, 4, 4))
     spread = rng.choice((1, 3, 20))
@@ -388,14 +390,14 @@ def random_history(rng: random.Random, *, lists: bool) -> list[Transaction]:
 
 
 class _Answers:
-    """What the reads of planned transactions show."""
+    """The results of the reads of planned transactions."""
 
     def __init__(
         self, plans: list[Transaction], order: list[int], rng: random.Random, *, lists: bool
     ) -> None:
         self._plans, self._order, self._rng, self._lists = plans, order, rng, lists
         self._noise = rng.choice((0.0, 0.2, 0.5, 0.9))
-        self._apart = rng.random() < 0.5  # whether each key may be seen in a state of its own
+        self._apart = rng.random() < 0.5  # whether reads may see each key in a different state
 
     def _state(self, key: str, reader: int, cut: int) -> list[Any]:
         return [
@@ -408,7 +410,7 @@ class _Answers:
         ]
 
     def of(self, number: int) -> Transaction:
-        """The transaction with answers, if it has any."""
+        """Return the transaction with answers, if it has any."""
         plan, rng = self._plans[number], self._rng
         if plan.type is not OpType.OK:
             return Transaction(plan.value, plan.call, None, plan.type, plan.process)

@@ -1,4 +1,4 @@
-"""Short ways to write histories of transactions."""
+"""Short notations for histories of transactions."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ NAMES = {"a": "append", "w": "w", "r": "r"}
 
 
 def mops(text: str) -> list[tuple[str, str, Any]]:
-    """ "a x 1, r y [1 2], r z nil" as micro-operations."""
+    """Parse a text such as "a x 1, r y [1 2], r z nil" into micro-operations."""
     found: list[tuple[str, str, Any]] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         f, key, value = part.split(None, 2)
@@ -22,7 +22,7 @@ def mops(text: str) -> list[tuple[str, str, Any]]:
 
 
 def concurrent(*texts: str) -> list[Transaction]:
-    """Transactions that all overlap, each in its own process; "fail:" and "info:" mark others."""
+    """Build transactions that all overlap; "fail:" and "info:" mark those not ok."""
     made = []
     for number, text in enumerate(texts):
         kind, _, rest = text.rpartition(":")
@@ -34,7 +34,7 @@ def concurrent(*texts: str) -> list[Transaction]:
 
 
 def sequence(*texts: str, processes: str = "") -> list[Transaction]:
-    """Transactions one after another; `processes` has a digit for each, or each has its own."""
+    """Build consecutive transactions; `processes` has one digit per transaction."""
     made = []
     for number, text in enumerate(texts):
         kind, _, rest = text.rpartition(":")
@@ -52,7 +52,7 @@ def sequence(*texts: str, processes: str = "") -> list[Transaction]:
 
 
 def placed(*txns: tuple[str, int, int]) -> list[Transaction]:
-    """Transactions (text, call, end), each in its own process."""
+    """Build transactions from (text, call, end), each in its own process."""
     return [
         Transaction(mops(text), call=call, end=end, process=number)
         for number, (text, call, end) in enumerate(txns)
@@ -60,7 +60,7 @@ def placed(*txns: tuple[str, int, int]) -> list[Transaction]:
 
 
 def precedence(columns: Columns) -> set[tuple[int, int]]:
-    """Pairs of transactions that real time orders."""
+    """Return the pairs of transactions that real time orders."""
     count = len(columns)
     return {
         (a, b)

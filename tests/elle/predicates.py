@@ -1,9 +1,9 @@
-"""Short ways to write histories with predicate reads, and a store that has them.
+"""Short notations for histories with predicate reads, and a store that produces them.
 
-The store keeps rows in versions, and at `strict` a transaction commits only if what it read by keys
-and by predicates is still so. What it forgets at weaker levels: at `stale`, to show the newest
-version; at `phantoms`, to look at predicates; at `snapshot`, at keys as well; at `committed`, to
-keep a snapshot.
+The store keeps versions of rows. At `strict`, a transaction commits only if its reads by keys and
+by predicates would still return the same. Weaker levels omit a rule each: `stale` may show an old
+version, `phantoms` does not check predicates, `snapshot` does not check keys either, and
+`committed` keeps no snapshot.
 """
 
 import random
@@ -17,7 +17,7 @@ LEVELS = ("strict", "stale", "phantoms", "snapshot", "committed")
 
 
 def mops(text: str) -> list[list[Any]]:
-    """ "i x 1; w x 2; d y; r x nil; rp = 1 {x 1}; rp mod 2 0 {}" as micro-operations."""
+    """Parse "i x 1; w x 2; d y; r x nil; rp = 1 {x 1}; rp mod 2 0 {}" into micro-operations."""
     found: list[list[Any]] = []
     for part in filter(None, (piece.strip() for piece in text.split(";"))):
         f, *rest = part.split()
@@ -36,7 +36,7 @@ def mops(text: str) -> list[list[Any]]:
 
 
 def at_once(*texts: str) -> list[Transaction]:
-    """Transactions that all overlap; "fail:" and "info:" mark others than ok ones."""
+    """Build transactions that all overlap; "fail:" and "info:" mark those not ok."""
     made = []
     for number, text in enumerate(texts):
         kind, _, rest = text.rpartition(":")
@@ -45,7 +45,7 @@ def at_once(*texts: str) -> list[Transaction]:
 
 
 def timed(*txns: tuple[str, int, int, int]) -> list[Transaction]:
-    """Transactions (text, call, end, process)."""
+    """Build transactions from (text, call, end, process)."""
     return [
         Transaction(mops(text), call=call, end=end, process=process)
         for text, call, end, process in txns
@@ -65,7 +65,7 @@ class _Client:
 
 
 def matching(condition: Any, rows: dict[str, Any]) -> dict[str, Any]:
-    """The rows that match; told by other means than the checker's."""
+    """Return the rows that match, by code that is independent of the checker's."""
     if condition == "true":
         return dict(rows)
     if condition[0] == "=":
@@ -74,7 +74,7 @@ def matching(condition: Any, rows: dict[str, Any]) -> dict[str, Any]:
 
 
 class Store:
-    """Rows in versions; a commit makes the next one."""
+    """A store of row versions; each commit creates the next version."""
 
     def __init__(self, level: str, rng: random.Random, universe: dict[str, int]) -> None:
         self.level, self.rng = level, rng
@@ -82,19 +82,19 @@ class Store:
         self.writes: list[set[str]] = [set()]
 
     def begin(self) -> int:
-        """The version that a transaction sees."""
+        """Return the version that a transaction sees."""
         newest = len(self.versions) - 1
         behind = self.rng.randint(0, 3) if self.level == "stale" else 0
         return max(0, newest - behind)
 
     def rows(self, client: _Client) -> dict[str, Any]:
-        """What a transaction sees now, its own writes among it."""
+        """Return the rows that a transaction sees now, including its own writes."""
         base = self.versions[-1 if self.level == "committed" else client.start]
         seen = {**base, **client.own}
         return {key: value for key, value in seen.items() if value is not None}
 
     def step(self, client: _Client) -> None:
-        """One micro-operation; what would do nothing is left out."""
+        """Execute one micro-operation, unless it would change nothing."""
         mop = client.plan.pop()
         rows = self.rows(client)
         f, name = mop[0], mop[1]
@@ -106,13 +106,13 @@ class Store:
             client.keys.add(name)
             client.done.append(["r", name, rows.get(name)])
         elif (f == "insert") != (name in rows):
-            # Whether the row is there was looked at, too.
+            # The transaction also looked at whether the row exists.
             client.keys.add(name)
             client.own[name] = None if f == "delete" else mop[2]
             client.done.append(mop)
 
     def commit(self, client: _Client) -> bool:
-        """Whether the transaction took effect."""
+        """Commit a transaction; return whether it took effect."""
         late: set[str] = set().union(*self.writes[client.start + 1 :])
         if self.level != "committed" and late & set(client.own):
             return False
@@ -141,7 +141,7 @@ def run(
     once: bool = False,
     lost_answers: float = 0.0,
 ) -> tuple[dict[str, int], list[Transaction]]:
-    """A universe, and a history of a store at `level`; with `once`, keys are written but once."""
+    """Build a universe and a history of a store; with `once`, each key is written once."""
     rng = random.Random(f"{level}/{seed}")
     universe = {key: rng.randint(0, 1) for key in keys if rng.random() < 0.5}
     store = Store(level, rng, universe)
@@ -195,7 +195,7 @@ def run(
 
 
 def without(history: list[Transaction], number: int, place: int | None = None) -> list[Transaction]:
-    """The history without a transaction, or without one of its micro-operations."""
+    """Yield the history without one transaction, or without one micro-operation."""
     txn = history[number]
     if place is None:
         return [*history[:number], *history[number + 1 :]]

@@ -1,7 +1,7 @@
-"""A store that keeps one isolation level and no more, and histories of clients who use it.
+"""A store that guarantees one isolation level and no more, and histories of its clients.
 
-Micro-operations of concurrent transactions interleave at random. Lists only: registers are lists of
-which the last element shows.
+Micro-operations of concurrent transactions interleave at random. The store has only lists; a
+register is a list of which reads show the last element.
 """
 
 import random
@@ -33,7 +33,7 @@ class _Client:
 
 
 class Store:
-    """Lists under keys; each commit makes a version of the whole store."""
+    """Lists by key; each commit creates a version of the whole store."""
 
     def __init__(self, level: str, rng: random.Random) -> None:
         self.level = level
@@ -45,7 +45,7 @@ class Store:
         self.locks: dict[str, int] = {}
 
     def begin(self) -> int:
-        """The version a transaction will see; a store that is not strict may show an old one."""
+        """Return the version that a transaction will see, an old one if the store is not strict."""
         newest = len(self.versions) - 1
         if self.level == "serializable" and self.rng.random() < 0.3:
             return max(0, newest - self.rng.randint(1, 3))
@@ -59,7 +59,7 @@ class Store:
         return self.versions[client.start].get(key, [])
 
     def step(self, client: _Client) -> bool:
-        """One micro-operation; whether it could be done (another transaction may hold the lock)."""
+        """Try one micro-operation; return false if another transaction holds the lock."""
         f, key = client.plan[len(client.done)]
         if f == "r":
             seen = self._base(client, key)
@@ -87,7 +87,7 @@ class Store:
             if any(self.writes[version] & keys for version in since):
                 return False
         elif self.level in {"strict-serializable", "serializable"}:
-            # Only what reads an old snapshot and writes nothing may come before others.
+            # Only a read-only transaction on an old snapshot may precede others.
             touched = keys | set(client.read)
             late = any(self.writes[version] & touched for version in since)
             if late and (keys or self.level == "strict-serializable"):
@@ -113,7 +113,7 @@ def run(
     lost_answers: float = 0.0,
     final_read: bool = False,
 ) -> list[Transaction]:
-    """A history of a store that keeps `level`."""
+    """Build a history of a store that guarantees `level`."""
     rng = random.Random(f"{level}/{seed}")
     store = Store(level, rng)
     history: list[Transaction] = []
@@ -127,7 +127,8 @@ def run(
                 (rng.choice(("r", "append")), rng.choice(keys)) for _ in range(rng.randint(1, 4))
             ]
             if level == "no-first-committer":
-                # It shows own writes on top of an old snapshot, which nobody would take for right.
+                # The transaction would show its own writes on top of an old snapshot, which no
+                # level allows.
                 plan.sort(reverse=True)
             process = idle.pop(rng.randrange(len(idle)))
             active.append(_Client(process, plan, clock, store.begin()))
@@ -138,7 +139,7 @@ def run(
         client = rng.choice(active)
         if len(client.done) < len(client.plan):
             if not store.step(client):
-                # Locks may wait for each other: the transaction ends with what it has done.
+                # In a deadlock, the transaction ends with the operations done so far.
                 del client.plan[len(client.done) :]
             continue
         committed = store.commit(client)
@@ -146,7 +147,7 @@ def run(
         lost = rng.random() < lost_answers
         kind = OpType.INFO if lost else OpType.OK if committed else OpType.FAIL
         history.append(Transaction(client.done, client.call, clock, kind, client.process))
-        # A process whose answer was lost is never used again.
+        # A process that lost an answer is retired.
         idle.append(client.process + 1000 if lost else client.process)
     if final_read:
         state = store.dirty if level == "read-uncommitted" else store.versions[-1]
@@ -156,7 +157,7 @@ def run(
 
 
 def as_registers(history: list[Transaction]) -> list[Transaction]:
-    """The same history over registers: an append becomes a write, a read shows the last element."""
+    """Convert lists into registers: appends become writes, and reads show the last element."""
     return [
         Transaction(
             [

@@ -1,4 +1,4 @@
-"""One small history for each anomaly: it is found, nothing else is, and the boundary is right."""
+"""One small history per anomaly: only this anomaly is found, and the boundary is right."""
 
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ IN_SESSION = {
         sequence("a x 1", "r y []", "a y 1", "r x []", processes="0011"),
         "strong-session-snapshot-isolation",
     ),
-    # Two steps of anti-dependency in a row close only over the order in process 0.
+    # Two consecutive anti-dependencies form a cycle only through the order in process 0.
     "G2-item-process": (
         sequence("a x 1", "r y []", "a y 1, r x []", processes="001"),
         "strong-session-serializable",
@@ -155,8 +155,8 @@ def test_process_order_is_real_time_to_strict_models(name):
 
 @pytest.mark.parametrize("other", ["a x 3", "a x 3, r x [3 3]"])
 def test_nil_and_an_empty_list_are_not_one_version_that_two_updated(other):
-    # `lost-update-cases` in upstream's txn.clj compares what was read as it stands; a key with
-    # repeated elements makes no difference.
+    # `lost-update-cases` in upstream's txn.clj compares the recorded values, whether or not a key
+    # has repeated elements.
     same = concurrent("r x nil, a x 1", "r x nil, a x 2", other)
     unlike = concurrent("r x nil, a x 1", "r x [], a x 2", other)
     assert "lost-update" in check_list_append(same).anomalies
@@ -164,8 +164,9 @@ def test_nil_and_an_empty_list_are_not_one_version_that_two_updated(other):
 
 
 def test_what_a_transaction_without_an_answer_read_tells_nothing():
-    # It may have aborted, and an aborted transaction may read anything. Upstream infers from such
-    # reads of lists (`wr-mop-dep`, `read-index` in list_append.clj), and calls both invalid.
+    # The transaction may have aborted, and an aborted transaction may read anything. Upstream uses
+    # such reads of lists (`wr-mop-dep`, `read-index` in list_append.clj), and calls both histories
+    # invalid.
     stale = sequence("a x 1, a y 1", "info:r x []", "r y [1]")
     fractured = sequence("a x 1, a y 1", "info:r x [], r y [1]", "r y [1]")
     for history in (stale, fractured):
@@ -175,8 +176,9 @@ def test_what_a_transaction_without_an_answer_read_tells_nothing():
 
 
 def test_a_transaction_still_open_may_have_happened():
-    # Upstream leaves it out, so nothing depends on anything there, and stops where somebody read
-    # its append ("No transaction wrote", `dirty-update-cases` in list_append.clj).
+    # Upstream ignores the transaction, so it finds no dependencies, and stops with an error if
+    # another transaction read its append ("No transaction wrote", `dirty-update-cases` in
+    # list_append.clj).
     still_open = Transaction(mops("a x 1"), call=0, end=None, type=OpType.INFO)
     unseen, seen = (
         [still_open, Transaction(mops(text), call=1, end=2, process=1)]
@@ -195,7 +197,7 @@ def test_what_a_request_does_not_forbid_is_not_mentioned():
     assert (result.anomalies, result.not_) == ({}, ())
 
 
-# as `LISTS`, with the options of the check after the history
+# like `LISTS`, with the options of the check after the history
 REGISTERS = {
     "cyclic-versions": (
         sequence("w x 1", "w x 2", "r x 1", processes="000"),

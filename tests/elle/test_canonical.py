@@ -1,4 +1,4 @@
-"""The report is the same whatever keys and values are called and in which order lines stand."""
+"""The report does not depend on names of keys, on values, or on the order of lines."""
 
 import random
 from dataclasses import replace
@@ -12,7 +12,7 @@ from tests.elle.stores import LEVELS, as_registers, run
 
 
 def few_of(count: int) -> list[Any]:
-    """So many seeds, half of them only nightly."""
+    """Return `count` seeds, half of which run only nightly."""
     return [
         pytest.param(seed, marks=[pytest.mark.nightly] * (seed >= count // 2))
         for seed in range(count)
@@ -20,7 +20,7 @@ def few_of(count: int) -> list[Any]:
 
 
 def told(result: ElleResult, places: list[int]) -> Any:
-    """All that is reported, with operations named by `places` and without other names."""
+    """Return the report, with operations named by `places` and without other names."""
     return (
         result.verdict,
         result.not_,
@@ -40,7 +40,7 @@ def told(result: ElleResult, places: list[int]) -> Any:
 
 
 def renamed(history: list[Transaction], rng: random.Random) -> list[Transaction]:
-    """Other keys, other values."""
+    """Rename all keys and values."""
     keys: dict[Any, Any] = {}
     values: dict[Any, Any] = {}
     fresh = iter(rng.sample(range(10**6), 10**4))
@@ -60,14 +60,14 @@ def renamed(history: list[Transaction], rng: random.Random) -> list[Transaction]
 
 
 def shuffled(history: list[Transaction], rng: random.Random) -> tuple[list[Transaction], list[int]]:
-    """Lines in another order, the same real time; and where each came from."""
+    """Reorder lines without changing real time; also return where each came from."""
     order = list(range(len(history)))
     rng.shuffle(order)
     return [history[place] for place in order], order
 
 
 def respaced(history: list[Transaction], rng: random.Random) -> list[Transaction]:
-    """Other times, of calls and of ends that nothing lies between in any order."""
+    """Change the times of calls and ends without changing the real-time order."""
     events = sorted(
         [(txn.call, 0, i) for i, txn in enumerate(history)]
         + [(txn.end or 0, 1, i) for i, txn in enumerate(history)]

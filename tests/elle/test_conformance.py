@@ -1,7 +1,7 @@
-"""The supplied histories, and what the real Elle says of them under every request.
+"""The supplied histories, compared with the results of the real Elle for every request.
 
-`verdict`, `not` and `also-not` are equal in every row. So are the types of anomalies, with the
-liberty the data set's README takes for cycles; and but for `DIFFERENT`.
+`verdict`, `not` and `also-not` are equal in every row. So are the types of anomalies, apart from
+the tolerance for cycles that the data set's README describes, and from `DIFFERENT`.
 """
 
 import csv
@@ -32,13 +32,14 @@ CONFORMANCE = Path(
 )
 FOLDER = CONFORMANCE / "elle"
 
-# Upstream looks for a kind of cycle once in a component: the first candidate is put into words, and
-# words prefer data to the order of processes or time. If that makes it another kind, a kind with
-# anti-dependencies is given up, and G0 or G1c is reported under the name of that other kind
-# (`cycle-in-scc-of-type` in `elle/txn.clj`). Ours goes on to a cycle that is of the kind. In eight
-# rows the types differ by more than the README of the data set allows: (only upstream, only ours).
+# Upstream searches a component once for each kind of cycle. It explains the first candidate, and
+# explanations prefer data to process order and real time. If the explained cycle has another kind,
+# upstream drops kinds with anti-dependencies, and reports G0 or G1c under the other name
+# (`cycle-in-scc-of-type` in `elle/txn.clj`). This implementation continues to a cycle of the kind.
+# In eight rows the types differ by more than the data set's README allows: (only upstream, only
+# here).
 DIFFERENT = {
-    # A candidate for G0-process, told by its data, is a G-nonadjacent-item-process there.
+    # Upstream explains a candidate for G0-process by its data, as G-nonadjacent-item-process.
     ("list-append/000926.edn", "strong-session-serializable"): (
         "G-nonadjacent-item-process strong-session-PL-1-cycle-exists",
         "G0-process",
@@ -56,8 +57,9 @@ DIFFERENT = {
         "G-nonadjacent-item-realtime",
         "G-single-item-realtime",
     ),
-    # Ops 12 and 7 depend on each other by rw and ww, but also by ww both ways: told as G0, so the
-    # search for G-single-item ends. Ops 3 and 12 have no other reading than rw and wr.
+    # Ops 12 and 7 depend on each other by rw and ww, but also by ww in both directions. Upstream
+    # explains the cycle as G0 and ends the search for G-single-item. Ops 3 and 12 only allow rw and
+    # wr.
     ("list-append/007106.edn", "strict-serializable"): ("G2-item-realtime", "G-single-item"),
     ("list-append/007106.edn", "strong-session-serializable"): ("", "G-single-item"),
     ("list-append/007106.edn", "strong-session-snapshot-isolation"): ("", "G-single-item"),
@@ -68,7 +70,7 @@ Row = dict[str, str]
 
 
 def rows() -> dict[str, list[Row]]:
-    """The requests by history."""
+    """Group the requests by history."""
     found: dict[str, list[Row]] = {}
     for table in ("list-append.csv", "rw-register.csv"):
         if (FOLDER / table).is_file():
@@ -87,12 +89,12 @@ pytestmark = pytest.mark.skipif(
 
 @cache
 def history(file: str) -> History:
-    """A history of the data set."""
+    """Load a history of the data set."""
     return load_edn(FOLDER / file)
 
 
 def check(row: Row) -> ElleResult:
-    """The request of a row."""
+    """Run the request of a row."""
     if row["checker"] == "list-append":
         return check_list_append(history(row["file"]), consistency_models=(row["model"],))
     options = {name.replace("-", "_"): True for name in row["options"].split()}
@@ -100,12 +102,13 @@ def check(row: Row) -> ElleResult:
 
 
 def bare(types: Iterable[str]) -> set[str]:
-    """Cycle types without suffix."""
+    """Remove the suffixes from cycle types."""
     return {name.removesuffix("-process").removesuffix("-realtime") for name in types}
 
 
-# Cases shown that the verifier leaves open, by history: of lists, the order of versions is not
-# simply read; of registers, upstream finds lost updates of what a transaction wrote itself.
+# history -> the number of cases that the verifier cannot decide. In lists, the version order does
+# not follow from single reads; in registers, upstream reports lost updates of a transaction's own
+# writes.
 BEYOND = {
     "list-append/000410.edn": 6,
     "list-append/003274.edn": 4,
@@ -120,7 +123,7 @@ BEYOND = {
 
 
 PARTS = 20
-"""A test each: there are histories by the hundred, which take some milliseconds each."""
+"""Histories per test: there are hundreds, each of which takes a few milliseconds."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -131,7 +134,7 @@ def test_the_answers_are_those_of_elle_and_every_case_verifies(part):
 
 def answers_are_those_of_elle_and_every_case_verifies(file: str) -> None:
     beyond = 0
-    verified: list[tuple[Any, int]] = []  # cases that several models get are verified once
+    verified: list[tuple[Any, int]] = []  # cases that occur for several models are verified once
     for row in ROWS[file]:
         result = check(row)
         expected = (row["verdict"], set(row["not"].split()), set(row["also_not"].split()))
@@ -152,7 +155,7 @@ def anomalies_are_those_of(row: Row, found: set[str]) -> None:
         different = DIFFERENT[row["file"], row["model"]]
         only = tuple(set(names.split()) for names in different)
         assert only == (wanted - found, found - wanted), row
-        # Ours says all that upstream's says, and more.
+        # This report contains all of upstream's results, and more.
         assert wanted & CYCLE_TYPES <= with_implied(found), row
         return
     exist = {existence_type(model) for model in EXISTENCE_MODELS}
@@ -167,7 +170,7 @@ def anomalies_are_those_of(row: Row, found: set[str]) -> None:
 
 
 def cases_verify(row: Row, result: ElleResult) -> int:
-    """How many are left open. Those that verify refute a weakest model violated: verdicts stand."""
+    """Verify the cases and return the number of undecided ones; the others prove the verdict."""
     kind, options = row["checker"], row["options"].split()
     after, proof = certified(result, history(row["file"]), kind, options)
     assert (after.verdict, after.not_) == (result.verdict, result.not_), (row, after.reason)
@@ -175,7 +178,7 @@ def cases_verify(row: Row, result: ElleResult) -> int:
     if proof is None:
         return 0
     fallen = impossible_models(proof["verified"])
-    # Upstream's lost update of an own write stands alone in some rows, and does not verify.
+    # In some rows, upstream's lost update of an own write is the only case, and cannot be verified.
     own = "lost-update" in proof["not_verified"]
     assert own or any(canonical(model) in fallen for model in result.not_), row
     return len(proof["not_verified"])

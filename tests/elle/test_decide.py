@@ -1,4 +1,4 @@
-"""Verdicts that are valid only where a model was proven to hold."""
+"""The verdict `valid` requires a proof that the model holds."""
 
 import random
 from collections.abc import Sequence
@@ -84,21 +84,21 @@ TWO_READS = concurrent("w x 1", "w x 2", "r x 1, r x 2")
          {"snapshot-isolation": "invalid"}),
         (concurrent("r y [], a z 1, a x 1", "r z [], a y 1, a w 2", "r y [1], r z [1]"),
          {"snapshot-isolation": "valid"}),
-        # fractured reads are looked for
+        # fractured reads are searched for
         (FRACTURED, {"read-atomic": "invalid", "monotonic-atomic-view": "unknown",
                      "read-committed": "valid"}),
-        # and so is a cycle by a later read of a key
+        # and so are cycles through a later read of a key
         *((history, dict.fromkeys(("read-committed", "strong-read-committed"), verdict))
           for history, verdict in (
               (concurrent("r y [], a z 1, r y [2]", "a y 2, r z [1]"), "invalid"),
               (concurrent("r y nil, w z 1, r y 2", "w y 2, r z 1"), "invalid"),
               (concurrent("r y nil, w z 1, r y 2", "w y 2, r z nil"), "valid"))),
-        # a read of what its transaction had overwritten is no committed version
+        # a version that its own transaction overwrote is not a committed version
         (concurrent("a y 1, a y 2, r y [1]", "a y 3"), {"read-committed": "valid"}),  # as in Elle
         (OVERWRITTEN, {"read-committed": "unknown", "read-atomic": "invalid"}),
-        # sessions imply sequential keys
+        # session guarantees imply sequential keys
         (SESSION, {"strong-session-snapshot-isolation": "invalid", "snapshot-isolation": "valid"}),
-        # weak models look at each version by itself
+        # weak models consider each version alone
         (TWO_READS, {"read-committed": "valid", "read-uncommitted": "valid",
                      "serializable": "invalid"}),
     ],
@@ -143,7 +143,7 @@ def test_a_value_that_was_never_written_comes_first():
 
 
 def test_a_read_of_what_was_written_loses_no_update():
-    built = concurrent("w x 1, r x 1, w x 2", "r x 1, w x 3")  # an intermediate read, no more
+    built = concurrent("w x 1, r x 1, w x 2", "r x 1, w x 3")  # only an intermediate read
     assert "lost-update" not in registers(built, "strict-serializable").anomalies
     lost = concurrent("w x 1", "r x 1, w x 2", "r x 1, w x 3")
     assert registers(lost, "cursor-stability").not_ == boundary(["lost-update"]).not_
@@ -229,7 +229,7 @@ def test_anomalies_are_forbidden_beside_models():
 def wrong(
     kind: str, seeds: range, models: Sequence[str] = brute.MODELS
 ) -> list[tuple[int, str, str]]:
-    """The verdicts that brute force contradicts."""
+    """Return the verdicts that brute force contradicts."""
     found = []
     for seed in seeds:
         history = brute.random_history(random.Random(f"test/{kind}/{seed}"), lists=kind == "lists")
@@ -244,7 +244,7 @@ def wrong(
 
 def test_the_oracle_knows_every_model():
     named = {canonical(model) for model in MODELS}
-    # Names of one model are tried once.
+    # Several names of one model are tried once.
     assert named - {canonical(model) for model in brute.MODELS} == set()
 
 

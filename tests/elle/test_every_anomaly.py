@@ -1,5 +1,5 @@
-"""Every name in the list of anomalies: what yields it, exactly where its boundary lies, and which
-names no history can yield. What needs predicate reads is in `test_predicates`.
+"""Every anomaly in the list: a history that shows it, its exact boundary, and the names that no
+history can show. Anomalies that need predicate reads are in `test_predicates`.
 """
 
 from collections.abc import Iterator
@@ -30,15 +30,16 @@ from tests.elle.test_predicates import CASES as BY_PREDICATES
 
 SERIAL = ("strong-session-serializable",)
 
-# Predicate reads: neither a read of one list nor of one register is one.
+# Predicate reads; a read of one list or of one register is not one.
 PREDICATES = {
     f"{name}{suffix}"
     for name in ("G-single", "G-nonadjacent", "G2")
     for suffix in ("", "-process", "-realtime")
 } | {"predicate-read-miss"}
-# Names for "one of these": what is found is one of these, and the model falls by it.
+# Names for "one of these anomalies": the report names the specific anomaly, which refutes the
+# model.
 UNIONS = {"G1", "G1-process", "G1-realtime"}
-# Upstream names them in its tables and detects none; a cycle says the same more precisely.
+# Upstream lists them but never detects them; a cycle says the same more precisely.
 NAMES_ONLY = {"G-MSR", "G-SI", "G-SIb", "GSI", "GSIa", "GSIb", "G-cursor", "G-monotonic"} | {
     *("G-update", "write-skew")
 }
@@ -49,7 +50,7 @@ Check = tuple[list[Transaction], str, dict[str, Any]]
 
 
 def _cases() -> Iterator[tuple[str, str, dict[str, Any], list[Transaction]]]:
-    """(name, checker, options, history) of the tables of minimal histories."""
+    """Yield (name, checker, options, history) for the minimal histories in the tables."""
     for name, (history, *_) in LISTS.items():
         yield name, "list", {}, history
     for name, (history, *_) in IN_SESSION.items():
@@ -85,7 +86,7 @@ def _without(history: list[Transaction], number: int) -> list[Transaction]:
     return [*history[:number], *history[number + 1 :]]
 
 
-# Their name is not that of an anomaly, or they show one that a smaller history shows, too.
+# Their names are not anomalies, or a smaller history shows the same anomaly.
 VARIANTS = {
     *("list/G0, unobserved", "list/G1c, mixed", "list/dirty-update, around unknown"),
     *("list/internal, alone", "register/G-single-item, by commit order"),
@@ -102,7 +103,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("case", sorted(set(CASES) - VARIANTS))
 def test_the_history_is_minimal(case):
-    """Without any one of its transactions or micro-operations it does not show just this."""
+    """Without any of its transactions or micro-operations, the history shows something else."""
     kind, options, history = CASES[case]
     found = found_in(case)
 
@@ -117,7 +118,7 @@ def test_the_history_is_minimal(case):
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_exactly_the_models_beyond_the_boundary_fall(case):
-    """Each model is asked for by itself: it is invalid exactly if the boundary says so."""
+    """Each model is checked alone: it is invalid exactly if the boundary says so."""
     kind, options, history = CASES[case]
     asked = {key: value for key, value in options.items() if key != "consistency_models"}
     strict = check(kind, history, **asked)
@@ -132,7 +133,7 @@ def test_exactly_the_models_beyond_the_boundary_fall(case):
         assert (edge.not_, edge.also_not) == (result.not_, result.also_not)
 
 
-# model -> (a history with a cycle that refutes it, and no cycle refuting a weaker one)
+# model -> a history with a cycle that refutes it, but no weaker model
 BY_EXISTENCE = {
     "PL-1": "list/G0",
     "PL-2": "list/G1c",
@@ -158,13 +159,13 @@ def test_where_no_cycle_is_found_in_time_its_existence_is_told(model):
     assert "cycle-search-timeout" in result.anomalies
     assert friendly(model) in (*result.not_, *result.also_not)
     told = EXISTENCE & set(result.anomalies)
-    # The type is left out where the one cycle that was shown after all refutes the model, too.
+    # The type is omitted if the cycle that is shown refutes the model, too.
     others = set(result.anomalies) - EXISTENCE
     assert (existence_type(model) in told) is (model not in impossible_models(others))
 
 
 def test_the_model_that_only_predicates_refute_is_not_refuted_without_them():
-    """PL-3-cycle-exists needs a cycle that repeatable read allows: one over a predicate."""
+    """PL-3-cycle-exists needs a cycle that repeatable read allows, so one through a predicate."""
     assert set(EXISTENCE_MODELS) - set(BY_EXISTENCE) == {"PL-3"}
     for case in CASES:
         assert existence_type("PL-3") not in found_in(case)
@@ -186,13 +187,13 @@ def test_write_skew_is_told_as_the_cycle_it_is():
 
     assert set(result.anomalies) == {"G2-item"}
     assert result.not_ == ("repeatable-read",)
-    # lost-update implies write-skew in the tables, never the other way round.
+    # In the tables, lost-update implies write-skew, but not the reverse.
     assert "write-skew" in with_implied(["lost-update"])
     assert "lost-update" not in with_implied(["write-skew"])
 
 
 def test_a_phantom_over_lists_is_one_over_items():
-    """What would be a predicate read elsewhere is a read of one item here: the list as a whole."""
+    """A read of a whole list, elsewhere a predicate read, is a read of one item here."""
     history = sequence("a x 1", "r x []")
     result = check_list_append(history)
 

@@ -1,4 +1,4 @@
-"""The arrays' kernels against what a few plain loops say."""
+"""The array kernels, compared with plain loops."""
 
 import itertools
 
@@ -23,7 +23,7 @@ edges = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1))
 
 
 def reachable(count: int, pairs: list[tuple[int, int]]) -> np.ndarray:
-    """The transitive closure."""
+    """Return the transitive closure."""
     reach = np.zeros((count, count), bool)
     for source, target in pairs:
         reach[source, target] = True
@@ -33,7 +33,7 @@ def reachable(count: int, pairs: list[tuple[int, int]]) -> np.ndarray:
 
 
 def groups_of(count: int, pairs: list[tuple[int, int]]) -> set[frozenset[int]]:
-    """Strongly connected components with more than one node, by brute force."""
+    """Return the strongly connected components with several nodes, by brute force."""
     reach = reachable(count, pairs)
     return {
         frozenset({a, *(b for b in range(count) if reach[a, b] and reach[b, a])})
@@ -111,7 +111,7 @@ def placed(spans: list[tuple[int, int, bool]]) -> list[Transaction]:
 
 
 def by_definition(history: list[Transaction]) -> set[tuple[int, int]]:
-    """Pairs in real time, by definition."""
+    """Return the pairs in real-time order, by definition."""
     return {
         (a, b)
         for a, first in enumerate(history)
@@ -194,7 +194,7 @@ def test_joints_say_what_the_product_says(sources, targets):
 
     pairs = zip(product.source.tolist(), product.target.tolist(), strict=True)
     assert direct == set(pairs)
-    # One hop over joints is one edge of the product.
+    # One hop through joints is one edge of the product.
     graph = joined.build(realtime=False)
     hops = set()
     for start in range(NODES):

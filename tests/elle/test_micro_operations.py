@@ -1,4 +1,4 @@
-"""How micro-operations may be written: reads without an answer, and values that only seem equal."""
+"""Notations of micro-operations: reads without an answer, and values that only seem equal."""
 
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ NOTHING = {"append": "[]", "w": "nil"}
 
 
 def skew(path: Path, write: str, read: str, *, ok: str = "") -> History:
-    """Two see nothing of each other's writes; of later reads some failed and some got no answer.
+    """Build two transactions that miss each other's writes, and failed and open reads.
 
-    `read` is what unanswered reads have behind their keys, `ok` what the first answered one has.
+    `read` is the value of unanswered reads, and `ok` the value of the first answered read.
     """
     lines = [
         f":process 0, :type :invoke, :f :txn, :value [[:r :x{read}] [:{write} :y 1]]",
@@ -83,7 +83,7 @@ def test_what_only_seems_equal_is_another_element(pair, swapped):
 @pytest.mark.parametrize("said", [{"code": "CONFLICT"}, "conflict", 7, [["w", 1]]])
 @pytest.mark.parametrize("checker", [ElleListAppend(), ElleRwRegister()])
 def test_what_a_failed_transaction_says_is_not_read(checker, said):
-    """Clients put an error there. What was invoked counts, so its write can still be read."""
+    """Clients may record an error as the value; the write in the invocation still counts."""
     write, seen = ("append", [1]) if isinstance(checker, ElleListAppend) else ("w", 1)
 
     def judged(value: Any) -> CheckResult:

@@ -1,4 +1,4 @@
-"""The hierarchy of models: what each anomaly refutes."""
+"""The hierarchy of models, and the models that each anomaly refutes."""
 
 import pytest
 
@@ -54,8 +54,8 @@ def test_boundaries(anomaly):
 
 
 def test_the_list_of_anomalies_is_complete():
-    upstream = 60  # names in upstream's own table
-    assert upstream + 1 == len(ANOMALIES)  # garbage-read is ours
+    upstream = 60  # number of names in upstream's table
+    assert upstream + 1 == len(ANOMALIES)  # garbage-read exists only here
 
 
 @pytest.mark.parametrize("model", EXISTENCE_MODELS)

@@ -14,7 +14,7 @@ KEYS = "xy"
 
 
 def after(state: dict[str, list[int]], txn: Transaction) -> list[dict[str, list[int]]]:
-    """The state that a serial execution leaves, if all reads are as recorded."""
+    """Return the state after a serial execution, if all reads are as recorded."""
     state = {key: list(held) for key, held in state.items()}
     for f, key, value in txn.value:
         held = state.setdefault(key, [])
@@ -26,7 +26,7 @@ def after(state: dict[str, list[int]], txn: Transaction) -> list[dict[str, list[
 
 
 def serializable(history: list[Transaction], *, strict: bool) -> bool:
-    """Whether some serial order of what happened, and of some of what may have, explains it all."""
+    """Whether some serial order of ok transactions, and of some open ones, explains the history."""
     items = [
         (txn.call if strict else 0, inf if txn.type is OpType.INFO else txn.end, txn)
         for txn in history
@@ -36,7 +36,7 @@ def serializable(history: list[Transaction], *, strict: bool) -> bool:
 
 
 def mutated(history: list[Transaction], rng: random.Random) -> list[Transaction]:
-    """The history with one read changed."""
+    """Return the history with one changed read."""
     changed = list(history)
     places = [
         (i, j)
@@ -62,8 +62,8 @@ def test_verdicts_are_those_of_the_oracle(level):
             history = mutated(history, random.Random(seed))
         for model, strict in (("serializable", False), ("strict-serializable", True)):
             result = check_list_append(history, consistency_models=(model,))
-            # The last transaction reads everything, so that version orders are complete and no
-            # cycle can hide.
+            # The last transaction reads everything, so version orders are complete and all cycles
+            # visible.
             expected = Verdict.VALID if serializable(history, strict=strict) else Verdict.INVALID
             found = Verdict.VALID if result.verdict is Verdict.UNKNOWN else result.verdict
             assert expected is found, (seed, model, result.reason)

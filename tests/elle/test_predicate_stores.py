@@ -1,4 +1,4 @@
-"""Predicate reads: simulated stores, and invented histories against every serial order."""
+"""Predicate reads: histories of simulated stores, and random ones against all serial orders."""
 
 import os
 import random
@@ -16,9 +16,9 @@ from tests.support.orders import has_order
 
 HISTORIES = int(os.environ.get("HARNESS_ELLE_HISTORIES", "30"))
 TINY = 40 * HISTORIES
-"""`HARNESS_ELLE_HISTORIES` a level, and forty times as many tiny ones."""
+"""`HARNESS_ELLE_HISTORIES` histories per level, and forty times as many tiny ones."""
 
-# level of the store -> (what it keeps, the types that it may show under strict serializability)
+# level of the store -> (model that it guarantees, anomaly types that it may show)
 KEEPS = {
     "strict": ("strict-serializable", set()),
     "stale": ("serializable", {"G-single-item-realtime", "G-single-realtime", "G2-realtime",
@@ -76,7 +76,7 @@ def test_every_weaker_store_is_found_out(level, broken, mark):
 
 
 def invented(rng: random.Random) -> tuple[dict[str, int], list[Transaction]]:
-    """A history whose reads show anything that could be."""
+    """Build a history whose reads show any possible values."""
     keys = "xyz"[: rng.randint(1, 3)]
     universe = {key: 0 for key in keys if rng.random() < 0.5}
     values = {key: [None, *([0] if key in universe else [])] for key in keys}
@@ -109,7 +109,7 @@ def invented(rng: random.Random) -> tuple[dict[str, int], list[Transaction]]:
 
 
 def after(rows: dict[str, int], txn: Transaction) -> list[dict[str, int]]:
-    """The rows that a transaction leaves, if its reads are what it would have seen."""
+    """Return the rows after a transaction, if its reads match the rows before it."""
     rows = dict(rows)
     for mop in txn.value:
         if mop[0] in {"insert", "w"}:
@@ -124,7 +124,7 @@ def after(rows: dict[str, int], txn: Transaction) -> list[dict[str, int]]:
 
 
 def serializable(universe: dict[str, int], history: list[Transaction]) -> bool:
-    """Whether some of the lost ones and all ok ones have a serial order, by trying all."""
+    """Whether all ok transactions and some lost ones have a serial order, by trying all orders."""
     ends = {OpType.OK: 0, OpType.INFO: inf}
     items = [(0, ends[txn.type], txn) for txn in history if txn.type in ends]
     return has_order(items, universe, after)
@@ -143,7 +143,7 @@ def test_no_history_is_refuted_that_has_a_serial_order():
         seen[truth, result.verdict] += 1
         types.update(set(result.anomalies))
 
-    # It finds most of what there is, of many kinds; the rest hangs on orders nobody can know.
+    # The checker finds most violations, of many kinds; the others depend on unknowable orders.
     refuted, missed = seen[False, Verdict.INVALID], sum(
         count for (truth, verdict), count in seen.items()
         if not truth and verdict is not Verdict.INVALID

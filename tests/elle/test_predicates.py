@@ -1,6 +1,6 @@
-"""Predicate reads: a minimal history for every anomaly that needs one, and where it draws the line.
+"""Predicate reads: a minimal history for each anomaly that needs them, and its boundary.
 
-What needs no cycle, what is known of versions and what is not, and what no history may hold.
+The tests also cover anomalies without a cycle, inferred versions, and invalid histories.
 """
 
 from pathlib import Path
@@ -59,7 +59,7 @@ CASES: dict[str, tuple[list[Transaction], dict[str, int], str, tuple[str, ...]]]
         SERIAL,
         ("strong-session-serializable",),
     ),
-    # Of two steps in real time, one would always close a smaller cycle.
+    # With two steps in real time, one of them would always close a smaller cycle.
     "G-nonadjacent-realtime": (
         timed(
             ("i x 1", 0, 1, 0),
@@ -126,7 +126,7 @@ def test_exactly_the_models_beyond_the_boundary_fall(name):
     assert (edge.not_, edge.also_not) == (strict.not_, strict.also_not)
 
 
-# model -> (the anomaly whose history refutes it and no weaker one, the model asked for)
+# model -> (anomaly whose history refutes it and no weaker model, model to check)
 BY_EXISTENCE = {
     "PL-3": ("G2", STRICT),
     "PL-SI": ("G-nonadjacent", STRICT),
@@ -139,7 +139,7 @@ BY_EXISTENCE = {
 
 @pytest.mark.parametrize("model", BY_EXISTENCE)
 def test_existence_alone_refutes_the_same(model, monkeypatch):
-    """In components too large for a search, where no two transactions make a cycle."""
+    """In components too large for a search, no two transactions form a cycle."""
     name, asked = BY_EXISTENCE[model]
     history, universe, _, not_ = CASES[name]
     monkeypatch.setattr(check_module, "MEMBERS_SEARCHED_MAX", 1)
@@ -162,20 +162,20 @@ def test_a_search_without_steps_still_shows_a_cycle():
 @pytest.mark.parametrize(
     ("history", "universe", "expected"),
     [
-        # What a predicate read shows, and what it must have selected unseen.
+        # A predicate read shows rows, and must have selected others without showing them.
         (at_once("i x 1; rp true {x 1 y 2}", "i y 2; rp true {x 1 y 2}"), {}, {"G1c"}),
         (at_once("d x; rp true {}", "d y; rp true {}"), {"x": 0, "y": 0}, {"G1c"}),
         (at_once("rp = 0 {x 0}; w x 1", "rp = 0 {y 0}; w y 1"), {"x": 0, "y": 0}, {"G1c"}),
         (at_once("rp = 1 {}; w x 1", "rp = 1 {}; w y 1"), {"x": 0, "y": 0}, {"G2"}),
         (at_once("d v; w w 8; d x", "rp true {w 0 x 0}"), {"v": 0, "w": 0, "x": 0}, {"G-single"}),
-        # What it writes itself later it cannot have selected.
+        # It cannot have selected what its own transaction writes later.
         (at_once("w x 2; w y 2", "rp = 2 {y 2}; w x 5"), {"x": 0, "y": 0}, {"G-single"}),
         (at_once("rp true {}; d x; w x 2"), {"x": 1}, {"predicate-read-miss"}),
-        # A write that matches no more than what it replaced makes no difference.
+        # A write is irrelevant if neither it nor the version that it replaced matches.
         (at_once("w x 2; i y 1", "rp = 1 {y 1}"), {"x": 0}, set()),
-        # What a predicate read showed is another with any other version.
+        # The result of a predicate read would differ with any other version.
         (at_once("w x 1; w y 1", "rp true {x 0 y 1}"), {"x": 0, "y": 0}, {"G-single"}),
-        # An item read against a predicate that selected what it missed.
+        # An item read contradicts a predicate read that selected a version the item read missed.
         (at_once("w x 2", "rp mod 2 0 {x 2}; r x 1"), {"x": 1}, {"G-single-item"}),
         (at_once("r x nil; i y 1", "r y nil; i x 1"), {}, {"G2-item"}),
         (at_once("r x 0; w x 1", "r x 0; w x 2"), {"x": 0}, {"lost-update", "G2-item"}),
@@ -191,14 +191,14 @@ def test_a_search_without_steps_still_shows_a_cycle():
         (at_once("i x 1; rp true {}"), {}, {"internal"}),
         (at_once("d x; rp true {x 1}"), {"x": 1}, {"internal"}),
         (at_once("r x nil; r x 1", "i x 1"), {}, {"internal"}),
-        # Nothing to object to.
+        # No anomaly.
         (at_once("i x 1", "rp true {x 1}", "rp true {}"), {}, set()),
         (at_once("rp = 1 {}; w x 1; rp = 1 {x 1}"), {"x": 0}, set()),
         (at_once("info:i x 1; i y 1", "rp true {x 1}"), {}, {"G-single"}),
         (at_once("info:i x 1", "rp true {}", "rp true {}"), {}, set()),
-        # Whether it selected a deleted or an unborn version cannot be known.
+        # It is unknown whether the predicate selected a deleted or an unborn version.
         (at_once("i x 1; i y 1", "d x; d y", "rp true {x 1}"), {}, set()),
-        # Two writes of a key have no order, whatever real time says.
+        # Two writes of a key have no order, even if real time orders them.
         (timed(("w x 1", 0, 1, 0), ("w x 2", 2, 3, 0), ("r x 1", 4, 5, 0)), {"x": 0}, set()),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The search against an enumeration of all simple cycles."""
+"""The search for cycles, compared with an enumeration of all simple cycles."""
 
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -45,7 +45,7 @@ def columns_for(times: list[tuple[int, int]]) -> Columns:
 
 
 def simple_cycles(edges: set[Edge]) -> Iterator[list[Edge]]:
-    """Every simple cycle, told by its edges, from its smallest node on."""
+    """Return every simple cycle as its edges, starting at its smallest node."""
 
     def extend(path: list[Edge]) -> Iterator[list[Edge]]:
         first, last = path[0][0], path[-1][1]
@@ -67,7 +67,7 @@ def simple_cycles(edges: set[Edge]) -> Iterator[list[Edge]]:
 
 
 def is_of(kind: Kind, relations: list[int]) -> bool:
-    """Whether a cycle with these relations is of the kind, by its definition."""
+    """Whether a cycle with these relations has this kind, by definition."""
     predicates = kind.first == RWP
     anti = [relation == RW or (predicates and relation == RWP) for relation in relations]
     count = anti.count(True)
@@ -89,7 +89,7 @@ def is_of(kind: Kind, relations: list[int]) -> bool:
 
 
 def shortest(kind: Kind, cycles: list[list[Edge]]) -> int:
-    """The length of the shortest cycle of the kind; 0 if there is none."""
+    """Return the length of the shortest cycle of this kind; 0 if there is none."""
     sizes = [len(cycle) for cycle in cycles if is_of(kind, [relation for _, _, relation in cycle])]
     return min(sizes, default=0)
 
@@ -99,7 +99,7 @@ def budget() -> Budget:
 
 
 @settings(deadline=None, max_examples=examples(300))
-# Two steps of real time that pass the same gates, in a cycle that only simple paths show.
+# Two real-time steps pass the same gates, in a cycle that only simple paths show.
 @example(
     times=[(0, 0), (0, 1), (0, 1), (1, 0), (2, 0), (2, 0)],
     drawn=[(1, 0, WW), (3, 0, RW), (4, 1, RW), (5, 3, WW)],
@@ -222,7 +222,7 @@ def test_a_component_too_large_to_search_still_refutes(monkeypatch):
     assert result.verdict is Verdict.INVALID
     assert {"PL-2.99-cycle-exists", "cycle-search-timeout"} == set(result.anomalies)
     assert result.not_ == ("repeatable-read",)
-    # What cannot be there need not be looked for.
+    # Impossible cycles are not searched for.
     kept = check_list_append(history, consistency_models=("snapshot-isolation",))
     assert kept.verdict is Verdict.VALID
 
@@ -236,7 +236,7 @@ def test_time_that_is_up_makes_no_verdict_valid():
 
 
 def test_upstream_relates_less_and_is_followed(monkeypatch):
-    """x: r, then u, then q on top of u, then r again: upstream does not infer u before r."""
+    """Key x shows r, u, q on top of u, then r again; upstream does not order u before r."""
     history = [
         Transaction([(f, "x", value) for f, value in mops], 2 * i, 2 * i + 1, process=i)
         for i, mops in enumerate(([("w", 1)], [("w", 2)], [("r", 2), ("w", 3)], [("r", 1)]))

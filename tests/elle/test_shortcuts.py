@@ -1,4 +1,4 @@
-"""Cycles by way of as few transactions as time allows, and those seen without a search."""
+"""Cycles shortened by real time to few transactions, and cycles that are found without a search."""
 
 import itertools
 import random
@@ -33,16 +33,16 @@ CHAIN = runs((0, 0), (1, 1), (2, 2), (3, 3), (4, 4))
 @pytest.mark.parametrize(
     ("relations", "txns", "told"),
     [
-        # One step in time says what the chain does; the anti-dependency stays.
+        # One real-time step replaces the chain; the anti-dependency stays.
         ((WW, REALTIME, WW, WR, RW), (0, 4), (REALTIME, RW)),
         ((REALTIME, REALTIME, REALTIME, REALTIME, RWP), (0, 4), (REALTIME, RWP)),
-        # What gives the cycle its name stays: wr before ww.
+        # The edge that defines the kind of the cycle stays: wr before ww.
         ((REALTIME, WW, WW, REALTIME, WR), (0, 4), (REALTIME, WR)),
         ((REALTIME, WW, REALTIME, REALTIME, WW), (1, 2), (WW, REALTIME)),
-        # Without real time in the cycle it is of another kind, and is left alone.
+        # A cycle without real time has another kind, and is not shortened.
         ((WW, WW, WW, WR, RW), (0, 1, 2, 3, 4), (WW, WW, WW, WR, RW)),
         ((WW, PROCESS, WW, WR, RW), (0, 1, 2, 3, 4), (WW, PROCESS, WW, WR, RW)),
-        # Two anti-dependencies, neighbours or not, and both stretches between them.
+        # Two anti-dependencies, adjacent or not, and both paths between them.
         ((REALTIME, REALTIME, REALTIME, RW, RW), (0, 3, 4), (REALTIME, RW, RW)),
         ((REALTIME, REALTIME, RW, WR, RW), (0, 2, 3, 4), (REALTIME, RW, WR, RW)),
     ],
@@ -50,7 +50,7 @@ CHAIN = runs((0, 0), (1, 1), (2, 2), (3, 3), (4, 4))
 def test_time_is_taken_at_once(relations, txns, told):
     cycle = Cycle((0, 1, 2, 3, 4), relations)
     start, end = CHAIN
-    if told == (WW, REALTIME):  # time leads back
+    if told == (WW, REALTIME):  # real time closes the cycle
         start, end = runs((2, 2), (3, 9), (0, 0), (1, 1), (1, 1))
     found = shortened(cycle, start, end)
 
@@ -65,7 +65,7 @@ def test_a_stretch_that_is_too_long_stays(monkeypatch):
 
 
 def test_no_way_is_shorter():
-    """Against every way forwards through a stretch."""
+    """The result is compared with all forward paths."""
     rng = random.Random(4)
     fewer = 0
     for _ in range(400):

@@ -1,4 +1,4 @@
-"""A store is never blamed for what it keeps, and soon for what it does not."""
+"""A store is never blamed at its own level, and soon at stronger levels."""
 
 import os
 import random
@@ -10,7 +10,7 @@ from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
 from harness.ops import Verdict
 from tests.elle.stores import as_registers, run
 
-# level of the store -> (what it keeps, what it breaks, a refuted model that tells)
+# level of the store -> (model that holds, model that is broken, model whose refutation shows it)
 LEVELS = {
     "strict-serializable": ("strict-serializable", None),
     "serializable": ("serializable", "strict-serializable"),
@@ -20,7 +20,7 @@ LEVELS = {
     "read-uncommitted": ("strong-read-uncommitted", "read-committed"),
 }
 SEEDS = range(12)
-# What a store of a level may show under strict serializability, and nothing else.
+# level of the store -> the anomaly types that it may show under strict serializability
 ALLOWED: dict[str, set[str]] = {
     "strict-serializable": set(),
     "serializable": {"G-single-item-realtime", "G-nonadjacent-item-realtime", "G2-item-realtime"},
@@ -40,7 +40,7 @@ def test_no_level_is_blamed_for_what_it_keeps(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_many_shapes_of_histories(level):
-    """`HARNESS_ELLE_HISTORIES` a level, of other sizes each; a thousand each were once tried."""
+    """The test checks `HARNESS_ELLE_HISTORIES` histories of varying sizes per level."""
     kept, _ = LEVELS[level]
     for seed in range(HISTORIES):
         rng = random.Random(f"shape {seed}")

@@ -1,4 +1,4 @@
-"""The verifier of Elle's cases: it finds every case that is there again, and no other."""
+"""The verifier of Elle's cases confirms true cases and rejects all others."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,7 +32,7 @@ def raw(history: list[Transaction]) -> Iterator[Txn]:
 def outcome(
     history: list[Transaction], case: Case, kind: str, options: dict[str, Any] | None = None
 ) -> str:
-    """ "verified", "beyond" or "refused"."""
+    """Verify a case; return "verified", "beyond" or "refused"."""
     promised = [name.replace("_", "-") for name in OPTIONS if (options or {}).get(name)]
     try:
         Verifier(raw(history), [case], kind, promised).verify(case)
@@ -80,7 +80,7 @@ def test_nothing_that_is_found_in_random_histories_is_refused(level, kind):
 
 
 def test_a_version_order_that_only_a_contradicting_read_shows_is_left_open():
-    """The longest read of x has no 2, another one has: whether 2 comes last is not simply read."""
+    """The longest read of x lacks 2, which another read has: no read shows if 2 is last."""
     history = concurrent(
         "a x 1, a y 2", "a x 2, a y 1", "a x 3", "r x [1 3]", "r x [2]", "r y [1 2]", "a x 4"
     )
@@ -106,7 +106,7 @@ def _all(history: list[Transaction]) -> list[Case]:
 
 
 def test_two_longest_reads_that_differ_do_not_prove_one_cycle_together():
-    """Each order of x alone is as good as the other; both at once are a contradiction by itself."""
+    """Either order of x is possible alone; using both at once is already a contradiction."""
     history = concurrent("a x 1", "a x 2", "r x [1 2]", "r x [2 1]")
     steps = (
         Step(0, 1, Reason("ww", "", "x", "1", "2")),
@@ -135,7 +135,7 @@ def _altered_cycles(case: Case, ops: range) -> Iterator[tuple[str, Case]]:
         for name in ("key", "value", "next_value"):
             told = getattr(step.reason, name)
             if told is not None:
-                # Nothing told and nil told are the same thing.
+                # No value and a nil value mean the same.
                 for thing in {"x", "y", "1", "2", "9", None if told != "nil" else "9"} - {told}:
                     reason = replace(step.reason, **{name: thing})
                     changed = (*steps[:i], replace(step, reason=reason), *steps[i + 1 :])
@@ -192,7 +192,7 @@ def test_altered_cases_are_refused(name):
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - BEYOND))
 def test_without_the_promise_nothing_is_derived_from_it(name):
-    """Every promise that a history of registers is checked with is needed."""
+    """Each promise under which a history of registers is checked is necessary."""
     kind, options, history = CASES[name]
     if kind == "register" and any(options.get(flag) for flag in OPTIONS):
         told = [outcome(history, case, "rw-register") for case in cases_of(name)]
@@ -200,7 +200,7 @@ def test_without_the_promise_nothing_is_derived_from_it(name):
 
 
 def cycle(type_: str, text: str) -> Case:
-    """ "0 ww 1 x 1 2, 1 realtime 0" as the case of a cycle; nothing told is "-"."""
+    """Parse "0 ww 1 x 1 2, 1 realtime 0" into the case of a cycle; "-" means no value."""
     steps = []
     for source, kind, target, *told in (step.split() for step in text.split(", ")):
         data = [None if thing == "-" else thing for thing in told]
@@ -209,7 +209,7 @@ def cycle(type_: str, text: str) -> Case:
 
 
 LINEAR = {"linearizable_keys": True}
-# name: (history, kind, promises, type, steps, the same history but for one thing, where it holds)
+# name -> (history, kind, promises, type, steps, a history with one change in which it holds)
 NEARLY = {
     "failed writer": (
         *(concurrent("fail:a x 1, a y 2", "a x 2, a y 1", "r x [1 2]", "r y [1 2]"), "list", {}),
@@ -350,7 +350,7 @@ def test_what_the_names_of_cycles_mean(name, kinds, holds):
 
 
 SINGLE = {
-    # (history, kind, type, operations, details): each but slightly different from a true case.
+    # (history, kind, type, operations, details), each slightly different from a true case
     "committed": ("a x 1|r x [1]", "G1a", (1, 0), {"key": "x", "value": "1"}),
     "unseen": ("fail:a x 1|r x [2]|a x 2", "G1a", (1, 0), {"key": "x", "value": "1"}),
     "unknown": ("info:a x 1|r x [1]", "G1a", (1, 0), {"key": "x", "value": "1"}),
@@ -437,7 +437,7 @@ def test_things_that_print_alike_are_not_the_same():
 
 
 def recorded(history: list[Transaction]) -> History:
-    """The same as a run records it."""
+    """Return the same history as a run records it."""
     events = [(txn.call, 0, n) for n, txn in enumerate(history)]
     events += [(txn.end, 1, n) for n, txn in enumerate(history) if txn.end is not None]
     ops = []
@@ -453,7 +453,7 @@ SOUND = placed(("a x 1", 0, 9), ("r y []", 1, 2), ("r x []", 3, 4))
 
 
 def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
-    """Completions seem to come at once, so that overlapping transactions seem ordered."""
+    """Completions seem to come immediately, so overlapping transactions seem ordered."""
     history = recorded(SOUND)
     plugin = ElleListAppend().check(history, None, time_limit_s=300)
     assert plugin.verdict is Verdict.VALID
@@ -477,7 +477,7 @@ def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch):
 
 
 def test_what_nobody_can_derive_again_keeps_its_verdict_and_says_so():
-    """The verifier's means are few; that it cannot follow refutes nothing."""
+    """The verifier is limited, so its failure to follow a case refutes nothing."""
     history = recorded(CASES["list/G0"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})
@@ -499,7 +499,7 @@ def test_what_nobody_can_derive_again_keeps_its_verdict_and_says_so():
 
 
 def test_what_verifies_may_not_stand_for_the_weakest_model():
-    """A true case against a strong model does not stand for what was told of a weaker one."""
+    """A true case against a strong model does not prove the reported violation of a weaker one."""
     history = recorded(CASES["list/G2-item"][2])
     result = check_list_append(history)
     bare = Case("PL-1-cycle-exists", ("There is a cycle.",), (), {"transactions": 2})

@@ -1,4 +1,4 @@
-"""The verifier of cases with predicate reads: it finds what is there again, and nothing else."""
+"""The verifier of cases with predicate reads confirms true cases and rejects all others."""
 
 import random
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ MODELS = (STRICT, SERIAL)
 
 
 def outcome(history: list[Transaction], universe: dict[str, int], case: Case) -> str:
-    """ "verified", "beyond" or "refused"."""
+    """Verify a case; return "verified", "beyond" or "refused"."""
     try:
         PredicateVerifier(raw(history), [case], universe).verify(case)
     except NotVerified:
@@ -36,7 +36,7 @@ def outcome(history: list[Transaction], universe: dict[str, int], case: Case) ->
 
 
 def found(history: list[Transaction], universe: dict[str, int]) -> Iterator[Case]:
-    """All cases of a history, under models of real time and of sessions."""
+    """Return all cases of a history, under real-time models and session models."""
     for model in MODELS:
         result = check_closed_predicate(history, universe=universe, consistency_models=(model,))
         for name, cases in result.anomalies.items():
@@ -96,7 +96,7 @@ def test_nothing_that_is_found_in_stores_is_refused(level):
 
 
 def test_nothing_that_is_found_in_invented_histories_is_refused():
-    """And what has no certificate is a read of something dirty, of which there were two kinds."""
+    """Only dirty reads of two kinds have no certificate."""
     told: dict[str, int] = {}
     for seed in range(500):
         universe, history = invented(random.Random(seed))
@@ -114,7 +114,7 @@ OTHER = {"wr": "wrp", "wrp": "wr", "rw": "rwp", "rwp": "rw", "process": "wr", "r
 
 
 def altered(case: Case) -> Iterator[tuple[str, Case]]:
-    """The case with one thing changed that it rests on."""
+    """Return the case with one necessary part changed."""
     yield "type", replace(case, type="G1c" if case.type != "G1c" else "G2")
     yield "operations", replace(case, operations=(*case.operations[:-1], 99))
     yield "twice", replace(case, operations=(*case.operations, *case.operations))
@@ -160,7 +160,7 @@ def single(type_: str, key: str, *ops: int) -> Case:
 
 
 def back(relation: str, value: str = "1", after: str = "2") -> Case:
-    """Op 1 precedes op 0 in real time, and op 0 precedes op 1 by what is at stake."""
+    """Build a case in which op 1 precedes op 0 in real time, and op 0 precedes op 1 by `step`."""
     name = {"wr": "G1c", "wrp": "G1c", "rw": "G-single-item", "rwp": "G-single"}[relation]
     return cycle(
         f"{name}-realtime", (0, 1, relation, "x", value, after), (1, 0, "realtime", "", "", "")
@@ -168,11 +168,11 @@ def back(relation: str, value: str = "1", after: str = "2") -> Case:
 
 
 def late(first: str, second: str, *others: str) -> list[Transaction]:
-    """Op 1 is over before op 0 begins; the others overlap both."""
+    """Build a history in which op 1 ends before op 0 begins, and the others overlap both."""
     return timed((first, 50, 60, 0), (second, 10, 20, 1), *((text, 0, 99, 2) for text in others))
 
 
-# what holds, and what is nearly that: outcome -> name -> (history, case)
+# true cases, and cases that are nearly true: outcome -> name -> (history, case)
 NEARLY: dict[str, dict[str, tuple[list[Transaction], Case]]] = {
     "refused": {
         "wr of another value": (late("w x 2", "r x 1"), back("wr", "2", "")),
@@ -335,7 +335,7 @@ def test_what_only_resembles_a_case_is_refused(wanted, name):
         ("G-single", "rw wrp", False),
         ("G2", "rw rwp", True),
         ("G2-item", "rw rw", True),
-        ("G2", "rwp wr rw", True),  # the last and the first are neighbours
+        ("G2", "rwp wr rw", True),  # the last and the first edge are adjacent
         ("G-nonadjacent", "rwp wr rw wr", True),
         ("G2-process", "rwp rw process", True),
         ("G2-realtime", "rwp rw process realtime", True),
@@ -390,7 +390,7 @@ def test_a_history_that_declares_no_universe_has_a_certificate(tmp_path):
 
 
 def test_a_check_broken_on_purpose_gives_no_verdict(tmp_path, monkeypatch):
-    """The inference takes every predicate for one that matches nothing of what was written."""
+    """The broken inference assumes that no predicate matches any written value."""
     genuine = Predicate.matches
     monkeypatch.setattr(
         Predicate, "matches", lambda self, value: value == 7 or genuine(self, value)

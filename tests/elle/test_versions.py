@@ -1,4 +1,4 @@
-"""Version orders of registers against what follows from the definitions, pair by pair."""
+"""Version orders of registers, compared pair by pair with the definitions."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -36,7 +36,7 @@ def accesses(drawn: list[tuple[int, int, bool, list[tuple[bool, str, int]]]]) ->
 
 
 def complete(of: Accesses) -> set[tuple[int, int]]:
-    """All pairs of versions that real time orders."""
+    """Return all pairs of versions that real time orders."""
     columns = of.columns
     pairs = set()
     for a in range(len(of.txn)):
@@ -97,7 +97,7 @@ def test_nearest_written_successors_imply_all_written_ones(drawn, rng):
 
 
 def walked(of: Accesses) -> set[tuple[int, int]]:
-    """Pairs of versions, by walking the reduced real-time graph around transactions on the key."""
+    """Return pairs of versions by walking the reduced real-time graph around a key."""
     columns = of.columns
     count = len(columns)
     order = precedence(columns)

@@ -1,4 +1,4 @@
-"""The supplied cases: each is valid, and the events that it is about did happen."""
+"""The supplied cases: each is valid, and the events that it demonstrates happen."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SHORT = ("large-tables", "majority-down", "minority-down", "single-master-paused
 
 
 def run(name, seed):
-    """A case in the simulation, which must be valid."""
+    """Run a case in the simulation, where it must be valid."""
     case = msgspec.structs.replace(load_case(FOLDER / f"{name}.json"), seed=seed)
     done = simulated(case)
     judgement = done.judgement(time_limit_s=300)
@@ -31,7 +31,7 @@ def run(name, seed):
 
 
 def within(history, nemesis):
-    """Operations that began and ended during a fault of a nemesis."""
+    """Return the operations that began and ended during a fault of a nemesis."""
     windows = [
         (fault.begin.time, fault.heal.time)
         for fault in faults_of(history)
@@ -75,7 +75,7 @@ def single(history):
     done = within(history, "node:m1")
     assert not acknowledged(done, ddl.MUTATIONS)
     served = [pair for pair in done if pair.invoke.f in ROWS]
-    assert len(acknowledged(served, ROWS)) > len(served) / 2  # new clients know no table
+    assert len(acknowledged(served, ROWS)) > len(served) / 2  # new clients know no table locations
 
 
 def migrated(history):

@@ -1,4 +1,4 @@
-"""Real etcd as a user would test it: a healthy one is valid, its serializable reads are not."""
+"""Real etcd, tested as by a user: healthy etcd is valid, its serializable reads are not."""
 
 import json
 
@@ -13,7 +13,7 @@ JUDGES = {"register": "linearizable-register", "list-append": "elle-list-append"
 
 
 def judged(capsys, *arguments):
-    """`harness run` with these arguments; the exit code and the results by checker."""
+    """Run `harness run` with these arguments; return the exit code and the results by checker."""
     code = main(["run", "--target", "etcd", "--json", *arguments])
     report = json.loads(capsys.readouterr().out)
     return code, {result["checker"]: result for result in report["checkers"]}
@@ -29,13 +29,13 @@ def judged(capsys, *arguments):
     ],
 )
 def test_its_answers_are_judged(capsys, tmp_path, environment, workload, bugs):
-    # Pinned clients go on asking the member that is cut off, and so do those that come after them
-    # (process + concurrency): it answers with what is old, once the others have a leader and a
-    # write. A crowded machine may not come to it: then all gets more time, twice at most.
+    # Pinned clients keep asking the member that is cut off, and so do their successors (process +
+    # concurrency). It answers with old data once the others have a leader and a write. If a busy
+    # machine does not get that far, the test repeats the run with more time, at most twice.
     more = ("--pinned", "--concurrency", "9")
     switches = [word for bug in bugs for word in ("--bug", bug, *more)]
     for pace in (1, 2, 3):
-        # One fault, which outlives the load's time limit by its duration.
+        # One fault, which lasts beyond the time limit of the load.
         times = {"--time-limit": 6, "--interval": 6, "--duration": 3, "--op-timeout": 1}
         if bugs:
             times |= {"--time-limit": 8, "--interval": 8, "--duration": 4}
@@ -50,7 +50,7 @@ def test_its_answers_are_judged(capsys, tmp_path, environment, workload, bugs):
 
     verdicts = {name: result["verdict"] for name, result in checkers.items()}
     convicted = {name for name, verdict in verdicts.items() if verdict == "invalid"}
-    if bugs:  # beside a proof, what was too little for others does not matter
+    if bugs:  # once one checker has proven a violation, other checkers may have too few operations
         assert (code, convicted) == (EXIT_INVALID, {JUDGES[workload]}), verdicts
     else:
         assert (code, set(verdicts.values())) == (EXIT_VALID, {"valid"}), verdicts
@@ -70,10 +70,10 @@ def test_its_answers_are_judged(capsys, tmp_path, environment, workload, bugs):
     ],
 )
 def test_power_cuts_take_what_it_did_not_sync(capsys, tmp_path, environment, bugs):
-    # With these seeds disks write back what nobody synced every 5 s, and nothing else survives the
-    # cut: all members come back some seconds younger. How many depends on when they were started,
-    # and they may be too few to write in: it is tried at three moments, and often. About every
-    # third try convicts, which is too few for a test of every day.
+    # With these seeds, disks write unsynced data back every 5 s, and nothing newer survives the
+    # cut: all members fall back by some seconds. The time since the write-back depends on the start
+    # of the members, and may be too short for a write. The test therefore tries three moments, many
+    # times. About every third attempt finds the loss, which is too unreliable for a daily test.
     switches = [word for bug in bugs for word in ("--bug", bug)]
     for seed, cut_s in ((31, 7), (54, 8), (68, 6)) * 4:
         code, checkers = judged(
@@ -87,7 +87,7 @@ def test_power_cuts_take_what_it_did_not_sync(capsys, tmp_path, environment, bug
     verdicts = {name: result["verdict"] for name, result in checkers.items()}
     assert code == (EXIT_INVALID if bugs else EXIT_VALID), verdicts
     if bugs:
-        assert verdicts["linearizable-register"] == "invalid"  # an acknowledged write is gone
+        assert verdicts["linearizable-register"] == "invalid"  # an acknowledged write is lost
 
 
 def test_without_fuse_power_cuts_are_refused_before_anything_starts(capsys, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Targets that others would write: found by entry point, broken like ours, judged like ours."""
+"""Third-party targets: found by entry point, broken and judged like the bundled ones."""
 
 import json
 
@@ -19,11 +19,11 @@ DOCKER = pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_gro
 
 @pytest.fixture
 def run(capsys, tmp_path):
-    """`harness run` with these arguments; the exit code and the one JSON object.
+    """Run `harness run` with these arguments; return the exit code and the JSON report.
 
-    On a crowded machine nodes start late, and operations and faults come to nothing: in a real
-    environment a run that is not decided is repeated, twice at most, with more time for all of it
-    and fewer operations.
+    On a busy machine, nodes start late, and operations and faults may have no effect. In a real
+    environment, an undecided run is therefore repeated, at most twice, with more time and fewer
+    operations.
     """
 
     def go(environment, *arguments, decided=("valid", "invalid")):
@@ -41,7 +41,7 @@ def run(capsys, tmp_path):
 
 
 def bitten(report):
-    """Faults that hit something, by nemesis, from the certificate."""
+    """Return the number of effective faults per nemesis, from the certificate."""
     (stats,) = [item for item in report["checkers"] if item["checker"] == "stats"]
     return stats["details"]["certificate"]["faults_by_nemesis"]
 

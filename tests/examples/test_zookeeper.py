@@ -1,4 +1,4 @@
-"""Real ZooKeeper as a user would test it: linearizable after a sync, stale without."""
+"""Real ZooKeeper, tested as by a user: linearizable reads after a sync, stale reads without."""
 
 import json
 
@@ -17,7 +17,7 @@ JUDGES = {"register": "linearizable-register", "list-append": "elle-list-append"
 @pytest.mark.parametrize("workload", JUDGES)
 @pytest.mark.parametrize("sync", [True, False], ids=["sync", "plain"])
 def test_its_answers_are_judged(capsys, tmp_path, workload, sync):
-    # Pinned clients go on asking the server that is cut off, until it notices that it is.
+    # Pinned clients keep asking the server that is cut off, until it notices the cut.
     how = ("--sync",) if sync else ("--pinned", "--concurrency", "9")
     for seed in range(1, 2 if sync else 5):
         code = main(

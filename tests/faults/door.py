@@ -1,4 +1,4 @@
-"""Link faults of tests, through one ledger per session."""
+"""A short interface to link faults for tests, through one ledger per session."""
 
 from harness.cluster import StreamQuality
 from harness.faults.door import Door
@@ -9,7 +9,7 @@ LEASE_S = 600.0
 
 
 class LinkDoor(Door):
-    """The public door, and a word for each link fault."""
+    """The public `Cluster`, plus a method for each link fault."""
 
     def __init__(self, session):
         self.ledger = Ledger(session.cluster, session.env)
@@ -28,7 +28,7 @@ class LinkDoor(Door):
 
 
 def door(owner):
-    """The door of a session, or of the session of this object; always the same."""
+    """Return the door of a session, or of this object's session; always the same one."""
     session = getattr(owner, "session", owner)
     kept = vars(session.cluster)
     if "door" not in kept:

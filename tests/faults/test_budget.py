@@ -1,4 +1,4 @@
-"""The damage budget: of no group may a majority be damaged, whatever is injected and healed."""
+"""The damage budget: no faults may damage a majority of any group."""
 
 import asyncio
 import itertools
@@ -43,7 +43,7 @@ def ledger_of(**named):
 
 
 def majorities(groups):
-    """Every set of nodes that is a majority of a group: observed, or any three of one role."""
+    """Return the majorities of all groups: observed groups, and any three nodes of one role."""
     unobserved = set(NODES) - {node for members in groups.values() for node in members}
     whole = list(groups.values())
     for role in set(ROLES.values()):
@@ -98,7 +98,7 @@ async def test_a_group_that_shrinks_below_its_damage_refuses_only_what_hits_it()
     five = {"g": ("m1", "m2", "m3", "m4", "m5")}
     assert not await refused("m1", "m2", groups=five)
     three = {"g": ("m1", "m2", "m3")}
-    assert not await refused("m1", groups=three)  # it is damaged already
+    assert not await refused("m1", groups=three)  # m1 is already damaged
     assert not await refused("t1", groups=three)
     assert await refused("m3", groups=three)
 

@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to, over one that never does."""
+"""A disk that fails on command, on top of a disk that never fails."""
 
 import errno
 import random
@@ -24,7 +24,7 @@ REQUESTS = {
 
 
 async def faulty(folder):
-    """A disk that does as its trouble says, and the file "a" on it, with the data "data"."""
+    """Return a faulty disk, and its file "a" with the content "data"."""
     trouble = DiskTrouble(random.Random(1), "1/n")
     disk = FaultyDisk(RealDisk(folder), trouble)
     file = await disk.open("a")
@@ -80,7 +80,7 @@ async def test_a_slow_disk_takes_its_time_but_the_page_cache_does_not(tmp_path):
 
 
 def rotten_bits(label, share, *, path="f", blocks=64):
-    """Which bits of zeros are read as ones."""
+    """Return the zero bits that are read as ones."""
     trouble = DiskTrouble(random.Random(1), label)
     trouble.set(DiskQuality(bitrot=share))
     read = trouble.rot(path, bytes(blocks * 4096), 0, blocks * 4096)

@@ -1,4 +1,4 @@
-"""Every fault ends with its lease, in virtual time, whoever else heals it meanwhile or fails to."""
+"""Every fault ends with its lease, even if another heal succeeds or fails before (virtual time)."""
 
 import asyncio
 import math
@@ -28,7 +28,7 @@ def go(body):
 
 
 class Leases:
-    """A ledger on a cluster, and the names of the tasks that it spawned."""
+    """A ledger on a fake cluster, and the names of its tasks."""
 
     def __init__(self, env):
         self.spawned, self.cluster = [], FakeCluster()
@@ -47,7 +47,7 @@ class Leases:
 
 
 def undone(cluster):
-    """How often something was undone."""
+    """Count how often something was undone."""
     good = [
         cluster.clocks.get("m1") == (0, 0),
         cluster.factors.get("m1") == 1.0,

@@ -1,4 +1,4 @@
-"""Faults that overlap: each is undone by itself, and what is left is what the others make of it."""
+"""Overlapping faults: each is undone separately, and the other faults remain in effect."""
 
 import asyncio
 import math
@@ -32,7 +32,7 @@ ROT = Disk(quality=DiskQuality(bitrot=0.25))
 
 
 def fresh(damage="minority"):
-    """A ledger that nothing is in, and its cluster."""
+    """Return an empty ledger and its cluster."""
     cluster = FakeCluster()
     return Ledger(cluster, FakeEnv(), damage=damage), cluster
 
@@ -104,7 +104,7 @@ async def test_a_fault_is_extended_to_another_node_while_it_is_active():
 
 
 class Resisting(FakeCluster):
-    """A cluster that cannot restore links and processors."""
+    """A cluster that cannot restore links or processors."""
 
     error = InfrastructureError("it resists")
 
@@ -269,7 +269,7 @@ CONDITIONS = st.sampled_from(
 STEPS = st.lists(
     st.one_of(
         st.tuples(CONDITIONS, st.sets(st.sampled_from(NODES), min_size=1)),
-        st.integers(0, 9),  # heal this one of those that are on
+        st.integers(0, 9),  # heal this one of the active faults
         st.sampled_from(NODES),  # relieve this node
     ),
     max_size=14,
@@ -277,7 +277,7 @@ STEPS = st.lists(
 
 
 def expected(on, node):
-    """What the node's clock, processor and disk are by all faults that are on it."""
+    """Return the node's clock, processor and disk under all faults that are active on it."""
     faults = [what for what, nodes in on.values() if node in nodes]
     clocks = [what for what in faults if isinstance(what, Clock)]
     disks = [what.quality for what in faults if isinstance(what, Disk)]
@@ -343,7 +343,9 @@ async def test_a_node_starts_on_rot_only_when_no_other_fault_would_end_it_at_onc
     rot = await hit(ledger, ROT, "m1")
     assert cluster.down == {"m1"}
     await ledger.heal(eio.id)
-    assert cluster.down == {"m1"}  # it is not known to have ended over the fault that is gone
+    assert cluster.down == {
+        "m1"
+    }  # the node is not known to have exited because of the healed fault
     await ledger.heal(rot.id)
     assert cluster.down == set()
 
@@ -377,7 +379,7 @@ async def test_a_disk_counts_the_requests_of_its_time():
 async def test_a_clock_counts_the_ms_by_which_it_jumped():
     ledger, cluster = fresh()
     fault = await hit(ledger, Clock(offset_ms=40.0), "m1", "m2")
-    assert await ledger.heal(fault.id) == Bite(160, "ms")  # there and back, on two nodes
+    assert await ledger.heal(fault.id) == Bite(160, "ms")  # the jump there and back, on two nodes
     assert set(cluster.clocks.values()) == {(0, 0)}
 
 

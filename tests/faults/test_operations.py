@@ -1,4 +1,4 @@
-"""Operations: what administrators do, bounded, and recorded from their begin to their end."""
+"""Operations of administrators are bounded, and recorded from begin to end."""
 
 import asyncio
 
@@ -10,13 +10,13 @@ from tests.support.cluster import FakeCluster, FakeSystem, conductor_of
 
 
 def do(text, *, down=(), system=None):
-    """What the cluster was told, and the ops of the nemesis."""
+    """Run an operation; return the calls to the cluster, and the ops of the nemesis."""
 
     async def main():
         cluster = FakeCluster(down)
         conductor, recorder = conductor_of(text, cluster, system)
         injection = await conductor.strike(Fault("f", text, at_ns=0, duration_ns=1))
-        assert await conductor.heal("f") is None  # nothing is left to undo
+        assert await conductor.heal("f") is None  # there is nothing to undo
         ops = [op.value for op in recorder.history()]
         assert bool(injection.targets) is bool(ops[-1]["bite"]["count"])
         return cluster.calls, ops
@@ -58,7 +58,7 @@ def test_an_operation_may_restart_nodes_as_a_variant_and_what_it_changed_is_put_
     cluster = FakeCluster(("m3",))
     asyncio.run(restore(cluster, system))
     assert cluster.calls == [("stop", "m1"), ("start", "m1", "small"), ("stop", "m3")]
-    asyncio.run(restore(cluster, FakeSystem()))  # one that has nothing to put back
+    asyncio.run(restore(cluster, FakeSystem()))  # a system that has nothing to restore
 
 
 def test_what_nobody_could_do_has_done_nothing():

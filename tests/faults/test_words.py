@@ -1,4 +1,4 @@
-"""Faults in words: what they mean, that wrong ones are refused, and that a run does as they say."""
+"""Faults in words: their meaning, refusals of wrong ones, and runs that follow them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""mutex, set, queue and unordered-queue of Jepsen's histories, held to an enumeration of orders."""
+"""Jepsen's models mutex, set, queue and unordered-queue, compared with all possible orders."""
 
 import itertools
 import random
@@ -19,7 +19,7 @@ WORDS = {"enq": "enqueue", "deq": "dequeue"}
 
 
 def ops(text):
-    """`0! add 1; 0+ add 1`: process and type, f, and a value in Python's words."""
+    """Parse `0! add 1; 0+ add 1`: process and type, f, and a Python value."""
     lines = (line.split(None, 2) for line in text.split(";"))
     return written(
         *((who, WORDS.get(f, f), eval(value[0]) if value else None) for who, f, *value in lines)
@@ -44,7 +44,11 @@ CASES = [
     ("set", "0! add 1; 0+ add 1; 1! read; 1+ read [1, 1]", INVALID),
     ("set", "0! add ['k', 1]; 0+ add ['k', 1]; 1! read; 1+ read [['k', 1]]", VALID),
     ("set", "0! add 1; 0+ add 1; 0! add '1'; 0+ add '1'; 1! read; 1+ read [1]", INVALID),
-    ("set", "0! add 1; 0+ add 1; 1! read; 1+ read [True]", INVALID),  # what Python holds equal
+    (
+        "set",
+        "0! add 1; 0+ add 1; 1! read; 1+ read [True]",
+        INVALID,
+    ),  # values that are equal in Python
     ("set", "0! add 1; 0+ add 1; 1! read; 1+ read [1.0]", INVALID),
     ("set", "0! add {'a': [1]}; 0+ add {'a': [1]}; 1! read; 1+ read [{'a': [1.0]}]", INVALID),
     ("set", "0! add [1, None]; 0+ add [1, None]; 1! read; 1+ read {'#{}': [[1, None]]}", VALID),
@@ -57,11 +61,15 @@ CASES = [
     ("queue", "0! enq 1; 0? enq 1; 2! enq 2; 2+ enq 2; 1! deq; 1+ deq 2", VALID),
     ("queue", "0! enq 1; 1! enq 2; 1+ enq 2; 0+ enq 1; 1! deq; 1+ deq 2", VALID),
     ("queue", "0! deq; 0+ deq", VALID),
-    ("queue", "0! deq; 0- deq; 0! enq 1; 0+ enq 1; 0! deq; 0- deq", UNKNOWN),  # nothing was seen
+    (
+        "queue",
+        "0! deq; 0- deq; 0! enq 1; 0+ enq 1; 0! deq; 0- deq",
+        UNKNOWN,
+    ),  # nothing was observed
     ("queue", "0! deq; 0- deq", VALID),  # nothing happened
     ("queue", "0! enq 1; 0+ enq 1; 0! deq; 0? deq", UNKNOWN),
     ("unordered-queue", "0! enq 1; 0+ enq 1", UNKNOWN),
-    ("unordered-queue", "0! deq; 0+ deq", VALID),  # it found the queue empty
+    ("unordered-queue", "0! deq; 0+ deq", VALID),  # the queue was empty
     ("set", "0! add 1; 0+ add 1; 0! remove 1; 0+ remove 1; 0! read", UNKNOWN),
     ("set", "0! read; 0+ read []", VALID),
     ("mutex", "0! acquire; 0? acquire", UNKNOWN),
@@ -71,7 +79,7 @@ CASES = [
     ("queue", "0! deq; 0+ deq 1", INVALID),
     ("queue", "0! enq 1; 0? enq 1; 1! deq; 1+ deq 1; 1! deq; 1+ deq 1", INVALID),
     (
-        "queue",  # the second 1 went in after the first came out
+        "queue",  # the second 1 was added after the first was removed
         "0! enq 1; 0? enq 1; 1! enq 1; 2! deq; 2+ deq 1; 2! enq 2; 2+ enq 2; "  # noqa: ISC004
         "2! deq; 2+ deq 2; 2! deq; 2+ deq 1",
         VALID,
@@ -163,7 +171,7 @@ KINDS = {
 
 
 def explained(kind, history):
-    """Whether some order of some of the lost operations and all others is legal: all are tried."""
+    """Whether some legal order contains all answered operations and some lost ones."""
     model, initial, _ = KINDS[kind]
     open_, found = {}, []
     for op in history:
@@ -187,7 +195,7 @@ def explained(kind, history):
         for one in left:
             call, end, f, value = one
             if call <= first:
-                # A lost mutation that is not possible does nothing, which is as never happening.
+                # A lost mutation that is impossible has no effect, as if it had never happened.
                 after = {a for s in states for a in model.after(s, f, value, end is not None)}
                 if search(frozenset(after), left - {one}):
                     return True
@@ -197,7 +205,7 @@ def explained(kind, history):
 
 
 def random_history(kind, rng):
-    """A few clients; answers come from one state, so that most are right, and some are bent."""
+    """Build a history of a few clients with answers from one state, some of them corrupted."""
     model, state, calls = KINDS[kind]
     states = [state]
     lines, open_, process = [], {}, 3
@@ -255,11 +263,16 @@ def test_random_histories_agree_with_all_orders(kind, native, monkeypatch):
         verdict = check.check(time_limit_s=300, draw=False)[0].verdict
         seen = observations(check.model, check.parsed) or all(p.type == "fail" for p in given.pairs)
         assert verdict is (expected if seen else UNKNOWN), (seed, history)
-        assert seen or expected is VALID, (seed, history)  # nothing seen contradicts nothing
+        assert seen or expected is VALID, (
+            seed,
+            history,
+        )  # without observations there is no contradiction
         verdicts.append(expected)
         if seed % 4 == 0:
             outcome = check_operations(check.model, check.parsed)
-            certify(check.model, check.parsed, outcome)  # raises for what does not hold
+            certify(
+                check.model, check.parsed, outcome
+            )  # raises an error if the proof does not hold
         for part in check.model.projections(check.parsed):
             refuted = check_operations(part.model, part.operations).result is Result.ILLEGAL
             assert not refuted or expected is INVALID, (seed, part.name)

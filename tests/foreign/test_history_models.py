@@ -1,4 +1,4 @@
-"""What each model makes of its vocabulary: hand-made histories on both sides of every rule."""
+"""Each model and its vocabulary: hand-written histories on both sides of every rule."""
 
 import pytest
 
@@ -24,7 +24,7 @@ WROTE_1 = [("0!", "write", 1), ("0+", "write", 1)]
 
 
 def done(f, value, *answer, end="+", by=0):
-    """A call and its end, which repeats the value where no answer is given."""
+    """Build a call and its completion, which repeats the value without an `answer`."""
     return [(f"{by}!", f, value), (f"{by}{end}", f, *(answer or [value]))]
 
 
@@ -55,7 +55,7 @@ CASES = [
     ("cas-register", [*WROTE_1, *read(1.0)], INVALID),
     ("cas-register", [*WROTE_1, *read("1")], INVALID),
     ("cas-register", read(0), VALID),
-    ("cas-register", read(None), UNKNOWN),  # a wildcard, which no state could contradict
+    ("cas-register", read(None), UNKNOWN),  # a wildcard, which no state contradicts
     ("cas-register", [*WROTE_1, *read(None)], UNKNOWN),
     ("cas-register", [*WROTE_1, *read(None), *read(1)], VALID),
     ("cas-register", WROTE_1, UNKNOWN),
@@ -72,7 +72,7 @@ CASES = [
     ("cas-register", [("0!", "cas", [1, 2]), ("0+", "cas", [1, 2])], INVALID),
     ("cas-register", [*WROTE_1, ("0!", "cas", [1, 2]), ("0-", "cas", [1, 2]), *read(1)], VALID),
     ("cas-register", [("0!", "write", None), ("0+", "write", 4), *read(4)], VALID),
-    # Where both say something else, the completion counts, as in Knossos; one of nil says nothing.
+    # If the two values differ, the completion counts, as in Knossos, unless it is nil.
     ("cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(4)], VALID),
     ("cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(1)], INVALID),
     ("cas-register", [("0!", "cas", [1, 2]), ("0+", "cas", [0, 3]), *read(3)], VALID),
@@ -83,7 +83,7 @@ CASES = [
     ("etcd-cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(1)], VALID),
     ("etcd-cas-register", [("0!", "write", 1), ("0+", "write", 4), *read(4)], INVALID),
     ("cas-register", [("0!", "read", None), ("0?", "read", None), *read(0)], VALID),
-    ("cas-register", read({"value": None}), VALID),  # our own vocabulary begins with nil
+    ("cas-register", read({"value": None}), VALID),  # the harness's own vocabulary starts with nil
     ("cas-register", read({"value": 0}), INVALID),
     ("register", read(0), VALID),
     ("etcd-cas-register", read(None), VALID),
@@ -103,7 +103,7 @@ CASES = [
     ("multi-register", [("0!", "txn", [["write", "x", 1]]), ("0-", "txn", None)], VALID),
     ("multi-register", done("txn", [], [["write", "x", 1], ["read", "y", None]]), UNKNOWN),
     ("kv-string", [("0!", "put", ["a", "x"]), ("0+", "put", ["a", "x"])], UNKNOWN),
-    # a key that nobody read is fine where another was
+    # a key without reads is fine if another key was read
     ("kv-string", [*done("put", ["a", "x"]), *done("get", ["b", None], ["b", ""])], VALID),
     ("kv-string", [("0!", "get", ["a", None]), ("0+", "get", ["a", ""])], VALID),
     (
@@ -132,7 +132,7 @@ CASES = [
         ],
         VALID,
     ),
-    # What failed with an answer has seen something; what failed without did nothing.
+    # A failure with an answer is an observation; a failure without one did nothing.
     ("catalog", table("drop", "t", "nf", ended="-"), VALID),
     ("catalog", table("drop", "t", "ex", ended="-"), INVALID),
     ("catalog", [*table("create", "t", "ok"), *table("drop", "t", "nf", ended="-")], INVALID),
@@ -144,7 +144,7 @@ CASES = [
         VALID,
     ),
     (
-        "catalog",  # a lost create carries the id it got if it took effect
+        "catalog",  # a lost create has the id that it got if it took effect
         [
             ("1!", "create", table("create", "t", "ok", ident=7)[0][2]),
             *table("get", "t", "ok", ident=7),

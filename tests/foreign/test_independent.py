@@ -1,4 +1,4 @@
-"""[key value] histories, initial values and wildcards, held to an enumeration of all orders."""
+"""[key value] histories, initial values and wildcards, compared with all possible orders."""
 
 import itertools
 from math import inf
@@ -30,14 +30,14 @@ VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
 
 def judged(model, lines, **settings_):
-    """The verdict as the command gives it, with too little looked at as `unknown`."""
+    """Return the verdict as the command reports it; `unknown` if too little was observed."""
     history = History(written(*lines), foreign=True)
     check = load_plugin("checkers", model).prepare(history, ModelSettings(**settings_))
     return weighed(check.check(time_limit_s=300, draw=True)[0])
 
 
 def did(process, f, value, answer=None):
-    """An operation that was done at once."""
+    """Build an operation that completes at once."""
     return [(f"{process}!", f, value), (f"{process}+", f, value if answer is None else answer)]
 
 
@@ -45,7 +45,7 @@ def did(process, f, value, answer=None):
 
 
 def after(state, operation):
-    """The state that follows, if the answer fits; that of a wildcard is `None`."""
+    """Return the next state if the answer fits; the answer of a wildcard is `None`."""
     f, value, answer = operation
     if f == "write":
         return [value]
@@ -59,7 +59,7 @@ VALUES = (None, 0, 1)
 
 @st.composite
 def registers(draw):
-    """Lines of a history of one or two keys, and the operations of each key."""
+    """Draw a history of one or two keys; return its lines, and the operations per key."""
     lines, keys = [], {0: [], 1: []}
     opened = {}
     for _ in range(draw(st.integers(2, 12))):
@@ -105,7 +105,7 @@ def test_keyed_registers_are_valid_where_one_initial_value_explains_all_keys(dra
     assert (result.verdict is not INVALID) is (expected[0] or expected[None]), result
     if result.verdict is VALID:
         assert expected[{"0": 0, "nil": None}[result.details.get("initial", "0")]]
-    # An answer that is no wildcard is enough to look at, where no other counts against it.
+    # One answer that is no wildcard is enough, if no other answer counts against it.
     ended = [what for each in keys.values() for _, end, what in each if end != inf]
     answers = [answer for f, _, answer in ended if f == "read"]
     seen = [f for f, _, _ in ended if f == "cas"]
@@ -114,7 +114,7 @@ def test_keyed_registers_are_valid_where_one_initial_value_explains_all_keys(dra
 
 
 def lifted(histories):
-    """Histories of several objects as one: lines in turn, keys in their values."""
+    """Merge histories of several objects into one, with keys in the values."""
     turns = itertools.zip_longest(*histories)
     return [
         (f"{int(who[:-1]) + 10 * key}{who[-1]}", f, [key, value])
@@ -194,7 +194,9 @@ def test_the_verdict_is_the_worst_of_all_keys(data, model):
     assert (found.verdict is INVALID) is convicted
     if found.verdict is VALID:
         assert any(result.verdict is VALID for result in single)
-    seen = judged(model, lines)  # without being asked it convicts nothing that keys explain
+    seen = judged(
+        model, lines
+    )  # without the option, a history that separate keys explain is not invalid
     if shape_of(History(written(*lines)).pairs) is not Shape.NO:
         assert seen.verdict is not INVALID or convicted
 
@@ -233,7 +235,7 @@ PAIRS = [*did(0, "add", [1, 2]), *did(0, "add", [1, 3]), *did(0, "add", [2, 1])]
         ([*PAIRS, *did(1, "read", [1, None], [2, [2, 3]])], Shape.NO),  # another key
         ([*PAIRS, *did(1, "read", [[1], None], [[1], [2, 3]])], Shape.NO),
         ([*PAIRS, *did(1, "read", [True, None], [1, [2, 3]])], Shape.NO),
-        (did(0, "acquire", [1, None]) + did(0, "acquire", [2, None]), Shape.MAYBE),  # none again
+        (did(0, "acquire", [1, None]) + did(0, "acquire", [2, None]), Shape.MAYBE),  # nil again
         (did(0, "put", [1, "a"]) + did(0, "get", [1, None], [1, "a"]), Shape.SURE),
         ([("0!", "add", [1, 2]), ("0?", "add", None)], Shape.MAYBE),
         ([], Shape.NO),
@@ -271,7 +273,7 @@ def test_a_map_of_strings_is_no_tuple():
 
 
 def test_where_both_readings_differ_the_verdict_says_which_option_decides():
-    """Locks whose values are [owner token]: as tuples these are two locks, as values one."""
+    """Values of the locks are [owner token]: two locks as tuples, and one lock as plain values."""
     lines = [*did(0, "acquire", [0, 7]), *did(1, "acquire", [1, 8]), *did(0, "release", [0, 7])]
     result = judged("mutex", lines)
     assert (result.verdict, result.details["rule"]) == (UNKNOWN, "tuples-or-values")
@@ -375,7 +377,7 @@ NIL = [("1!", "read", None), ("1+", "read", None)]
 
 
 def rounds(*answers):
-    """A write, and a read of it, again and again."""
+    """Repeat a write and a read of the written value."""
     return [
         line
         for number, answer in enumerate(answers)
@@ -389,8 +391,11 @@ def rounds(*answers):
         (rounds(0, *[None] * 198), UNKNOWN),  # a store that lost everything
         (rounds(0, 1, None), VALID),
         (rounds(0, None, None), UNKNOWN),
-        ([*NIL, *NIL, *NIL, *rounds(0)], VALID),  # nil at first, as Jepsen's registers are
-        ([*did(0, "read", None, 0), *NIL, *NIL], UNKNOWN),  # 0 at first, so these saw nothing
+        ([*NIL, *NIL, *NIL, *rounds(0)], VALID),  # initially nil, as in Jepsen's registers
+        (
+            [*did(0, "read", None, 0), *NIL, *NIL],
+            UNKNOWN,
+        ),  # initially 0, so these reads saw nothing
         ([*NIL, *did(0, "cas", [None, 3]), *did(0, "read", None, 3)], VALID),
     ],
 )

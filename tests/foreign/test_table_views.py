@@ -1,4 +1,4 @@
-"""Views of the catalog of tables: linearizable whenever the whole is, and cores stay small."""
+"""Views of the table catalog are linearizable if the whole is, and their cores are small."""
 
 import random
 from collections import Counter
@@ -41,7 +41,7 @@ Ops = list[Operation[Any, Any]]
 
 
 def exhausted(problem: Problem) -> bool:
-    """Whether there is a legal order, by a search through all of them."""
+    """Whether there is a legal order, by searching all orders."""
     status = Frontier(problem, configurations_max=10**5).run(10**6)
     assert status in {Status.FOUND, Status.EXHAUSTED}
     return status is Status.FOUND
@@ -57,7 +57,7 @@ def kind_of(view: Projection[Any, Any, Any]) -> str:
 
 
 def refuting(operations: Ops, kind: str = "") -> list[str]:
-    """The names of the views that refute the operations, of one kind or of all."""
+    """Return the names of the views, of one kind or of all, that refute the operations."""
     return [
         view.name
         for view in catalog_of_tables(operations).projections(operations)
@@ -103,7 +103,7 @@ def test_a_view_is_linearizable_whenever_the_whole_is(name):
 
 
 class Plain(Model[Any, Any, Any]):
-    """A model that forgets nothing of what its core is not about."""
+    """A model that keeps even operations that do not concern the core."""
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
         self._model = model
@@ -219,7 +219,7 @@ def test_what_is_called_when_a_window_ends_may_come_before_what_returns_then(mon
 def test_a_list_between_two_sights_must_show_the_id():
     hidden = done(3, "list", 6, 7, "", listing=())
     later = done(4, "get", 8, 9, "b", ident=7, version=2, seen=6)
-    # The name alone does not see it: by an unknown outcome the table may have left and come back.
+    # The name's view does not show it: with an unknown outcome, the table may have come back.
     away = Operation(5, Rename("b", "c"), 5, UNKNOWN, None, 5)
     back = Operation(6, Rename("c", "b"), 5, UNKNOWN, None, 6)
     operations = [CREATE, RENAME, ALTER, hidden, later, away, back]
@@ -232,7 +232,10 @@ def test_a_list_between_two_sights_must_show_the_id():
     )
     assert proof is not None
     assert proof.minimal
-    assert (len(proof.core), proof.part) == (3, "id 7")  # what was before, the list, what was after
+    assert (len(proof.core), proof.part) == (
+        3,
+        "id 7",
+    )  # the operation before, the list, the operation after
 
 
 def test_any_table_can_be_the_one_whose_id_is_not_said():
@@ -246,7 +249,7 @@ def test_any_table_can_be_the_one_whose_id_is_not_said():
 
 
 def test_an_id_that_no_create_gave_is_nobodys():
-    # Two renames whose answers were lost: all that the views of names know is that something came.
+    # After two renames with lost answers, views of names only know that some table arrived.
     moves: Ops = [
         Operation(number, Rename("a", name), 2, UNKNOWN, None, number)
         for number, name in ((1, "b"), (2, "c"))
@@ -260,7 +263,7 @@ def test_an_id_that_no_create_gave_is_nobodys():
     proof = certify(catalog_of_tables(operations), operations, outcome)
     assert proof is not None
     assert (proof.core, proof.part) == ((3,), "id 9")
-    # A create that nobody saw return may have given it, also one that was only called.
+    # A create without a completion may have assigned the id.
     lost = Create("b", "9", ("payload 5",))
     operations.append(Operation(4, lost, 5, UNKNOWN, None, 4))
     assert result_of(operations) is Result.OK
@@ -357,7 +360,7 @@ def test_cores_of_long_histories_are_small_and_proven(total, clients):
         model = catalog_of_tables(operations)
         outcome = check_operations(model, operations)
         if outcome.result is Result.OK:
-            continue  # lies that happen to be true
+            continue  # a corrupted answer that is true by chance
         proof = certify(model, operations, outcome)
         assert proof is not None
         assert proof.confirmed_by == "the verifier, by enumeration"

@@ -1,4 +1,4 @@
-"""Each format is recognised by content, read as it is meant, and its mistakes are located."""
+"""Each format is recognised by content and read correctly, and errors are located."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_register_tables(tmp_path):
     assert [(op.time, op.process, op.type, op.f, op.value) for op in source] == [
         (0, 0, INVOKE, "write", 7),
         (1, 1, INVOKE, "read", None),
-        (2, 2, INVOKE, "read", None),  # at equal times calls come first
+        (2, 2, INVOKE, "read", None),  # calls come first if times are equal
         (2, 1, OK, "read", 7),
         (3, 2, OK, "read", 0),
     ]

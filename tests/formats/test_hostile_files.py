@@ -1,7 +1,7 @@
-"""Files made to hurt: one clear line with a place, and no more memory than an ordinary file takes.
+"""Hostile files get one clear line with a place, and take no more memory than ordinary files.
 
-1 GB lines, deep nesting, huge numbers, NULs, bytes that are no text. Endless lines are read by
-`harness check` in processes of their own, whose peak of resident memory is measured.
+The files have lines of 1 GB, deep nesting, huge numbers, NULs, or bytes that are not text. `harness
+check` reads endless lines in separate processes, whose peak memory is measured.
 """
 
 import sys
@@ -13,14 +13,14 @@ from harness.errors import EXIT_USAGE
 from tests.support.programs import run_program
 
 GIGABYTE = 1 << 30
-GROWN_MB_MAX = 200  # over a process that checks a file of two lines
+GROWN_MB_MAX = 200  # more than a process that checks a file of two lines
 
 OP = b"{:process 0, :type :invoke, :f :read, :value nil}\n"
 CATALOG = b"create\tt1\t\t5\tok\t9\t1\t0\t\t0\t1\n"
 ETCD = b"INFO  jepsen.util - 0 :invoke :read nil\n"
 
-# The first file is read by the process that has loaded all it needs; each other by a child of it.
-# VmHWM and not ru_maxrss: a child's ru_maxrss starts with what its parent had.
+# One process loads everything and reads the first file; a child of it reads each other file. Use
+# VmHWM, because a child's ru_maxrss starts with its parent's value.
 SCRIPT = """
 import os, re, sys
 from pathlib import Path
@@ -44,7 +44,7 @@ for path in others:
 
 
 def sparse(path, beginning, ending=b""):
-    """`beginning`, then NULs up to a gigabyte (which take no room on the disk), then `ending`."""
+    """Write `beginning`, NULs up to 1 GB (which take no disk space), and `ending`."""
     with path.open("wb") as file:
         file.write(beginning)
         file.truncate(GIGABYTE)
@@ -75,7 +75,7 @@ def test_a_line_of_a_gigabyte(tmp_path):
     ended = run_program(sys.executable, "-c", SCRIPT, usual, *paths, timeout_s=300)
     told = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout) == (0, "")
-    assert len(told) == 2 * (1 + len(ENDLESS))  # a line each, and its end
+    assert len(told) == 2 * (1 + len(ENDLESS))  # one line each, and its end
     ends = [tuple(map(int, end.removeprefix("ended ").split())) for end in told[1::2]]
     assert {code for code, _ in ends} == {EXIT_USAGE}
     usual_mb = ends[0][1]
@@ -87,7 +87,7 @@ def test_a_line_of_a_gigabyte(tmp_path):
 
 
 def refusal(path, text, capsys, *options):
-    """The one line that is said of a file with this text, which is refused."""
+    """Return the single line that refuses a file with this text."""
     path.write_bytes(text)
     code = main(["check", str(path), *options])
     captured = capsys.readouterr()
@@ -98,7 +98,7 @@ def refusal(path, text, capsys, *options):
 
 
 def large(text, words):
-    """A row that takes seconds."""
+    """Mark a row that takes seconds."""
     return pytest.param(text, words, marks=pytest.mark.slow)
 
 

@@ -40,7 +40,7 @@ def written(tmp_path, text, name="file"):
 
 
 def logs(value):
-    """The same ops as each kind of log, by format."""
+    """Return the same ops as each kind of log, by format."""
     lines = [line % value if "%s" in line else line for line in LINES]
     prefix = "2026-01-01 10:00:00,000{GMT}\tINFO\t[jepsen worker 0] jepsen.util: "
     return [
@@ -178,7 +178,7 @@ def test_of_a_test_of_jepsen_s_one_history_is_judged(names, judged, tmp_path):
         ("a.json", json.dumps(STRINGS), True),
         ("a.json", '{"name": "x"}', False),
         ("a.jsonl", '{"process": 0, "type": "invoke", "f": "read"}\n', True),
-        ("a.edn", "what", True),  # refused, and not passed over
+        ("a.edn", "what", True),  # refused, not skipped
         ("a.edn", "", True),
     ],
 )
@@ -259,7 +259,7 @@ def test_an_imported_history_has_the_verdict_of_its_file(name, tmp_path, capsys)
     assert main(["check", str(tmp_path / "s"), "--json"]) == code
     stored = json.loads(capsys.readouterr().out)
     same = ("verdict", "model", "reason", "operations", "anomalies", "not")
-    # What the import took from the shape of values is settled.
+    # The decisions that the import derived from the shape of values are final.
     found["reason"] = found["reason"].replace(f"; {TAKEN}, if not: --no-independent", "")
     assert {key: stored[key] for key in same} == {key: found[key] for key in same}
     assert main(["export", str(run.folder)]) == EXIT_VALID

@@ -1,7 +1,7 @@
-"""What others reported of Jepsen, Knossos, Elle and Porcupine: each history has its right answer.
+"""Public bug reports about Jepsen, Knossos, Elle and Porcupine: each history gets its answer.
 
-`public/index.csv` of the conformance data says for each file what to run and what must come out.
-`ANSWERS` holds that as exit codes and words; each row of the index must be in it.
+`public/index.csv` of the conformance data says for each file which command to run and what it must
+answer. `ANSWERS` has these answers as exit codes and words, for each row of the index.
 """
 
 import csv
@@ -61,7 +61,7 @@ ANSWERS = {
     f"{CHECK} total-queue-drain-ok.edn": (VALID | REFUSED, "suggest no model"),
     LOST_DEQUEUES: (VALID | INVALID | UNKNOWN, ""),
 }
-# What the index says in words: the same history under other requests.
+# The index describes these requests in words: the same history under other requests.
 MORE = {
     f"{CHECK} --elle list-append --consistency-model snapshot-isolation elle17.edn": (VALID, ""),
     **{
@@ -82,7 +82,7 @@ needs_reports = pytest.mark.skipif(
 
 
 def answer_to(command, capsys):
-    """Run the parts of a command one after another; the last exit code, and all that was said."""
+    """Run the parts of a command in turn; return the last exit code and all output."""
     said, code = "", 0
     for part in re.split(r"&&|;", command):
         words = shlex.split(part)

@@ -1,4 +1,4 @@
-"""Which model the operations of a history suggest, and which histories suggest none."""
+"""The model that a history's operations suggest, and histories that suggest none."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def suggested(*lines):
 
 
 def did(f, value, answer=None):
-    """An operation that was done at once; without an `answer` its value is confirmed."""
+    """Build an operation that completes at once; without an `answer`, its value is confirmed."""
     return [("0!", f, value), ("0+", f, value if answer is None else answer)]
 
 
@@ -25,10 +25,10 @@ ADDED = did("add", 1)
 @pytest.mark.parametrize(
     ("lines", "model"),
     [
-        ([], "cas-register"),  # a nemesis alone
+        ([], "cas-register"),  # only a nemesis
         ([*ADDED, *did("read", None, [1])], "set"),
         ([*ADDED, *did("read", None, {SET: [1]})], "set"),
-        ([*ADDED, ("1!", "read", None)], "set"),  # nothing was answered: nothing is judged
+        ([*ADDED, ("1!", "read", None)], "set"),  # without answers, nothing is judged
         ([*did("add", [0, 1]), *did("read", [0, None], [0, {SET: [1]}])], "set"),
         (did("acquire", [0, None]) + did("release", [0, None]), "mutex"),
         (did("write", [0, 1]) + did("read", [0, None], [0, 1]), "cas-register"),

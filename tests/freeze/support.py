@@ -1,4 +1,4 @@
-"""A target that breaks its promise in every run, and commands that freeze its runs."""
+"""A target that breaks its promise in every run, and commands that freeze such runs."""
 
 import json
 import os
@@ -19,7 +19,7 @@ RUN = (
 
 
 class Freezing(Up):
-    """Runs of the example target, which forgets what it is asked to keep if it is `broken`."""
+    """Runs of the example target, which loses writes if it is `broken`."""
 
     def __init__(self, home, *, broken=True):
         super().__init__("process", home / "state")
@@ -39,7 +39,7 @@ class Freezing(Up):
         return program, {**variables, "PYTHONPATH": str(self.code)}
 
     def run(self, *words, code):
-        """The report of a run that ends with this exit code; its cluster is removed at the end."""
+        """Run until this exit code; return the report, and remove the cluster at the end."""
         with self.started("--json", "--quiet", *words) as run:
             output, errors = run.communicate(timeout=300)
         assert run.returncode == code, errors
@@ -49,7 +49,7 @@ class Freezing(Up):
         return report
 
     def started(self, *words):
-        """A run in progress."""
+        """Start a run, and yield it while it is in progress."""
         program, variables = self.program(*RUN, "--store", str(self.store), *words)
         return subprocess.Popen(
             program, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
@@ -57,12 +57,12 @@ class Freezing(Up):
         )  # fmt: skip
 
     def record(self, name="frozen"):
-        """The record of a frozen cluster, as that of `harness up`."""
+        """Return the record of a frozen cluster, which has the form of `harness up`."""
         return json.loads((self.folder(name) / "cluster.json").read_text())
 
     @property
     def holder(self):
-        """The holder of the run in progress; `None` before it owns the run."""
+        """Return the holder of the run in progress; `None` before it owns the run."""
         try:
             owner = (self.folder("frozen") / "owner").read_text().partition("@")[0]
             order = json.loads((self.folder("frozen") / "order.json").read_text())

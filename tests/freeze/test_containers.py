@@ -1,4 +1,4 @@
-"""`harness run --freeze` in containers: paused by the engine, asked by hand, and removed."""
+"""`harness run --freeze` in containers: the engine pauses them, a user queries and removes them."""
 
 import json
 

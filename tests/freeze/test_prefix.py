@@ -1,4 +1,4 @@
-"""First parts of histories: which checkers judge them, and that no later operation excuses them."""
+"""Prefixes of histories: checkers that judge them, and violations that stay violations."""
 
 import pytest
 
@@ -25,7 +25,7 @@ CUTS = 6
 
 
 def first_parts(history):
-    """Some first parts of a history, the longest last."""
+    """Return some prefixes of a history, the longest one last."""
     ops = list(history)
     return [ops[: len(ops) * number // CUTS] for number in range(1, CUTS + 1)]
 

@@ -1,4 +1,4 @@
-"""A mounted disk, driven by its commands alone."""
+"""A mounted disk, controlled only by its commands."""
 
 import json
 import os
@@ -58,7 +58,7 @@ class Mounted:
 
 @pytest.fixture
 def mounting(tmp_path):
-    """Make mounted disks."""
+    """Provide a function that mounts disks."""
     made = []
 
     def mount(**named):

@@ -1,4 +1,4 @@
-"""The file system: synced data stays, other data goes, and faults bite and are counted."""
+"""The file system keeps synced data, loses other data, and counts the effects of faults."""
 
 import errno
 import mmap
@@ -60,7 +60,7 @@ def test_names_follow_one_journal(disk):
     disk.write("unsynced", b"data")
     disk.sync_root()
     disk.say(CUT)
-    assert disk.read("unsynced") == b""  # the name is durable, its data never was
+    assert disk.read("unsynced") == b""  # the name is durable, but its data is not
 
 
 def test_fdatasync_leaves_the_journal_alone_where_the_size_is_the_same(disk):
@@ -97,7 +97,7 @@ def test_torn_writes_survive_in_part_and_by_seed(mounting):
 
     contents = [left(seed) for seed in range(6)]
     assert left(3) == contents[3]
-    assert b"a" * 65_536 in contents  # every other time nothing survives
+    assert b"a" * 65_536 in contents  # every second time, nothing survives
     parts = [data for data in contents if data != b"a" * 65_536]
     assert len({len(data) for data in parts}) > 1
     assert any(b"a" in data and b"b" in data[:65_536] for data in parts)
@@ -105,7 +105,7 @@ def test_torn_writes_survive_in_part_and_by_seed(mounting):
 
 
 def test_mapped_files_see_writes_and_power_cuts(disk):
-    """Reads through a mapping and writes by pwrite, like bbolt. No page outlives a power cut."""
+    """Like bbolt, read through a mapping and write by pwrite; no page survives a power cut."""
     disk.write("f", b"a" * 8192, sync=os.fsync)
     with (disk.root / "f").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=1) as mapped:
         assert mapped[:1] == b"a"

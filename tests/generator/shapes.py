@@ -20,7 +20,7 @@ S = 1_000_000_000
 
 
 def short(ops: Iterable[Op]) -> list[tuple[int, Process, str, Any]]:
-    """(time, process, f, value) of each op."""
+    """Return (time, process, f, value) of each op."""
     return [(op.time, op.process, op.f, op.value) for op in ops]
 
 
@@ -49,7 +49,7 @@ def draw(ctx: Context) -> Draft:
 
 
 class UntilOk:
-    """What it is given until it hears of an operation (of kind `f`) that ended in `ok`."""
+    """A wrapped generator until an operation (of kind `f`) ends with `ok`."""
 
     def __init__(self, generator: GeneratorLike, f: str | None = None) -> None:
         self.generator, self.f = lift(generator), f
@@ -68,7 +68,7 @@ class UntilOk:
 
 
 class Thread:
-    """What it is given, with its drafts for the process of one thread."""
+    """A wrapped generator whose drafts are for the process of one thread."""
 
     def __init__(self, thread: int, f: str) -> None:
         self.thread, self.f = thread, f

@@ -1,7 +1,7 @@
-"""Run a generator against simulated completions, with no cluster: for testing generators.
+"""Execution of a generator against simulated completions, to test generators.
 
-As Jepsen's `jepsen.generator.test`, with the interpreter's own order: completions that are due
-are processed before the next operation is asked for. Everything is a function of the arguments.
+Like Jepsen's `jepsen.generator.test`, but in the interpreter's order: due completions are processed
+before the next operation is requested. The result depends only on the arguments.
 """
 
 import heapq
@@ -18,15 +18,15 @@ from harness.generator.plain import lift
 from harness.ops import NS_PER_S, Op, OpType
 
 LATENCY_NS: Final = 10
-"""How long operations take unless an outcome says so itself."""
+"""The duration of operations whose outcome does not define it."""
 OPS_MAX: Final = 1_000_000
-"""How many ops a simulation may have before the generator is called endless."""
+"""The number of ops after which a generator counts as endless."""
 _POLL_NS: Final = 10_000_000
-_POLLS_MAX: Final = 1000  # a generator that waits for time alone gets 10 s of it
+_POLLS_MAX: Final = 1000  # a generator that only waits for time gets 10 s
 
 
 class Outcome(NamedTuple):
-    """How a simulated operation ends, and `latency_ns` after its invocation."""
+    """The end of a simulated operation, `latency_ns` after its invocation."""
 
     type: OpType
     latency_ns: int = LATENCY_NS
@@ -93,7 +93,7 @@ class _Simulation:
         return numbered
 
     def _begin(self, draft: Draft, time_ns: int) -> Op | None:
-        """Do a draft now: returns the invocation that the generator has to learn of."""
+        """Start a draft's operation now; return the invocation for the generator."""
         process = draft.process
         assert process is not None, "an emitted draft has a process"
         self.ctx = self.ctx.busy(self.ctx.index_of(process), time_ns)
@@ -132,7 +132,7 @@ def simulate(
     seed: int = 0,
     ops_max: int = OPS_MAX,
 ) -> list[Op]:
-    """All ops of a run in which `complete(ctx, invocation)` says how each operation ends."""
+    """Return all ops of a run; `complete(ctx, invocation)` returns each operation's outcome."""
     ctx = new_context(concurrency, random.Random(seed))
     return _Simulation(complete, ctx, ops_max).run(lift(generator))
 
@@ -142,7 +142,7 @@ def invocations(ops: list[Op]) -> list[Op]:
 
 
 def quick_history(generator: GeneratorLike, **options: Any) -> list[Op]:
-    """Everything succeeds in no time."""
+    """Return the ops of a run in which everything succeeds immediately."""
     return simulate(generator, lambda _ctx, _op: Outcome(OpType.OK, 0), **options)
 
 
@@ -151,7 +151,7 @@ def quick(generator: GeneratorLike, **options: Any) -> list[Op]:
 
 
 def perfect_history(generator: GeneratorLike, **options: Any) -> list[Op]:
-    """Everything succeeds in `LATENCY_NS`."""
+    """Return the ops of a run in which everything succeeds after `LATENCY_NS`."""
     return simulate(generator, lambda _ctx, _op: Outcome(OpType.OK), **options)
 
 
@@ -160,12 +160,12 @@ def perfect(generator: GeneratorLike, **options: Any) -> list[Op]:
 
 
 def perfect_info(generator: GeneratorLike, **options: Any) -> list[Op]:
-    """Every operation crashes after `LATENCY_NS`."""
+    """Return the ops of a run in which every operation crashes after `LATENCY_NS`."""
     return invocations(simulate(generator, lambda _ctx, _op: Outcome(OpType.INFO), **options))
 
 
 def imperfect(generator: GeneratorLike, **options: Any) -> list[Op]:
-    """All ops of a run in which each thread's operations fail, crash, succeed, fail, ..."""
+    """Return the ops of a run in which each thread's operations fail, crash, succeed, fail, ..."""
     turns: dict[int, int] = {}
     kinds = (OpType.FAIL, OpType.INFO, OpType.OK)
 

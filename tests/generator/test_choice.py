@@ -22,7 +22,7 @@ def test_any_ends_when_all_have():
     assert any_of(None, None) is NOTHING
 
 
-@pytest.mark.parametrize("choose", [any_of, mix])  # among ties, and among all
+@pytest.mark.parametrize("choose", [any_of, mix])  # one chooses among ties, the other among all
 def test_choices_are_fair(choose):
     counts = Counter(names(quick(limit(3000, choose(*(forever(f) for f in "abc"))))))
 
@@ -30,7 +30,7 @@ def test_choices_are_fair(choose):
 
 
 def test_any_goes_on_where_one_is_pending():
-    # One of two threads is always at work, so what waits for both has its turn at the end.
+    # One of the two threads is always busy, so a generator that needs both runs at the end.
     work = limit(6, delay(7 / S, forever("c")))
     ops = perfect(any_of(synchronize(Draft("b")), work))
 
@@ -59,7 +59,7 @@ def test_mix_of_one_list_is_an_error():
 
 
 def test_mix_keeps_its_proportions_at_any_speed():
-    # By time alone the fast member would do a thousand times as much.
+    # If only time counted, the fast member would run a thousand times as many operations.
     counts = Counter(names(quick(limit(200, mix(delay(1, forever("slow")), forever("fast"))))))
 
     assert 70 < counts["slow"] < 130
@@ -69,7 +69,7 @@ def test_a_pending_member_does_not_hold_up_the_mixture():
     only_second = Thread(1, "second")
     ops = perfect(limit(40, mix(only_second, forever("any"))), concurrency=2)
 
-    # Both threads are always at work: two operations every 10 ns.
+    # Both threads are always busy: two operations every 10 ns.
     assert [n // 2 * 10 for n in range(40)] == times(ops)
     assert 10 <= names(ops).count("second") <= 20
 

@@ -1,4 +1,4 @@
-"""The driver, under virtual time and clients that misbehave."""
+"""The interpreter in virtual time, with clients that misbehave."""
 
 import asyncio
 import random
@@ -35,7 +35,7 @@ INVOKE, OK, FAIL, INFO = OpType.INVOKE, OpType.OK, OpType.FAIL, OpType.INFO
 
 
 def lines(ops):
-    """(time in ms, process, type, value) of each op."""
+    """Return (time in ms, process, type, value) of each op."""
     return [(op.time // MS, op.process, op.type, op.value) for op in ops]
 
 
@@ -170,7 +170,7 @@ def test_a_client_that_ignores_its_cancellation_is_left_behind():
     world = World(behave)
     run(main(world))
 
-    # The late answer is no second completion.
+    # The late answer must not be a second completion.
     assert [op.type for op in world.ops] == [INVOKE, INFO]
 
 
@@ -296,7 +296,7 @@ def test_phases_wait_for_one_another():
 
 
 class After:
-    """Pending until a time, with nothing that would wake its driver."""
+    """A generator that is pending until a time, without an event to wake the interpreter."""
 
     def __init__(self, time_ns):
         self.time_ns = time_ns
@@ -440,7 +440,7 @@ def test_every_run_is_a_valid_history_and_repeats(seed, concurrency):
 
     ops = run()
 
-    # `World.run` reads a `History`, which checks that processes are used as they must be.
+    # `World.run` builds a `History`, which checks the use of processes.
     assert all(pair.completion is not None for pair in History(ops).pairs)
     assert names(ops)[-1] == "c"
     assert ops == run()

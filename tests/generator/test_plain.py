@@ -37,7 +37,7 @@ def test_nothing_is_exhausted():
         (Draft("write", 2), [(0, 0, "write", 2)]),
         (Request("write", 2), [(0, 0, "write", 2)]),
         (Draft("a", time_ns=7), [(7, 0, "a", None)]),
-        # one from the past happens now
+        # a draft whose time has passed happens now
         ([Draft("a", time_ns=5), Draft("b", time_ns=3)], [(5, 0, "a", None), (5, 1, "b", None)]),
         (Draft("a", process=1), [(0, 1, "a", None)]),
     ],
@@ -96,7 +96,7 @@ def test_other_values_are_errors(value):
 
 
 class Outsider:
-    """A generator as plug-ins write them: no process, no time, no look at who is free."""
+    """A generator as plug-ins may write it, which sets no process and no time."""
 
     def __init__(self, count: int, seen: tuple[str, ...] = ()) -> None:
         self.count, self.seen = count, seen

@@ -1,4 +1,4 @@
-"""What must hold for every generator, over random compositions and random completions."""
+"""Properties of every generator, over random compositions and completions."""
 
 import random
 from typing import Any
@@ -71,7 +71,7 @@ GENERATORS = st.recursive(LEAVES, _wrap_or_sleep, max_leaves=6)
 
 
 class Tagged:
-    """What it is given, with the number of its phase as value."""
+    """A wrapped generator whose values are the number of its phase."""
 
     def __init__(self, number: int, generator: Generator) -> None:
         self.number, self.generator = number, generator
@@ -91,7 +91,7 @@ class Tagged:
 
 
 def run(generator: Any, seed: int, *, concurrency: int = 3) -> list[Op]:
-    """Random outcomes and latencies, ties included."""
+    """Run a generator with random outcomes and latencies, including ties."""
     rng = random.Random(seed)
 
     def complete(_ctx: Context, _op: Op) -> Outcome:
@@ -102,7 +102,7 @@ def run(generator: Any, seed: int, *, concurrency: int = 3) -> list[Op]:
     try:
         return simulate(generator, complete, concurrency=concurrency, seed=seed)
     except UsageError as error:
-        assume("reserve" not in str(error))  # one thread alone cannot be reserved
+        assume("reserve" not in str(error))  # the only thread cannot be reserved
         raise
 
 

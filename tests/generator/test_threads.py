@@ -69,14 +69,14 @@ three = partial(perfect, concurrency=3)
 @pytest.mark.parametrize(
     ("play", "generator", "read", "expected"),
     [
-        # A group goes on where another is done, and hears of its own events only.
+        # A group continues when another group has ended, and sees only its own events.
         (perfect, reserve(1, numbered("a", 2), 1, numbered("b", 5), None), counts, [2, 5]),
         (perfect, reserve(1, UntilOk(forever("a")), limit(4, forever("b"))), counts, [1, 4]),
         # Groups nest inside a restriction.
         (partial(quick, concurrency=4),
          limit(6, reserve(2, None, reserve(1, forever("a"), forever("b")))),
          lambda ops: {(op.process, op.f) for op in ops}, {(2, "a"), (3, "b")}),
-        # Each thread has a copy, favours none and goes on after a crash.
+        # Each thread has its own copy, and continues after a crash.
         (perfect, each_thread(numbered("a", 2)),
          places, [(0, 0, 0), (0, 1, 0), (10, 0, 1), (10, 1, 1)]),
         (partial(quick, concurrency=3), limit(6, each_thread(forever("a"))),
@@ -111,5 +111,5 @@ def test_each_thread_sees_one_thread_and_its_events():
 
     perfect(limit(6, each_thread(UntilOk(look))))
     assert {(0,), (1,)} == set(seen)
-    # Every client's first ok ends that client's copy alone.
+    # Each client's first ok ends only that client's copy.
     assert len(perfect(each_thread(UntilOk(forever("a"))))) == 2

@@ -1,4 +1,4 @@
-"""Rates, spacing, windows, schedules."""
+"""Rates, spacing, time windows and schedules."""
 
 from functools import partial
 from itertools import pairwise
@@ -45,27 +45,27 @@ alone, crashing = partial(perfect, concurrency=1), partial(perfect_info, concurr
          times, [100, 100, 110, 120]),
         (perfect, time_limit(15 * NS, [Draft("a"), Draft("b", time_ns=15), Draft("c")]),
          names, ["a"]),
-        # A delay spaces exactly, and does not hurry after it was late.
+        # A delay is exact, and does not catch up after lateness.
         (perfect, limit(4, delay(30 * NS, forever("a"))), times, [0, 30, 60, 90]),
         (alone, limit(5, delay(3 * NS, forever("a"))), times, [0, 10, 20, 30, 40]),
-        # A sleep keeps one thread idle, is not in the history, and does not retire its process.
+        # A sleep keeps one thread idle, is not recorded, and does not retire its process.
         (perfect, [sleep(50 * NS), limit(4, forever("a"))],
          places, [(0, 1, "a"), (10, 1, "a"), (20, 1, "a"), (30, 1, "a")]),
         (perfect_history, [sleep(50 * NS), synchronize(Draft("a"))], times, [50, 60]),
         (crashing, [sleep(5 * NS), synchronize(Draft("a"))], places, [(5, 0, "a")]),
-        # Scheduled operations happen at their times on their threads, soonest first.
+        # Scheduled operations run at their times on their threads, the earliest first.
         (partial(perfect, concurrency=3),
          timed_ops([op(30, 1, "b"), op(5, 0, "a"), op(30, 2, "c"), op(90, 4, "d")]),
          short, [(5, 0, "a", 5), (30, 1, "b", 30), (30, 2, "c", 30), (90, 1, "d", 90)]),
         (partial(quick, concurrency=8), timed_ops([op(90 - 10 * n, n, "a") for n in range(8)]),
          times, list(range(20, 100, 10))),
-        # A late thread holds up no other.
+        # A late thread does not delay other threads.
         (perfect, timed_ops([op(0, 0, "a"), op(1, 0, "b"), op(2, 0, "c"), op(3, 1, "d")]),
          places, [(0, 0, "a"), (3, 1, "d"), (10, 0, "b"), (20, 0, "c")]),
-        # After a crash they go on under the new process.
+        # After a crash, they continue with the new process.
         (perfect_info, timed_ops([op(0, 5, "a"), op(50, 5, "b")]),
          places, [(0, 1, "a"), (50, 3, "b")]),
-        # They count from when they are asked for, and an offset.
+        # Their times count from the first request, plus an offset.
         (quick, [Draft("b", time_ns=100), timed_ops([op(5, 0, "a")], offset_ns=20)],
          times, [100, 125]),
     ],
@@ -75,7 +75,7 @@ def test_operations_and_their_times(play, generator, read, expected):
 
 
 def test_time_limit_ends_what_is_pending_for_ever():
-    # Its thread is at work for longer than the limit.
+    # Its thread is busy for longer than the limit.
     generator = time_limit(15 * NS, [Draft("a", process=0), Draft("b", process=0)])
 
     def slow(_ctx, _op):
@@ -96,8 +96,8 @@ def test_stagger_spaces_at_random_up_to_twice_its_interval():
 
 
 def test_stagger_makes_up_for_small_delays():
-    # Each operation holds the only thread for 10 ns, which puts off about a quarter of those at
-    # random distances in 0 .. 40 ns: the mean stays at 20 ns.
+    # Each operation occupies the only thread for 10 ns. At random distances of 0 to 40 ns, this
+    # delays about a quarter of the operations, but the mean remains 20 ns.
     at = times(perfect(limit(4000, stagger(20 * NS, forever("a"))), concurrency=1))
 
     assert 19 < at[-1] / (len(at) - 1) < 21

@@ -1,4 +1,4 @@
-"""Fakes to interpret generators in virtual time."""
+"""Fakes for interpreting generators in virtual time."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from harness.run.recorder import Recorder
 from tests.support.env import FakeEnv
 from tests.support.virtual import VirtualClock, run
 
-BEGIN_NS = 1_000_000_000_000  # the clock's own start, so that a forgotten conversion shows
+BEGIN_NS = 1_000_000_000_000  # the clock does not start at 0, so a missing conversion is noticed
 
 
 Behaviour = Callable[["FakeClient", Request], Awaitable[Completion]]
@@ -31,7 +31,7 @@ class FakeClient:
 
 
 class World:
-    """Interprets a generator with clients that behave as told."""
+    """An interpreter of generators, with clients whose behaviour is given."""
 
     def __init__(self, behaviour: Behaviour, *, op_timeout_s: float = 5.0) -> None:
         self.behaviour = behaviour
@@ -67,7 +67,7 @@ class World:
         return list(self.recorder.history())
 
     def run(self, generator: Any, *, concurrency: int = 2, **options: Any) -> list[Op]:
-        """All ops of one interpretation; it must leave no task behind."""
+        """Interpret a generator and return all ops; no task may remain."""
         run(self.interpret(generator, concurrency=concurrency, **options))
         return self.ops
 

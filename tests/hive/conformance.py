@@ -1,7 +1,7 @@
-"""What every database behind the metastores promises, and what it does not: one test a promise.
+"""The guarantees of every database behind the metastores, with one test per guarantee.
 
-Each is a coroutine of a `Database` that holds what `schema.first_rows` says and nothing else.
-`CASES` lists them; whoever has a database runs them all.
+Each test is a coroutine over a `Database` that holds only `schema.first_rows`. `CASES` lists the
+tests, and the tests of each database run all of them.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def table(name, database="d1"):
 
 
 async def put(database, *rows, into=TABLES):
-    """Committed rows; the serial of the last."""
+    """Commit these rows; return the serial of the last one."""
     async with transaction(database) as session:
         for row in rows:
             serial = await session.insert(into, row)
@@ -40,7 +40,7 @@ async def put(database, *rows, into=TABLES):
 
 
 async def seen(database, where=(), of=TABLES, **options):
-    """What anybody sees now."""
+    """Return the rows that a new transaction sees."""
     async with transaction(database) as session:
         return await session.select(of, where, **options)
 
@@ -50,14 +50,14 @@ async def names(database, where=()):
 
 
 async def waits(task):
-    """Whether it is still waiting after all that can happen has happened."""
+    """Whether a task still waits once nothing else can happen."""
     await asyncio.sleep(0.5)
     return not task.done()
 
 
 @contextlib.asynccontextmanager
 async def two(database, isolation):
-    """Two transactions, each in a session of its own."""
+    """Open two transactions, each in a separate session."""
     async with transaction(database, isolation) as one, transaction(database, isolation) as other:
         yield one, other
 
@@ -84,7 +84,7 @@ async def test_rows_come_and_go(database):
         assert await session.update(TABLES, {"TBL_NAME": "z"}, equal(TBL_ID=first)) == 1
         assert await session.update(TABLES, {"COLUMNS": "b"}, equal(TBL_NAME="none")) == 0
         assert await session.delete(TABLES, equal(TBL_ID=second)) == 1
-        # its own writes, which nobody else sees yet
+        # its own writes, which no other session sees yet
         own = [row["TBL_NAME"] for row in await session.select(TABLES)]
         assert own == ["z"]
         assert await names(database) == ["x", "y"]
@@ -121,7 +121,7 @@ async def test_a_rollback_takes_everything_back(database):
 async def test_a_session_that_ends_takes_its_transaction_with_it(database):
     async with transaction(database) as session:
         await session.insert(TABLES, table("x"))
-    await put(database, table("x"))  # and its locks
+    await put(database, table("x"))  # its locks are released as well
     assert await names(database) == ["x"]
 
 
@@ -130,7 +130,7 @@ async def test_unique_keys_hold_within_a_transaction(database):
     async with transaction(database) as session:
         with pytest.raises(UniqueKeyError):
             await session.insert(TABLES, table("x"))
-        with pytest.raises(RefusedStatementError):  # after an error all is refused
+        with pytest.raises(RefusedStatementError):  # after an error, every statement is refused
             await session.select(TABLES)
         with pytest.raises(RefusedStatementError):
             await session.commit()
@@ -138,7 +138,7 @@ async def test_unique_keys_hold_within_a_transaction(database):
         await session.begin(READ_COMMITTED)
         await session.insert(TABLES, table("x", "d2"))  # another database
         await session.delete(TABLES, equal(DB_NAME="d1", TBL_NAME="x"))
-        await session.insert(TABLES, table("x"))  # free again within the transaction
+        await session.insert(TABLES, table("x"))  # the key is free again within the transaction
         with pytest.raises(UniqueKeyError):
             await session.update(TABLES, {"DB_NAME": "d1"}, equal(DB_NAME="d2"))
     assert await names(database) == ["x"]
@@ -217,7 +217,7 @@ async def test_a_locked_row_is_waited_for(database):
         assert await waits(second)
         await one.update(SEQUENCE, {"NEXT_EVENT_ID": 2}, ONE)
         await one.commit()
-        assert await second == 2  # the newest version, once it is there
+        assert await second == 2  # the newest version, once it is committed
 
 
 async def test_deadlocks_end_by_one_giving_way(database):
@@ -238,7 +238,7 @@ async def test_deadlocks_end_by_one_giving_way(database):
 
 
 async def lost_update(database, isolation):
-    """Both read, both write what they read plus one: one of the two is lost."""
+    """Run two transactions that each write the value they read plus one; one update may be lost."""
     async with two(database, isolation) as (one, other):
         first, second = await next_id(one), await next_id(other)
         await one.update(SEQUENCE, {"NEXT_EVENT_ID": first + 1}, ONE)
@@ -249,7 +249,7 @@ async def lost_update(database, isolation):
 
 
 async def write_skew(database, isolation):
-    """Each looks whether the other's table is there, and adds its own if not."""
+    """Run two transactions that each add a table if the other's table is missing."""
     async with two(database, isolation) as (one, other):
         assert not await one.select(TABLES, equal(TBL_NAME="y"))
         assert not await other.select(TABLES, equal(TBL_NAME="x"))
@@ -261,7 +261,7 @@ async def write_skew(database, isolation):
 
 
 async def two_reads(database, isolation):
-    """One transaction reads twice, while another commits in between."""
+    """Run one transaction that reads twice, while another commits in between."""
     await put(database, table("x"))
     async with transaction(database, isolation) as session:
         before = await session.select(TABLES)
@@ -275,7 +275,7 @@ async def two_reads(database, isolation):
 
 
 async def two_deletes(database, isolation):
-    """Both see a row and delete it: how many rows each deleted."""
+    """Run two transactions that delete the same row; return how many rows each deleted."""
     ident = await put(database, table("x"))
     async with two(database, isolation) as (one, other):
         assert await one.select(TABLES)
@@ -325,7 +325,7 @@ async def test_serializable_deletes_fail_where_the_row_went(database):
 
 
 async def test_read_committed_updates_find_the_newest_version(database):
-    """A row that was renamed meanwhile is deleted by its id: DROP-RENAME rests on it."""
+    """A row that was renamed in between is deleted by its id; DROP-RENAME relies on this."""
     ident = await put(database, table("x"))
     async with two(database, READ_COMMITTED) as (one, other):
         assert await other.select(TABLES, equal(TBL_NAME="x"))
@@ -358,7 +358,7 @@ async def test_serializable_transactions_that_only_read_never_fail(database):
 
 
 async def test_serializable_transactions_add_up(database):
-    """Many at once, each run again until it succeeds: none is lost, none counts twice."""
+    """Concurrent transactions that are retried until they succeed all apply exactly once."""
 
     async def add():
         while True:

@@ -1,4 +1,4 @@
-"""A database by itself, and how its sessions are spoken to in a test."""
+"""Helpers for tests of a database alone: start it, and use its sessions."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ READ_COMMITTED, SERIALIZABLE = Isolation.READ_COMMITTED, Isolation.SERIALIZABLE
 
 
 def with_store(body, *, seed=1, environment="sim", **config):
-    """Run `body(database, session)` against the store as a node."""
+    """Run `body(database, session)` against a node with the bundled store."""
     spec = NodeSpec(
         name="db",
         role="db",
@@ -28,7 +28,7 @@ def with_store(body, *, seed=1, environment="sim", **config):
 
 
 def with_postgres(body, *, seed=1, environment="process", **settings):
-    """The same against a PostgreSQL."""
+    """Run `body(database, session)` against a PostgreSQL."""
     spec = postgres_node("db", PORT, ("d1", "d2"), **settings)
     return _with_database(body, spec, DatabaseKind.POSTGRES, seed, environment)
 
@@ -45,7 +45,7 @@ def _with_database(body, spec, kind, seed, environment):
 
 
 async def answers(database):
-    """Wait until it serves (again)."""
+    """Wait until the database serves (again)."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(ConnectionLostError):
@@ -56,7 +56,7 @@ async def answers(database):
 
 @contextlib.asynccontextmanager
 async def transaction(database, isolation=READ_COMMITTED):
-    """A session with a transaction, which the body may end; closed in the end."""
+    """Open a session with a transaction, which the body may end; close the session at the end."""
     session = await database.connect()
     try:
         await session.begin(isolation)

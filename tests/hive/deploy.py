@@ -1,4 +1,4 @@
-"""Runs a body against deployed metastores, the same in every environment."""
+"""Helpers that run a test's body against deployed metastores, in any environment."""
 
 import dataclasses
 
@@ -20,13 +20,13 @@ class Deployed(deployed.Deployed):
     """Running metastores."""
 
     def new_client(self, **changes) -> MetastoreClient:
-        """A client; `changes` of its settings."""
+        """Create a client with changed settings."""
         client = super().new_client()
         client._settings = dataclasses.replace(client._settings, **changes)
         return client
 
     async def do(self, client, f, *names, timeout_s=20.0, **value):
-        """One operation on tables named `database.name`, with a fresh nonce for changes."""
+        """Run one operation on tables named `database.name`, with a new nonce for changes."""
         if f in MUTATIONS:
             value.setdefault("nonce", self.next_nonce())
         for prefix, name in zip(("", "new_"), names, strict=False):
@@ -34,7 +34,7 @@ class Deployed(deployed.Deployed):
         return await self.invoke(client, f, value, timeout_s=timeout_s)
 
     async def at(self, node, call):
-        """What one metastore answers to a call of its own interface; raises `MetastoreError`."""
+        """Return one metastore's answer to a call of its interface. Raises `MetastoreError`."""
         channel = await Channel.open(self.session.env, Address(node, METASTORE_PORT), timeout_s=5.0)
         reply = msgspec.msgpack.decode(await channel.call(call, timeout_s=10.0), type=Reply)
         channel.close()
@@ -44,7 +44,7 @@ class Deployed(deployed.Deployed):
 
 
 def deploy(body, *, environment="sim", profile="strict", bugs=(), seed=1, target=None, **options):
-    """Deploy, wait until ready, run `body`, tear down; `options` are the target's."""
+    """Deploy the target with `options`, wait until it is ready, run `body`, and tear it down."""
     target = target or HiveTarget()
     values = with_defaults("target", target.name, target.options, options)
     settings = TargetSettings(profile=profile, bugs=bugs, options=values, environment=environment)

@@ -1,4 +1,4 @@
-"""Histories in the vocabulary "hms", written by hand."""
+"""A writer of histories in the vocabulary `hms`."""
 
 from harness.ops import Attempt, OpType
 from tests.support.histories import MS, Writer
@@ -13,7 +13,7 @@ def table(name, nonce=None, new_name=None):
 
 
 class HmsWriter(Writer):
-    """`h.done(0, "create", "d.x", "a")`, `h.saw(1, "d.x", "a")`."""
+    """A writer with calls such as `h.done(0, "create", "d.x", "a")` and `h.saw(1, "d.x", "a")`."""
 
     def start(self, process, f, name, nonce, new_name=None):
         return self.call(process, f, table(name, nonce, new_name))
@@ -34,7 +34,7 @@ class HmsWriter(Writer):
         return index
 
     def gone(self, process, f, name, nonce, new_name=None, sent=1):
-        """An operation whose answer was lost."""
+        """Add an operation whose answer was lost."""
         index = self.start(process, f, name, nonce, new_name)
         self.end(process, OpType.INFO, attempts=sent_to("hms1", "hms2")[:sent])
         return index
@@ -74,7 +74,7 @@ class HmsWriter(Writer):
 
 
 def sent_to(*nodes, gap_ms=1, first_ms=0):
-    """Attempts at these nodes, `gap_ms` apart, all lost."""
+    """Return lost attempts at these nodes, `gap_ms` apart."""
     found = []
     for number, node in enumerate(nodes):
         begin = (first_ms + number * (gap_ms + 1)) * MS
@@ -83,7 +83,7 @@ def sent_to(*nodes, gap_ms=1, first_ms=0):
 
 
 def event(ident, kind, before=None, after=None, time_ms=None):
-    """A row of the log; `before` and `after` are (name, nonce)."""
+    """Return a row of the log; `before` and `after` are pairs (name, nonce)."""
     old, new = before or (None, None), after or (None, None)
     time_ms = ident if time_ms is None else time_ms
     return [ident, time_ms, f"{kind}_TABLE", old[0], new[0], old[1], new[1]]

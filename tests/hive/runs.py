@@ -1,4 +1,4 @@
-"""Whole simulated runs of the target, from words of the command line."""
+"""Simulated runs of the target, from arguments of the command line."""
 
 import shlex
 
@@ -10,16 +10,16 @@ TARGET = ("--target", "hive", "--workload", "hms-ddl")
 
 
 def case_of(words, seed):
-    """The case, without any nemesis but those that are named."""
+    """Build a case with only the named nemeses."""
     arguments = [*TARGET, *shlex.split(words)]
     return case_from(parse_case_options(Parser(prog="exam"), arguments, nemesis="none"), seed)
 
 
 def run(words, seed=1):
-    """The result of one seed."""
+    """Return the result of one seed."""
     return run_seed(SeedJob(case=case_of(words, seed), store=None, name="exam", run_prefix=""))
 
 
 def verdicts(result):
-    """Checker -> verdict."""
+    """Map each checker to its verdict."""
     return {found.checker: found.verdict for found in result.checkers}

@@ -1,4 +1,4 @@
-"""The checkers of events, invariants and failover: histories that are right, and wrong ones."""
+"""The checkers of events, invariants and failover, on correct and incorrect histories."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def judge(checker, writer):
 
 
 def broken(checker, writer):
-    """The rules that are broken, or the verdict."""
+    """Return the broken rules, or the verdict if there are none."""
     found = judge(checker, writer)
     if found.verdict is not Verdict.INVALID:
         return found.verdict.value
@@ -44,7 +44,7 @@ CHANGES = (
 
 
 def life(events=LOG, polled=None, *, tables=(), next_event=5, skip=(), before=()):
-    """Create, alter, rename, drop; one reader, and the log in the end."""
+    """Build a history of a create, alter, rename and drop, with a reader and the final log."""
     h = HmsWriter()
     for permit in before:
         h.permitting(permit)
@@ -132,7 +132,7 @@ def test_events_that_are_none_are_refused():
 
 
 def reader(*polls, log=LOG, tables=(), next_event=5):
-    """A reader's (after, events, more) between the changes that `LOG` tells of; one after each."""
+    """Build polls (after, events, more) of a reader, one after each change in `LOG`."""
     h = HmsWriter()
     changes = [*CHANGES]
     for poll in polls:
@@ -152,31 +152,31 @@ START = (0, [])
     ("polls", "more", "rule"),
     [
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])], {}, "valid"),
-        # What nobody acknowledged before the poll began may come later.
+        # A change that was not acknowledged before the poll may appear later.
         ([START, (0, LOG[:1]), (1, [ALTERED, MOVED]), (3, []), (3, [DROPPED])], {}, "valid"),
         ([START, (0, []), (0, LOG[:2]), (2, LOG[2:3]), (3, LOG[3:])], {}, "missed"),
         ([START, (0, LOG[:1]), (2, LOG[2:3]), (3, []), (3, LOG[3:])], {}, "missed+once"),
         ([START, (0, LOG[:1]), (0, LOG[:2]), (2, LOG[2:3]), (3, LOG[3:])], {}, "once"),
         ([START, (0, LOG[:1]), (1, [ALTERED, ALTERED]), (2, [MOVED]), (3, [DROPPED])], {}, "once"),
-        # Told to start anew: right where the cleaner was, and wrong where the event is there.
+        # A reader must start again if the cleaner removed its events, but not if they exist.
         ([START, (0, LOG[:1]), (1, [], {"missing": 2, "to": 2}), (2, [MOVED]), (3, [DROPPED])],
          {"log": LOG[2:]}, "valid"),
         ([START, (0, LOG[:1]), (1, [], {"missing": 2, "to": 2}), (2, [MOVED]), (3, [DROPPED])],
          {}, "anew"),
         ([START, (0, LOG[:1]), (1, [], {"missing": 2, "to": 1}), (2, [MOVED]), (3, [DROPPED])],
          {"log": LOG[2:]}, "once"),
-        # Read, and gone though the cleaner left an earlier one, or though its id is still to come.
+        # An event is missing although an earlier one exists, or although its id comes later.
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
          {"log": [ALTERED, DROPPED]}, "kept"),
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
          {"log": [], "next_event": 4}, "kept"),
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])], {"log": []}, "valid"),
-        # The cleaner took all that was there: only the next event shows it.
+        # The cleaner removed all events, which only the next event shows.
         ([START, (0, []), (0, []), (0, [], {"missing": 1, "to": 3}), (3, LOG[3:])],
          {"log": LOG[2:]}, "valid"),
         ([START, (0, []), (0, []), (0, []), (0, [])], {"log": []}, "valid"),
         ([START, (0, []), (0, []), (0, []), (0, [])], {"log": LOG[2:]}, "missed"),
-        # A log that was cleaned is played as far as readers know it.
+        # A cleaned log is replayed as far as readers know it.
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
          {"log": [], "tables": [["e.y", 1, "c"]]}, "replay"),
         ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3])],
@@ -269,8 +269,9 @@ def test_refusals_are_the_exceptions_of_their_calls(f, result, ok):
 
 
 def lost(*nodes, gap_ms=1, faults=(), kind=OpType.INFO, connects=(), lists=None, by_uris=None):
-    """One operation, sent to these nodes; `faults` are (target, begin, end) in ms, and perhaps what
-    an administrator does; `lists` what the operation says of those of clients.
+    """Build a history with one operation sent to these nodes. `faults` are (target, begin, end) in
+    ms, with an operation of an administrator if any; `lists` is what the operation reports about
+    the clients' lists.
     """
     h = HmsWriter()
     h.fact("phase", {"phase": "chaos"})
@@ -354,7 +355,7 @@ ADDED, REMOVED = ("hms2", 9_900, 9_990, "add-metastore"), ("hms2", 9_900, 9_990,
         (10_001, ["hms1", "hms2"], "bound"),
         (12_000, ["hms1", "hms2", "hms3"], "valid"),
         (12_001, ["hms1", "hms2", "hms3"], "bound"),
-        (10_000, [], "valid"),  # as the snapshot has it
+        (10_000, [], "valid"),  # within the snapshot's bound
     ],
 )
 def test_the_bound_is_that_of_the_list_that_the_client_had(gap_ms, uris, rule):
@@ -366,11 +367,16 @@ def test_the_bound_is_that_of_the_list_that_the_client_had(gap_ms, uris, rule):
     ("uris", "listed", "faults", "rule"),
     [
         (["hms1", "hms2"], ["hms1", "hms2"], [], "other-not-tried"),
-        (["hms1", "hms2"], ["hms1"], [], "valid"),  # removed before, or meanwhile
-        (["hms1"], ["hms1"], [], "valid"),  # it never heard of another one
+        (
+            ["hms1", "hms2"],
+            ["hms1"],
+            [],
+            "valid",
+        ),  # hms2 was removed before or during the operation
+        (["hms1"], ["hms1"], [], "valid"),  # the client knew no other metastore
         (["hms1", "hms2"], ["hms1", "hms2"], [ADDED], "other-not-tried"),
-        (["hms1", "hms2"], ["hms1", "hms2"], [REMOVED], "valid"),  # and added again
-        (["hms1", "hms3"], ["hms3"], [], "other-not-tried"),  # one that was added
+        (["hms1", "hms2"], ["hms1", "hms2"], [REMOVED], "valid"),  # and was added again
+        (["hms1", "hms3"], ["hms3"], [], "other-not-tried"),  # hms3 was added
     ],
 )
 def test_what_was_removed_is_not_missed_and_what_was_added_is(uris, listed, faults, rule):

@@ -1,4 +1,4 @@
-"""Whom a client tries, what it concludes, and how it ends."""
+"""The metastores that a client tries, its conclusions, and the ends of operations."""
 
 import asyncio
 import random
@@ -121,7 +121,7 @@ async def test_without_any_metastore_all_fails_and_nothing_is_unknown(hms):
 
 
 async def lost_create(hms: Deployed):
-    """A create that the first metastore carries out, and whose answer it cannot send."""
+    """Run a create whose answer the first metastore cannot send."""
     client = hms.new_client()
     await hms.ok(client, "list")
     await door(hms).cut([Link(client._address.node, CLIENT)])
@@ -178,7 +178,7 @@ def test_selection_is_as_the_profile_has_it_and_as_asked():
         firsts = [(await deployed.do(deployed.new_client(), "list")).node for _ in range(40)]
         return Counter(firsts)
 
-    assert deploy(body) == {"hms1": 40}  # fault-free, all at the first one
+    assert deploy(body) == {"hms1": 40}  # without faults, all operations go to the first metastore
     for spread in (deploy(body, selection="random"), deploy(body, profile="hive4")):
         assert min(spread.values()) > 8
         assert {*spread} == {"hms1", "hms2"}

@@ -1,4 +1,4 @@
-"""`harness fetch hive`: the list, the hashes, and what is said where something lacks."""
+"""`harness fetch hive`: the list, the hashes, and messages about missing programs."""
 
 import hashlib
 import os
@@ -47,7 +47,7 @@ def program(path, text):
 
 @pytest.fixture
 def maven(tmp_path, monkeypatch):
-    """A Maven that brings two files, which the list names; returns their folder."""
+    """Install a fake Maven that delivers the two files of the list; return their folder."""
     repository, programs = tmp_path / "repository", tmp_path / "bin"
     for folder in (repository, programs, tmp_path / "cache"):
         folder.mkdir()
@@ -96,7 +96,7 @@ def test_what_is_fetched_is_whole_and_is_fetched_once(maven, capsys):
     assert (place / "listener" / "EventLog.class").is_file()
     for path in maven.iterdir():
         path.unlink()
-    assert main(["fetch", "hive"]) == 0  # nothing is asked for
+    assert main(["fetch", "hive"]) == 0  # nothing is downloaded
     assert [path.name for path in place.parent.iterdir()] == [place.name]
 
 
@@ -173,7 +173,7 @@ def test_the_profile_is_hive4_unless_another_is_asked_for():
 
 def test_tokens_are_refused_for_want_of_kerberos(maven):
     del maven
-    fetching.fetch(print)  # what lacks is named first, whatever the case asks for
+    fetching.fetch(print)  # a missing program is reported first
     words = ["--target", "apache-hive", "--workload", "hms-tokens"]
     parsed = parse_case_options(Parser(prog="t"), words)
     with pytest.raises(UsageError, match="need Kerberos"):
@@ -181,7 +181,7 @@ def test_tokens_are_refused_for_want_of_kerberos(maven):
 
 
 def deployed(**given):
-    """The metastores of a deployment, by name."""
+    """Return the metastores of a deployment, by name."""
     target = ApacheHiveTarget()
     options = with_defaults("target", target.name, target.options, given)
     settings = TargetSettings(profile="hive4", bugs=(), options=options, environment="process")
@@ -227,7 +227,7 @@ def test_strict_permits_nothing_and_clients_are_the_bundled_ones():
         return {permit.name for permit in target.permits(settings)}
 
     assert permits("strict") == {"no-kdc"}
-    for store in ("memory", "db", "zookeeper"):  # none is excused from being shared
+    for store in ("memory", "db", "zookeeper"):  # no store may be private to one metastore
         stale = {"token-stale-read"} if store == "zookeeper" else set()
         assert permits("strict", kdc=True, token_store=store) == {"token-renew-gap", *stale}
     assert "token-memory" in permits("hive4", kdc=True)

@@ -1,4 +1,4 @@
-"""The ledger tells the truth about our own code, and every switch is found."""
+"""The ledger matches the code, and the checkers find every switch."""
 
 import importlib
 import re

@@ -1,4 +1,4 @@
-"""The checker of linearizability: good and bad histories, permits, and a brute-force oracle."""
+"""The linearizability checker: good and bad histories, permits, and a brute-force oracle."""
 
 from dataclasses import replace
 from math import inf
@@ -42,7 +42,7 @@ def verdict(writer):
 
 
 def life(h):
-    """Everything once, one after another."""
+    """Build a history with each operation once, in sequence."""
     h.done(0, "create", "d.x", "a")
     h.saw(1, "d.x", "a")
     h.refused(1, "create", "d.x", "b", "already-exists")
@@ -109,7 +109,7 @@ def test_lost_answers_explain_what_they_can():
     h.gone(2, "rename", "d.x", "b", "d.y")
     h.gone(3, "drop", "d.x", "c")
     h.saw(1, "d.x", None)
-    h.saw(1, "d.y", None)  # so it was dropped, or is yet to be renamed
+    h.saw(1, "d.y", None)  # so the table was dropped, or not renamed yet
     assert verdict(h) is Verdict.VALID
     h.saw(1, "d.x", "a")
     assert verdict(h) is Verdict.INVALID
@@ -190,7 +190,7 @@ def test_what_a_profile_permits_is_reported_as_that_and_nothing_else_is(permit, 
 
 
 def test_a_get_that_shows_a_change_of_another_table_names_that_change():
-    """By itself it contradicts everything: nothing else would say where the change came from."""
+    """The get alone is a contradiction; without the change, its origin would not be explained."""
     told = check(written(CHANGED)).explanation
     assert any("It saw this change: Process 0 altered d.x (op " in line for line in told)
 
@@ -224,12 +224,12 @@ def test_of_a_long_core_the_last_operations_are_told_and_the_others_counted():
 @pytest.mark.parametrize(
     ("permits", "steps"),
     [
-        # drops one after another
+        # consecutive drops
         ([DROP_TWICE], [CREATED, DROP, END, do("done", 1, "drop", "d.x", "c")]),
         # the drop of another table
         (EXPLAINING, [do("done", 0, "create", "d.z", "a"), DROP, do("start", 1, "drop", "d.z", "c"),
                       END, do("end", 1)]),
-        # a get shows changes that are under way and no later ones
+        # a get shows changes in progress, but no later ones
         ([TORN_GET], [CREATED, do("saw", 2, "d.x", "c"), RENAMED]),
         # a change that was sent once
         ([DDL_TWICE], [do("start", 0, "create", "d.x", "a"), do("end", 0, attempts=sent_to("hms1")),
@@ -278,7 +278,7 @@ def test_two_drops_of_one_table_meet_although_it_was_renamed_between_their_reads
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_what_is_permitted_is_found_among_lost_changes(logged):
-    """With the log's hints or without; what may have come of a lost rename is looked for last."""
+    """The test runs with and without hints of the log; effects of lost renames are tried last."""
     h = permitting(*EXPLAINING)
     h.gone(7, "rename", "d.x", "r", "e.y")
     h.gone(8, "create", "e.y", "s")
@@ -319,7 +319,7 @@ NAMES = ("d.x", "d.y")
 
 
 def plays(pairs):
-    """Whether some order explains all, by trying every one: a dictionary, nothing of ours."""
+    """Whether some order explains the history, by trying all orders on a dictionary."""
     items = [(p[4], p[5], p) for p in pairs if p[3] is not None or p[1] not in {"get", "list"}]
     return has_order(items, {}, after)
 
@@ -361,7 +361,7 @@ def _apply(state, pair):
 
 @st.composite
 def histories(draw):
-    """Up to seven operations of three clients over two names, with true or false answers."""
+    """Draw up to seven operations of three clients on two names, with true or false answers."""
     h, pairs, open_ones = HmsWriter(), [], {}
     nonces = []
     for number in range(draw(st.integers(2, 7))):
@@ -417,7 +417,7 @@ def test_the_checker_agrees_with_trying_every_order(made):
 @settings(max_examples=examples(300), deadline=None)
 @given(histories(), st.lists(st.integers(0, 6), max_size=6), st.integers(0, 3))
 def test_what_a_log_says_changes_no_verdict(made, logged, drops):
-    """Right or wrong, it is a hint for the search, and no more than that."""
+    """Whether right or wrong, the log is only a hint for the search."""
     h, pairs = made
     if not metastore_history(History(h.lines)).operations:
         return
@@ -452,7 +452,7 @@ def test_lost_changes_are_placed_as_the_log_has_them():
     assert found[last].call == last
     assert found[drop].is_unknown
     assert [one.input.place for one in found.values()] == [1, 2, 0, 3]
-    h.snapshot([["d.x", 1, "a"]], rows[1:], 5)  # cleaned: nothing can be told from it
+    h.snapshot([["d.x", 1, "a"]], rows[1:], 5)  # the log was cleaned, so it proves nothing
     cleaned = History(h.lines)
     assert hinted(metastore_history(cleaned), cleaned) is None
 
@@ -478,7 +478,7 @@ def test_what_the_log_has_twice_has_no_place_in_it_and_is_not_left_out():
 
 
 def lost_at_once(count, order):
-    """Creates whose answers were lost, all under way while each becomes visible; and their log."""
+    """Build concurrent creates with lost answers that become visible one by one, and their log."""
     h = HmsWriter()
     numbers = range(count)
     for number in numbers:
@@ -507,7 +507,7 @@ def test_a_wrong_order_in_the_log_convicts_nobody():
 
 
 def in_order(operations):
-    """Whether an order of all that returned is legal, by trying every one."""
+    """Whether some order of all completed operations is legal, by trying all orders."""
 
     def after(state, one):
         last, tables = state
@@ -551,7 +551,7 @@ def test_a_place_is_behind_those_of_other_names():
 @settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_permits_never_convict(made):
-    """With permits nothing becomes invalid, and what they excuse is invalid without."""
+    """Permits never make a history invalid, and histories that they excuse are invalid without."""
     h, _ = made
     strict = verdict(h)
     h.permitting(*((name, {}) for name in EXPLAINING))
@@ -563,7 +563,7 @@ def test_permits_never_convict(made):
 @settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_the_model_is_consistent(made):
-    """What it calls read-only changes nothing, and projections hold where the whole does."""
+    """Read-only operations of the model change nothing, and projections of valid histories hold."""
     h, pairs = made
     found = metastore_history(History(h.lines)).operations
     model = Metastore()

@@ -1,4 +1,4 @@
-"""Metastores that are added and removed under load, and the clients whose lists follow."""
+"""Metastores that are added and removed under load, and the lists of clients."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ ONE, TWO, THREE = (Address(f"hms{number}", 9083) for number in (1, 2, 3))
 
 
 async def change(hms: Deployed, what, *nodes):
-    """What the operation says that it did."""
+    """Run an operation; return its report of what it did."""
     return await do_operation(Operate(name=what), nodes, hms.cluster, hms.system)
 
 
@@ -47,7 +47,7 @@ def test_a_list_that_changed_is_followed_in_its_order_or_shuffled_anew():
     ordered = Uris((ONE, TWO), Selection.SEQUENTIAL, random.Random(1), remembers=True)
     ordered.lost(TWO, 5)
     ordered.reread((TWO, THREE))
-    assert ordered.in_order(5) == (THREE, TWO)  # what it lost lately it still knows
+    assert ordered.in_order(5) == (THREE, TWO)  # it still remembers which metastore lost a call
     assert ordered.in_order(1 << 40) == (TWO, THREE)
     firsts = Counter()
     for seed in range(300):
@@ -62,11 +62,11 @@ def test_a_list_that_changed_is_followed_in_its_order_or_shuffled_anew():
 
 
 async def both_of_the_first_list_go(hms: Deployed):
-    """How an old client fares when one, and when both it knew of are removed; and a new one."""
+    """Return the results of an old client after one and both of its metastores are removed."""
     client = hms.new_client()
     await hms.ok(client, "create", "db1.x", nonce="a")
     assert await add(hms, "hms3") == "add-metastore: hms3"
-    assert (await hms.do(client, "list")).node == "hms1"  # who is connected stays
+    assert (await hms.do(client, "list")).node == "hms1"  # a connected client stays connected
     assert await remove(hms, "hms1") == "remove-metastore: hms1"
     done = await hms.do(client, "alter", "db1.x", nonce="b")
     assert (done.type, done.node) == (OpType.OK, "hms2"), done

@@ -1,4 +1,4 @@
-"""Metastores and clients together, in simulation."""
+"""Metastores and clients together, in the simulation."""
 
 import asyncio
 
@@ -93,7 +93,7 @@ async def test_a_request_that_comes_twice_is_told_what_it_was_told_first(hms):
             await hms.at(node, api.CreateTable(table, "r2"))
         assert refused.value.kind == api.ALREADY_EXISTS
         await hms.at(node, api.DropTable("db1", "t", "r3"))
-    # Copies that come late do nothing: neither what was done, nor what was refused.
+    # Late copies do nothing, whether the first request was executed or refused.
     await hms.at("hms2", api.CreateTable(table, "r1"))
     with pytest.raises(MetastoreError):
         await hms.at("hms1", api.CreateTable(table, "r2"))
@@ -102,7 +102,7 @@ async def test_a_request_that_comes_twice_is_told_what_it_was_told_first(hms):
 
 
 async def at_once(hms: Deployed, *calls):
-    """The same calls at both metastores together, in turn; how each ended."""
+    """Send the same call to both metastores at once; return how each ended."""
 
     async def one(number, call):
         try:
@@ -115,7 +115,7 @@ async def at_once(hms: Deployed, *calls):
 
 
 async def races(hms: Deployed):
-    """How often what happened, of 25 each, as section 3 of the facts measured it."""
+    """Count the outcomes of 25 races each, as measured on real metastores."""
     found = {}
     for number in range(25):
         x, z = f"x{number}", f"z{number}"
@@ -159,7 +159,9 @@ async def test_killing_or_pausing_one_metastore_costs_a_failover(hms):
     assert [attempt.node for attempt in done.attempts] == ["hms1", "hms2"]
     await hms.cluster.start("hms1")
     await hms.until_ready()
-    assert (await hms.do(client, "get", "db1.x")).node == "hms2"  # it stays while it can
+    assert (
+        await hms.do(client, "get", "db1.x")
+    ).node == "hms2"  # the client stays with hms2 while it can
     await hms.cluster.pause("hms2", lease_s=60)
     done = await hms.do(client, "alter", "db1.x")
     assert (done.type, done.node) == (OpType.OK, "hms1")
@@ -169,7 +171,7 @@ async def test_killing_or_pausing_one_metastore_costs_a_failover(hms):
 
 @on(deploy)
 async def test_a_metastore_that_stops_within_a_transaction_stops_nobody_for_long(hms):
-    """Whoever is paused may hold the lock of the sequence, which the database takes from it."""
+    """A paused metastore may hold the lock of the sequence; the database takes the lock away."""
     client = hms.new_client()
     for number in range(40):
         creating = asyncio.ensure_future(
@@ -194,7 +196,7 @@ async def test_the_database_lost_within_a_transaction_leaves_nothing_half_done(h
         await hms.cluster.start("db")
         await hms.until_ready()
         done = await pending
-        assert done.type is OpType.OK, done  # sent again, and done once
+        assert done.type is OpType.OK, done  # resent, and executed once
     rows = (await hms.system.snapshot())["rows"]
     assert len(rows["tables"]) == len(rows["events"]) == 25
     assert rows["orphans"] == []

@@ -1,4 +1,4 @@
-"""A real PostgreSQL behind the protocol: what a kill, a power cut and a lost session leave."""
+"""A real PostgreSQL behind the protocol, after kills, power cuts and lost sessions."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow]
 PROCESS = [pytest.mark.process, pytest.mark.postgres]
 DOCKER = [pytest.mark.docker, pytest.mark.postgres, pytest.mark.xdist_group("docker")]
 TIMES = 3
-NEVER = "3"  # a seed whose disks write back nothing by themselves, however long they have it
+NEVER = "3"  # a seed whose disks never write unsynced data back
 
 worlds = pytest.mark.parametrize(
     "environment", [pytest.param("process", marks=PROCESS), pytest.param("docker", marks=DOCKER)]
@@ -28,14 +28,14 @@ worlds = pytest.mark.parametrize(
 
 
 def in_processes(test):
-    """What is the same wherever the server runs."""
+    """Mark a test whose result is the same in all environments to run only in processes."""
     for mark in PROCESS:
         test = mark(test)
     return test
 
 
 async def emptied(database):
-    """As it was at first, but for numbers that are never used twice."""
+    """Reset the database to its first state, except for numbers that are never reused."""
     session = await database.connect()
     for name in SCHEMA:
         await session._execute(f'delete from "{name}"' + ' where "DB_ID" > 2' * (name == "DBS"))
@@ -51,12 +51,12 @@ def test_it_keeps_the_protocol(environment):
             await case(database)
             await emptied(database)
 
-    # Nobody is ended because the machine is crowded.
+    # The long limit keeps sessions alive on a busy machine.
     with_postgres(body, environment=environment, idle_s=60.0)
 
 
 async def left_by(database, session, *, power_cut):
-    """Tables that were acknowledged, and those that are there after it was killed, some times."""
+    """Kill the server several times; return the acknowledged tables and the remaining ones."""
     wanted = []
     for number in range(TIMES):
         await put(database, table(f"t{number}"))
@@ -88,7 +88,7 @@ def test_without_fsync_a_power_cut_loses_what_was_acknowledged_and_a_kill_does_n
     async def body(database, session):
         wanted, found = await left_by(database, session, power_cut=False)
         assert wanted == found
-        # The disk writes pages back after some seconds, and a busy machine may be slower than that.
+        # The disk writes pages back after some seconds, which a busy machine may exceed.
         late = [f"late{number}" for number in range(TIMES)]
         for name in late:
             await put(database, table(name))
@@ -106,7 +106,7 @@ def test_a_session_that_keeps_its_transaction_open_is_ended():
         del session
         async with transaction(database) as idle:
             await idle.insert(TABLES, table("x"))
-            await put(database, table("x"))  # waits for the other's end
+            await put(database, table("x"))  # waits until the other session ends
             with pytest.raises(ConnectionLostError):
                 await idle.commit()
 
@@ -171,7 +171,7 @@ def test_a_caller_that_stops_waiting_loses_the_session_and_its_locks():
 
 @worlds
 def test_asked_to_stop_it_ends_its_sessions_and_keeps_what_was_committed(environment):
-    """In its fast mode: it does not wait for sessions, and has no recovery to do afterwards."""
+    """In fast mode, the server does not wait for sessions, and needs no recovery afterwards."""
 
     async def body(database, session):
         await put(database, table("x"))
@@ -196,7 +196,7 @@ def test_asked_to_stop_it_ends_its_sessions_and_keeps_what_was_committed(environ
 def test_whole_runs_convict_a_database_that_does_not_sync_and_no_other(
     environment, fsync, capsys, tmp_path
 ):
-    for pace in (1, 2, 3):  # a crowded machine may not come to what is asked for
+    for pace in (1, 2, 3):  # a busy machine may not reach the requested load
         main(
             [
                 *("run", "--target", "hive", "--env", environment, "--seed", NEVER),

@@ -1,4 +1,4 @@
-"""The same in local processes: real sockets, files and kills."""
+"""Metastores as local processes: real sockets, files and kills."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_metastores_come_and_go_and_a_client_follows(kind):
 
 
 def test_the_store_keeps_its_protocol():
-    """One case after another on one database, which is emptied in between by starting anew."""
+    """All cases run in turn on one database, which is emptied by a restart in between."""
 
     async def body(database, session):
         for case in CASES:
@@ -63,7 +63,7 @@ def test_the_store_keeps_its_protocol():
             await answers(database)
         await put(database, table("x"))
 
-    with_store(body, environment="process", idle_s=60.0)  # on a machine that may be crowded
+    with_store(body, environment="process", idle_s=60.0)  # the machine may be busy
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.hive, pytest.mark.xdist_group("hive"
 PROCESS = [pytest.mark.process, pytest.mark.postgres]
 ROUNDS = 25
 PATIENCE = {"connect_timeout_ms": 10_000, "socket_timeout_ms": 10_000}
-"""With a crowded machine, on which Java needs seconds for what it does for the first time."""
+"""A limit for busy machines, on which Java needs seconds for first-time work."""
 
 
 def with_metastores(body, environment="process", **options):
@@ -33,7 +33,7 @@ def with_metastores(body, environment="process", **options):
 
 
 def judged(folder, code, *words):
-    """What the checkers say of a run that ends with one of these codes, by name."""
+    """Run a case that ends with one of these codes; return the results by checker."""
     words = ["run", "--env", "process", "--target", "apache-hive", *words]
     assert main([*words, "--store", str(folder), "--name", "t"]) in code
     results = json.loads((folder / "t" / "latest" / "results.json").read_bytes())

@@ -1,4 +1,4 @@
-"""Random catalog histories from an atomic catalog, ways to spoil them, and a plain oracle."""
+"""Random histories of an atomic catalog, functions that corrupt them, and a brute-force oracle."""
 
 import copy
 import random
@@ -34,7 +34,7 @@ class PlainCatalog:
     def apply(
         self, f: str, call: dict[str, Any], applied_lag: int = 0
     ) -> tuple[str, dict[str, Any]]:
-        """(kind of completion, value)."""
+        """Apply a call; return the kind of its completion, and the value."""
         if f == "list":
             rows = [[n, t.ident, t.version] for n, t in sorted(self.tables.items())]
             return "ok", {"result": "ok", "tables": rows}
@@ -125,7 +125,7 @@ def random_history(
     lost: float = 0.2,
     rest: float = 1.0,
 ) -> History:
-    """A linearizable history; effects happen between call and return, lost ones later or never."""
+    """Build a linearizable history; operations without an answer take effect later or never."""
     rng = random.Random(seed)
     catalog = PlainCatalog()
     universe = [f"t{n}" for n in range(names)]
@@ -209,7 +209,7 @@ def _spoiled(op: Op, answers: list[Op], rng: random.Random) -> Op:
 
 
 def oracle(history: History) -> bool:
-    """Whether some order explains all; for a dozen operations at most."""
+    """Whether some order of the operations explains all answers; for at most a dozen operations."""
     ids: dict[str, str] = {}
     nonces: dict[str, str] = {}
     todo: list[tuple[Pair, float]] = []
@@ -316,7 +316,7 @@ def _outcomes(
 def _bind_id(
     table: tuple[str, str | None, Any], ident: str, used: frozenset[str], nonces: dict[str, str]
 ) -> Any:
-    """The table with this id, if it can have it."""
+    """Return the table with this id, if the table can have that id."""
     if table[1] is not None:
         return table if table[1] == ident else None
     if ident in used or ident in nonces.values():

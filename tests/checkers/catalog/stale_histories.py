@@ -1,4 +1,4 @@
-"""Random histories of masters of which some are deposed and do not know it, and a plain oracle."""
+"""Random histories in which some masters do not know that they are deposed, and an oracle."""
 
 import copy
 import random
@@ -25,16 +25,16 @@ def permits_fact(*names: str, profile: str = "modern", **given: Any) -> Op:
 
 
 def permitting(history: History, *names: str, **given: Any) -> History:
-    """The same history of a run whose profile permits these."""
+    """Return the same history, as of a run whose profile has these permits."""
     ops = [msgspec.structs.replace(op, index=op.index + 1) for op in history]
     return History([permits_fact(*names, **given), *ops])
 
 
 def stale_history(seed: int, *, count: int, names: int = 2, stale: float = 0.5) -> History:
-    """Masters m1 to m3 lead in turn; a deposed one goes on answering reads from its own state.
+    """Build a history in which m1 to m3 lead in turn, and deposed masters still answer reads.
 
-    Operations take effect between call and return. What a deposed leader is asked to change it
-    refuses by what it has, or never answers.
+    Operations take effect between call and return. A deposed leader answers reads from its own
+    state; it refuses changes based on that state, or never answers them.
     """
     rng = random.Random(seed)
     now = PlainCatalog()
@@ -98,8 +98,8 @@ def stale_history(seed: int, *, count: int, names: int = 2, stale: float = 0.5) 
 
 
 def stale_oracle(history: History) -> bool:
-    """Every order that keeps real time, except that what an observation lacks may be of later terms
-    of others; tried without any trick.
+    """Whether some order explains the history, by trying all orders that respect real time, except
+    that an observation may lack what others did in later terms.
     """
     ids: dict[str, str] = {}
     nonces: dict[str, str] = {}

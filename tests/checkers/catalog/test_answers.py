@@ -108,7 +108,7 @@ def test_sound_answers():
         ("u1", (1, 9), []),
         ("u2", (1, 9), ["located-rows"]),
         (None, (1, 9), ["located-rows"]),
-        ("u2", (1, 8), []),  # the leader may have changed since
+        ("u2", (1, 8), []),  # the leader may have changed in the meantime
         ("u2", (2, 9), []),
     ],
 )
@@ -125,7 +125,7 @@ def test_an_answer_of_the_final_revision_names_the_leader_of_the_rows(leader, at
     [
         ([shown_tablet("A1", "", "80")], "located"),
         ([shown_tablet("A2", "80", "")], "located"),
-        ([shown_tablet("A1", "", "")], "located"),  # two were asked for
+        ([shown_tablet("A1", "", "")], "located"),  # the request asked for two
         ([shown_tablet("A1", "", "90"), shown_tablet("A2", "80", "")], "located"),
         ([shown_tablet("A1", "", "80"), shown_tablet("A2", "90", "")], "located"),
         ([shown_tablet("A1", "", "80"), shown_tablet("Z", "80", "")], "located-rows"),
@@ -212,13 +212,13 @@ ANSWERED = do("ret", 5, OpType.OK, {"result": "ok", "table_id": "A", "done": Fal
     [
         ([do("ok", 3, "locate", {"name": "a"}, EMPTY)], "located"),
         ([locate, do("ok", 3, "locate", {"name": "b"}, MOVED)], "located-rows located-tablets"),
-        # done is done
+        # an answer "done" cannot be followed by "not done"
         ([CREATED, NOT_CREATED], "done"),
         ([locate, NOT_CREATED], "done"),
         ([ALTERED, NOT_ALTERED], "done"),
         ([do("get", 2, "a", "A", 2), NOT_ALTERED], "done"),
         ([ASKED, CREATED, ANSWERED], ""),
-        # when all has settled, nothing may be open
+        # once the cluster has settled, nothing may be unfinished
         *(([converged, ask], "done-at-rest") for ask in (NOT_CREATED, NOT_ALTERED, NOT_APPLIED)),
         *(
             ([*before, ask, *after], "")
@@ -230,7 +230,7 @@ ANSWERED = do("ret", 5, OpType.OK, {"result": "ok", "table_id": "A", "done": Fal
                 ([later(converged, revision=6)], []),
             )
         ),
-        # terms do not go back
+        # terms never decrease
         ([do("create", 1, "b", "B", term=5), do("get", 2, "b", "B", term=4)], "terms"),
         ([do("get", 2, "a", "A", 1, applied_schema_version=2)], "applied-versions"),
     ],
@@ -254,7 +254,7 @@ S = 1_000_000_000
 
 
 def altered(h: Writer, version: int = 1) -> None:
-    """Both kinds of answer that call a version applied; they return within the first second."""
+    """Add both kinds of answers that report a version as applied, within the first second."""
     ask_done(h, done=True, f="is-alter-done", schema_version=version)
     h.get(3, "a", "A", version)
 
@@ -268,7 +268,7 @@ def told(h: Writer, **steps: list[list[int]]) -> None:
     [
         ([[0, 0], [1, S // 2]], False),
         ([[2, 0]], False),  # made with a later version
-        ([[0, 0], [1, S]], False),  # heard a bit late
+        ([[0, 0], [1, S]], False),  # reported slightly late
         ([[0, 0], [1, 3 * S]], True),
         ([[0, 0], [3, 3 * S]], True),
         ([[0, 0]], True),
@@ -281,7 +281,7 @@ def test_a_version_is_applied_when_every_tablet_has_it(steps, broken):
     told(h, A1=[[1, 0]], A2=steps)
     findings = looked_at(h)
     assert [v.rule for v in findings.violations] == ["applied-early"] * (2 * broken)
-    assert findings.looked["applied-early"] == 4  # A0 and A2 have one range
+    assert findings.looked["applied-early"] == 4  # A0 and A2 have the same key range
     assert findings.gaps == []
 
 
@@ -398,10 +398,13 @@ FULL = later(refused, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/INVALID_AR
     ("steps", "broken"),
     [
         ([DROP_LOST, DROP_REFUSED, ADD_REFUSED], False),
-        ([DROP_REFUSED, DROP_LOST], True),  # what comes later explains nothing
+        ([DROP_REFUSED, DROP_LOST], True),  # later events explain nothing
         *(([RENAME, error, RENAME_FAILED], False) for error in (PRESENT, MISSING)),
         *(([RENAME, RENAME_FAILED, error], True) for error in (PRESENT, MISSING)),
-        ([FULL, do("fact", "snapshot", {"accepts": {"columns": 1}})], True),  # it can lose columns
+        (
+            [FULL, do("fact", "snapshot", {"accepts": {"columns": 1}})],
+            True,
+        ),  # the table may lose columns
     ],
 )
 def test_a_refusal_is_explained_by_what_may_have_happened_before_it(steps, broken):
@@ -441,11 +444,11 @@ STOP_M1 = {"action": "inject", "fault": "f1", "kind": "kill", "targets": ["m1"]}
 @pytest.mark.parametrize(
     ("node", "fault", "found"),
     [
-        ("m2", STOP_M1, ["refusals"]),  # nothing touched m2, which heard all heartbeats
+        ("m2", STOP_M1, ["refusals"]),  # no fault hit m2, which received all heartbeats
         ("m1", STOP_M1, []),
         ("m2", STOP_M1 | {"targets": ["m1", "t1"]}, []),
-        ("m2", STOP_M1 | {"kind": "cut"}, []),  # which links is not told
-        ("m4", STOP_M1, []),  # no master that the snapshot knows
+        ("m2", STOP_M1 | {"kind": "cut"}, []),  # the fault does not say which links it cut
+        ("m4", STOP_M1, []),  # the snapshot has no such master
     ],
 )
 def test_a_master_that_nothing_touched_knows_all_tablet_servers(node, fault, found):
@@ -539,7 +542,7 @@ def test_a_refusal_that_the_target_declared_is_legal_and_no_other(name, limit, f
 
 
 def test_alters_may_have_filled_a_table_up():
-    """It began with two columns; the answers tell of its versions."""
+    """The table began with two columns, and the answers contain its versions."""
     for version, wrong in ((0, ["refusals"]), (1, ["refusals"]), (2, [])):
         h = made()
         h.ok(1, "alter", alter(["add", "w"]) | {"nonce": "y"}, {"schema_version": version})

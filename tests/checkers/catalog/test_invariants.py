@@ -1,4 +1,4 @@
-"""Every invariant: a sound snapshot and history, and one mutant that breaks it."""
+"""Every invariant holds on a sound snapshot and history, and one mutant breaks it."""
 
 import copy
 import functools
@@ -160,7 +160,7 @@ MASTERS = ("m1", "m2", "m3")  # m2 leads
 
 
 def edit(snapshot: Json, *edits: tuple[str, Any]) -> Json:
-    """Put values where dotted paths lead; `+` appends one, and GONE removes what is there."""
+    """Set the values at dotted paths; a path with `+` appends, and the value GONE removes."""
     for path, value in edits:
         *way, last = (int(part) if part.isdigit() else part for part in path.split("."))
         place = functools.reduce(operator.getitem, way, snapshot)
@@ -176,7 +176,9 @@ def edit(snapshot: Json, *edits: tuple[str, Any]) -> Json:
 LOST_TABLE = (("masters.m2.tables.0", GONE), ("masters.m2.name_map.a", GONE))
 REMOVED = table("D", "d", "REMOVED")
 REPLICA_OF_DELETED = ("tservers.t1.tablets.+", replica("C1", "C", "FOLLOWER"))
-BROKEN: list[tuple[Any, ...]] = [  # the invariant, words of its violation, and edits
+BROKEN: list[
+    tuple[Any, ...]
+] = [  # the invariant, words of the message about its violation, and edits
     ("one-leader", "m1 and m2 both lead the masters in term 3", ("masters.m1.role", "LEADER")),
     ("one-leader", "t1 and t2 both lead tablet A1", ("tservers.t2.tablets.0.raft.role", "LEADER")),
     ("logs-agree", "digests differ at index 3", ("masters.m3.raft.digests.2.1", "zz")),
@@ -251,7 +253,7 @@ def test_each_broken_invariant_of_the_snapshot_is_named(invariant, words, edits)
 
 
 def test_a_tombstone_of_a_deleted_tablet_is_left_behind():
-    """Evicted first, then deleted: it stays until its server reports everything again."""
+    """An evicted replica of a deleted tablet stays until its server's next full report."""
     stone = {"data_state": "TOMBSTONED", "state": "STOPPED", "committed_config": None, "raft": None}
     left = replica("C1", "C", "FOLLOWER") | stone
     snapshot = edit(sound_snapshot(), ("tservers.t1.tablets.+", left))
@@ -264,7 +266,7 @@ def test_a_tombstone_of_a_deleted_tablet_is_left_behind():
 def test_a_follower_that_lags_is_no_violation():
     snapshot = sound_snapshot()
     snapshot["masters"]["m1"]["raft"] = raft("FOLLOWER", last=3)
-    snapshot["masters"]["m1"]["raft"]["log"].append([6, 2, 111])  # not committed, by either
+    snapshot["masters"]["m1"]["raft"]["log"].append([6, 2, 111])  # neither master has committed it
     snapshot["masters"]["m3"]["raft"]["log"].append([6, 3, 999])
     assert judge(sound_history(), snapshot).verdict is Verdict.VALID
 
@@ -302,7 +304,7 @@ def test_what_only_holds_at_rest_is_not_demanded_before():
 
 
 def remove(snapshot: Json, position: int) -> None:
-    """The table at `position` is REMOVED everywhere, and its tablets are gone."""
+    """Mark the table at `position` as REMOVED on all nodes, and remove its tablets."""
     for master in snapshot["masters"].values():
         row = master["tables"][position]
         row["state"] = "REMOVED"
@@ -333,9 +335,9 @@ A_DELETED, B_DELETED = (
     [
         ([0], [], [], 1),
         ([0], [], [A_DELETED], 0),
-        ([0], [A_DELETED], [], 0),  # it was asked for before the table was made
+        ([0], [A_DELETED], [], 0),  # the request came before the table was created
         ([0], [], [lambda h: lost_rename(h, "a", "q"), lambda h: lost_delete(h, "q")], 0),
-        # `b0` was another table's name, and that one's only until it was renamed
+        # `b0` was the name of another table until that table was renamed
         *(
             ([position], [], [functools.partial(lost_delete, name=name)], 1)
             for position in (0, 1)
@@ -432,7 +434,7 @@ def test_lost_changes_may_explain_a_higher_version_under_another_name():
 
 
 def staler_than_the_highest(h: Writer) -> tuple[int, int]:
-    """Of two changes at once, the one of the lower revision is acknowledged last."""
+    """Of two concurrent changes, the one with the lower revision is acknowledged last."""
     first = h.call(4, "create", {"name": "x", "nonce": "n-X", "columns": ["a"]})
     h.call(5, "create", {"name": "y", "nonce": "n-Y", "columns": ["a"]})
     h.ret(4, OpType.OK, {"result": "ok", "table_id": "X", "schema_version": 0, "revision": 40})
@@ -444,7 +446,7 @@ def two_leaders_of_a_term(h: Writer) -> tuple[int, int]:
     first = h.fact("leader", {"node": "m1", "term": 4})
     h.fact("leader", {"node": "m1", "term": 4})
     h.fact("leader", {"node": "m2", "term": 5})
-    h.fact("leader", {"node": "m2"})  # no terms, no promise
+    h.fact("leader", {"node": "m2"})  # without terms, nothing is promised
     return first, h.fact("leader", {"node": "m3", "term": 4})
 
 
@@ -455,7 +457,7 @@ def ask_alter(h: Writer, *steps: list[str]) -> None:
 
 
 def column_id_of_another(h: Writer) -> tuple[int, int]:
-    """No answer shows the table without it: one column was dropped and the next added between."""
+    """No answer shows the table without the column: it was dropped and another added in between."""
     ask_alter(h, ["rename", "c1", "c1r"])
     first = h.get(4, "a", "A", 4, columns=["v0", "c1"], column_ids=[1, 2])
     h.get(4, "a", "A", 5, columns=["v0", "c1r"], column_ids=[1, 2])
@@ -495,7 +497,7 @@ def test_each_broken_invariant_of_the_history_names_its_operations(mutate, invar
 
 
 def column_renamed(h: Writer) -> None:
-    """Whether the rename is known to be done, or was asked for twice, does not matter."""
+    """The outcome of the rename may be unknown, and it may have been requested twice."""
     ask_alter(h, ["add", "c1"], ["rename", "c1", "c2"])
     ask_alter(h, ["rename", "c2", "c3"])
     for version, name in enumerate(("c1", "c3", "c2"), start=4):

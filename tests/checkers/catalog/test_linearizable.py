@@ -1,4 +1,4 @@
-"""The catalog model and its plug-in: against a plain oracle, by hand, and in words."""
+"""The catalog model and its plug-in, compared with an oracle and with histories by hand."""
 
 import random
 from dataclasses import replace
@@ -79,7 +79,7 @@ def test_read_only_is_what_step_does_in_every_state_that_occurs():
 
 
 def test_an_unknown_operation_can_do_what_a_known_one_did():
-    """Weakening relies on it. Where an id was bound by the answer, it stays to be bound."""
+    """Weakened operations rely on this. An id that the lost answer had fixed is free again."""
     for seed in range(200):
         converted = catalog_history(small_history(seed))
         lost = [replace(operation, return_time=None) for operation in converted.operations]
@@ -103,7 +103,7 @@ def test_an_unknown_operation_can_do_what_a_known_one_did():
 
 
 def stretched(history: History) -> History:
-    """Move every completion of an operation one line later where that is possible."""
+    """Move every completion one line later, where that is possible."""
     ops = list(history)
     for at in range(len(ops) - 1):
         here, following = ops[at], ops[at + 1]
@@ -113,7 +113,7 @@ def stretched(history: History) -> History:
 
 
 def forgetful(history: History) -> History:
-    """Lose the answer of the last mutation of a process that does nothing afterwards."""
+    """Drop the answer to the last mutation of a process that does nothing afterwards."""
     ops = list(history)
     last = {op.process: n for n, op in enumerate(ops)}
     for at in sorted(last.values(), reverse=True):
@@ -207,7 +207,7 @@ def test_a_list_that_leaves_out_a_table_is_explained():
 
 
 def torn_list() -> Writer:
-    """c appears before b is deleted, so every moment has one of them; the list has neither."""
+    """`c` is created before `b` is deleted, so one of them always exists; the list has neither."""
     h = Writer()
     h.create(1, "b", "T2")
     h.call(2, "list", {})
@@ -218,7 +218,7 @@ def torn_list() -> Writer:
 
 
 def test_a_list_that_is_no_moment_of_the_whole_catalog_is_found():
-    """Each name by itself is fine, so only the search over the whole can tell."""
+    """The history of each name is fine; only a search over all names finds the contradiction."""
     result = check(torn_list().history)
     assert result.verdict is Verdict.INVALID
     assert result.details["failure"]["projection"] == ""
@@ -265,12 +265,12 @@ def test_a_lost_create_is_seen_by_its_nonce_alone():
         assert check(h.history).verdict is verdict
         h.delete(3, "b", "T1")
         h.get(3, "b", "T2", table_id=None, comment=nonce)
-        assert check(h.history).verdict is Verdict.INVALID  # no create makes two tables
+        assert check(h.history).verdict is Verdict.INVALID  # one create cannot make two tables
 
 
 @pytest.mark.parametrize("nonces", [(7, 8), (7, "8"), (0, 1), ("", "8"), (None, 8)])
 def test_nonces_may_be_numbers(nonces):
-    """In histories that others wrote; a comment is a text."""
+    """Foreign histories may have numbers as nonces, although a table's comment is a text."""
     h = Writer()
     h.create(1, "b", "T1")
     for number, nonce in enumerate(nonces):

@@ -1,4 +1,4 @@
-"""Maps against rows: good dumps and answers, and one thing wrong at a time."""
+"""The comparison of maps with rows: good dumps and answers, and one error at a time."""
 
 import copy
 import random

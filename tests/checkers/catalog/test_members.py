@@ -1,4 +1,4 @@
-"""Lists of masters follow from acknowledged changes; an uncertain change proves nothing."""
+"""Lists of masters must show acknowledged changes; a change of unknown outcome proves nothing."""
 
 import random
 from operator import methodcaller as do
@@ -30,7 +30,7 @@ POWER_CUT = {"action": "inject", "fault": "f1", "targets": ["m1"], "kind": "powe
 
 
 def history() -> Writer:
-    """m4 comes, m2 goes."""
+    """Return a history in which m4 is added and m2 removed."""
     h = Writer()
     listed(h, "m1", "m2", "m3")
     changed(h, "add-master", "m4")
@@ -73,19 +73,19 @@ def shows(*nodes, term=1):
             [lambda h: changed(h, "add-master", "m5", term=3), shows(*REMAINING, term=2)],
             shows(*REMAINING, term=3),
         ),
-        # A change of unknown outcome excuses its master only.
+        # A change of unknown outcome excuses only answers about its own master.
         (
             [do("lost", 2, "add-master", {"node": "m2"}), shows("m1", "m2", "m3", "m4"),
              shows(*REMAINING)],
             shows("m1", "m2", "m3"),
         ),
-        # A change under way may be seen or not.
+        # A change in progress may be visible or not.
         (
             [do("call", 3, "add-master", {"node": "m2"}), shows("m1", "m2", "m3", "m4"),
              shows(*REMAINING), do("ret", 3, OpType.OK, {"result": "ok", "term": 1})],
             shows(*REMAINING),
         ),
-        # A refused change changes nothing.
+        # A refused change has no effect.
         ([do("fail", 2, "remove-master", {"node": "m1"}, None), shows(*REMAINING)],
          shows("m3", "m4")),
     ],
@@ -157,8 +157,8 @@ CHANGES = ("add-master", "remove-master")
 
 
 def random_members(rng: random.Random) -> Writer:
-    """What three clients record of a set: effects lie between call and return, that of a lost
-    change later or never.
+    """Build a history of three clients of a set: effects happen between call and return, or later
+    or never if the answer is lost.
     """
     h, members, term = Writer(), {"m1", "m2", "m3"}, 1
     flights: dict[int, list] = {}
@@ -200,7 +200,7 @@ def random_members(rng: random.Random) -> Writer:
 
 
 def is_explained(h: Writer, node: str, is_in: bool) -> bool:
-    """Whether some order explains the lists of one master, by brute force."""
+    """Whether some order explains what lists say about one master, by brute force."""
     todo = []
     for pair in h.history.pairs:
         end = pair.completion.index if pair.type is OpType.OK else float("inf")

@@ -1,4 +1,4 @@
-"""I1 to I9: a good history, and small mutations of it which nothing but their invariant blames."""
+"""I1 to I9: a good history, and small mutations that break one invariant each."""
 
 import copy
 import random
@@ -58,7 +58,7 @@ def good_snapshot() -> Json:
 
 def good_history(snapshot: Json | None = None, *, facts: bool = True) -> Writer:
     h = sound_history()
-    h.lines[-1].value["columns"] = ["a", "z"]  # as the alter left them
+    h.lines[-1].value["columns"] = ["a", "z"]  # the columns after the alter
     if facts:
         h.fact("leader", {"node": "m1", "term": 1})
         h.fact("leader", {"node": "m2", "term": 3})
@@ -82,7 +82,7 @@ def found(history: History) -> list[CheckResult]:
 
 
 def blamed(results: list[CheckResult]) -> set[str]:
-    """The names of the invariants that are broken."""
+    """Return the names of the broken invariants."""
     names: set[str] = set()
     for result in results:
         if result.verdict is Verdict.INVALID and result.checker == "catalog-invariants":
@@ -105,7 +105,7 @@ def test_the_good_history_is_valid_and_each_invariant_was_looked_at():
 
 
 def test_what_was_looked_at_nowhere_is_not_called_held():
-    """Dumps without checksums, no announcements, no locations: I8 was not looked at."""
+    """Without checksums, announcements and locations, I8 was not checked."""
     h = sound_history()
     h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 9.0, "pending": []})
     h.fact("snapshot", sound_snapshot())
@@ -260,7 +260,7 @@ def test_replicas_without_rows_prove_nothing_of_rows():
 
 @for_each("seed", range(40))
 def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed):
-    """Any rows cut off one log: never blamed. One number or state turned back: always blamed."""
+    """Masters that apply a prefix of the log are never blamed; a decreased number always is."""
     rng = random.Random(seed)
     states = ["PREPARING", "CREATING", "RUNNING", "DELETED"]
     at = sorted(rng.randrange(4) for _ in range(3))

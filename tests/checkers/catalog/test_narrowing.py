@@ -1,5 +1,5 @@
-"""Narrowed intervals have the legal orders of the original ones, and the uncertain part of an
-unknown operation does not matter: on small histories every order is tried.
+"""Narrowed intervals allow the same legal orders as the original ones, and the uncertain part of an
+unknown operation does not matter. The tests try every order of small histories.
 """
 
 import random
@@ -23,7 +23,7 @@ Ops = list[Operation[Any, Any]]
 
 
 def small(seed: int, *, count: int, lost: float, clients: int) -> CatalogHistory:
-    """One of two or three names; every other one is spoiled."""
+    """Return a history with two or three names; every second one is corrupted."""
     rng = random.Random(seed)
     history = random_history(
         seed, count=count, names=2 + seed % 2, processes=clients, lost=lost, rest=0.3
@@ -32,7 +32,7 @@ def small(seed: int, *, count: int, lost: float, clients: int) -> CatalogHistory
 
 
 def plain(found: CatalogHistory) -> Catalog:
-    """The specification alone, without what answers say."""
+    """Return the specification alone, without the facts that answers contain."""
     return Catalog([replace(o, return_time=None) for o in found.operations], found.bindings)
 
 
@@ -151,7 +151,7 @@ def test_what_cannot_be_has_no_intervals():
 
 
 def changes(operations: Ops, bindings: dict[str, str], number: int) -> bool:
-    """Whether the operation at `number` does something right after the one before it."""
+    """Whether the operation at `number` changes anything directly after its predecessor."""
     model = Catalog(operations, bindings)
     state = model.init()
     for operation in operations[:number]:
@@ -175,7 +175,7 @@ def test_an_alter_matters_where_its_version_is_shown():
     assert changes([CREATE, ALTER, dropped], BOUND, 1)
     assert changes([CREATE, ALTER, op(2, Get("t"), 2, ok(None, 1), 20)], BOUND, 1)
     assert changes([CREATE, ALTER, op(2, ListTables(), 2, listing(("t", None, 1)), 20)], BOUND, 1)
-    # Without any answers there are no facts: that is how an order is verified.
+    # Without answers there are no facts; an order is verified in this way.
     assert changes([replace(CREATE, return_time=None), ALTER], BOUND, 1)
 
 
@@ -212,7 +212,7 @@ def test_a_table_that_is_never_shown_need_not_be_altered():
 
 
 def test_many_lost_answers_are_decided():
-    """Without narrowed intervals six million steps leave it undecided."""
+    """Without narrowed intervals, six million steps do not decide this history."""
     history = random_history(26, count=1_000, names=50, processes=32, lost=0.1)
     result = CatalogLinearizable().check(history, None, time_limit_s=300)
     assert result.verdict is Verdict.VALID

@@ -1,4 +1,4 @@
-"""The catalog passes: sound against the search, and a small history for each thing they find."""
+"""The catalog passes agree with the search, and find each contradiction in a small history."""
 
 import random
 import re
@@ -51,7 +51,7 @@ def longer_history(seed: int) -> History:
 
 
 def assert_proven(found: Contradiction) -> None:
-    """The verifier agrees, and the pass named operations of the history only."""
+    """Assert that the verifier agrees, and that the pass names only operations of the history."""
     proof = certify_core(found.part, found.core, minimal=False)
     assert proof.confirmed_by == "the verifier, by enumeration"
     assert {operation.id for operation in found.part.operations} == set(found.core)
@@ -97,7 +97,7 @@ def test_a_refutation_is_minimal_by_removal():
 
 
 def test_views_are_projections_of_whatever_the_oracle_allows():
-    """A valid history shows no contradiction in any pass."""
+    """A history that the oracle accepts has no contradiction in any pass."""
     seen = 0
     for seed in range(400):
         history = small_history(seed)
@@ -130,7 +130,7 @@ def listed(h: Writer, process: int, *tables: list[object]) -> int:
 
 
 def refuted(h: Writer) -> Contradiction:
-    """The first contradiction in what was written."""
+    """Return the first contradiction in the history."""
     contradiction = refute(catalog_history(h.history).operations)
     assert contradiction is not None
     return contradiction
@@ -220,7 +220,7 @@ def answered(ident: str, version: int = 0) -> Step:
             ],
             {1, 2, 3},
         ),
-        # Each is seen from before until after the other, so neither can make room.
+        # Each table is seen before and after the other, so neither can make room for the other.
         (
             "'b' cannot be two tables at one time",
             [
@@ -383,7 +383,7 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch):
     assert contradiction.core[0] == gone
     assert len(contradiction.core) == 3
     assert len(asked) < 60
-    assert not any(asked)  # telling why takes a hundred times longer
+    assert not any(asked)  # an explanation takes a hundred times longer
 
 
 def test_the_earliest_contradiction_is_told():
@@ -399,7 +399,7 @@ def test_the_earliest_contradiction_is_told():
 
 @pytest.mark.slow
 def test_ten_thousand_operations_take_one_pass():
-    """No contradiction, and no view is built where none is found."""
+    """There is no contradiction, and no view is built unless one is found."""
     history = random_history(3, count=10_000, names=20, processes=16, lost=0.01)
     operations = catalog_history(history).operations
     assert refute(operations) is None

@@ -1,4 +1,4 @@
-"""Permits of a profile: exactly these, counted, never as valid; all else stays invalid."""
+"""Permitted anomalies of a profile are counted as permitted, never as valid; others are invalid."""
 
 import random
 import time
@@ -32,7 +32,7 @@ def lin(h: Writer, *permits: str) -> CheckResult:
 
 
 def at(h: Writer, f: str, value: Any, answer: Any, *, term: int, node: str) -> int:
-    """An operation that a leader of this term answered."""
+    """Add an operation that a leader of this term answered."""
     index = h.call(term, f, value)
     h.ret(term, OpType.OK, {"result": "ok", "term": term, **answer}, node)
     return index
@@ -52,7 +52,7 @@ def listing(h: Writer, *tables: tuple[str, str], term: int = 1, node: str = "m1"
 
 
 def test_exactly_what_can_be_explained_is_permitted():
-    """Against every order, by brute force: masters of which some are deposed, and spoiled ones."""
+    """The checker agrees with brute force on sound and corrupted histories of deposed masters."""
     permitted = refused = needed = 0
     for seed in range(500):
         rng = random.Random(seed)
@@ -87,7 +87,7 @@ def test_the_checker_says_so():
 
 
 def deposed(h: Writer) -> None:
-    """m1 led in term 1, m2 leads in term 2 and made `b`."""
+    """Begin a history in which m1 led in term 1, and m2 leads in term 2 and has created `b`."""
     create(h, "a", "A", term=1, node="m1")
     create(h, "b", "B", term=2, node="m2")
 
@@ -146,14 +146,14 @@ def test_a_refused_change_is_an_observation():
     assert lin(h).verdict is Verdict.INVALID
     result = lin(h, "stale-read")
     assert result.verdict is Verdict.PERMITTED
-    assert result.operations == (index + 1,)  # the fact comes first
+    assert result.operations == (index + 1,)  # the fact precedes the operation
 
 
 # --- the other permits ---------------------------------------------------------------------------
 
 
 def renamed_during(h: Writer, inside: Step) -> None:
-    """`a` gets the name `z` while `inside` happens."""
+    """Rename `a` to `z` while `inside` happens."""
     h.create(1, "a", "A")
     h.create(1, "b", "B")
     h.call(2, "rename", {"name": "a", "new_name": "z", "nonce": "r"})
@@ -248,8 +248,8 @@ def power_cut(h: Writer) -> int:
 
 @pytest.mark.parametrize("revision", [3, 30])
 def test_what_a_power_cut_took_is_found_though_much_was_never_answered(revision):
-    """The loss shows only after the new leader has gone on; a search that tries all that may
-    have happened since, before it doubts that nothing was lost, takes for ever.
+    """The loss shows only after the new leader has made further changes. A search that tries all
+    outcomes of unanswered changes before it assumes a loss would never end.
     """
     h = Writer()
     for number in range(20):
@@ -279,7 +279,7 @@ NO_A, NO_B = do("get", 2, "a", None), do("get", 2, "b", None)
 
 
 def missed_cut(**more: Any) -> Step:
-    """A power cut of nodes that were down; the fact may name the disks that lost data."""
+    """Add a power cut of nodes that were down; its fact may name the disks that lost data."""
     value = {"action": "inject", "fault": "f1", "targets": [], "kind": "power-cut", **more}
     return do("nemesis", "power-cut-all", value)
 
@@ -298,10 +298,10 @@ def altered(column: str) -> Step:
         ([MADE_A, altered("x"), power_cut, altered("y"),
           do("get", 2, "a", "A", 1, columns=["a", "y"])], Verdict.PERMITTED),
         ([MADE_A, missed_cut(), NO_A], Verdict.INVALID),
-        ([MADE_A, NO_A, power_cut, NO_A], Verdict.INVALID),  # it was lost before the cut
-        # what came later is there
+        ([MADE_A, NO_A, power_cut, NO_A], Verdict.INVALID),  # the table was lost before the cut
+        # the later table still exists
         ([MADE_A, MADE_B, power_cut, NO_A, do("get", 2, "b", "B")], Verdict.INVALID),
-        ([MADE_A, power_cut, MADE_B, NO_B], Verdict.INVALID),  # it was made after the cut
+        ([MADE_A, power_cut, MADE_B, NO_B], Verdict.INVALID),  # the table was created after the cut
     ],
 )  # fmt: skip
 def test_a_power_cut_takes_back_the_end_of_what_was_before_it(steps, verdict):
@@ -342,7 +342,7 @@ def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node():
 
 
 def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know():
-    """Its own term acknowledged revision 7; that a later one has 9 is no excuse for 5."""
+    """Its own term acknowledged revision 7, so 5 is too old, although a later term has 9."""
     h = Writer()
     for term, node, ident, revision in ((1, "m3", "A", 7), (2, "m2", "B", 9)):
         answer = {"table_id": ident, "schema_version": 0, "revision": revision}
@@ -390,7 +390,7 @@ def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it():
         h = Writer()
         if cut_first:
             power_cut(h)
-        for version, ids in enumerate(([1, 2], [1], [1, 2])):  # the id 2 comes back
+        for version, ids in enumerate(([1, 2], [1], [1, 2])):  # the id 2 reappears
             columns = ["a", "b"][: len(ids)]
             h.get(6, "a", "X", version, column_ids=ids, columns=columns)
         if not cut_first:
@@ -404,7 +404,7 @@ def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it():
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("by_rows", [True, False])
 def test_what_shows_only_after_a_power_cut_may_be_put_down_to_it(by_rows, cut):
-    """The final rows, and answers that were under way, are of the remaining state."""
+    """The final rows, and answers in progress during the cut, show the state after the loss."""
     h, rows = Writer(), good_snapshot()
     h.get(6, "a", "A", 0, column_ids=[1], columns=["lost"])
     h.call(6, "get", {"name": "a"})
@@ -459,7 +459,7 @@ def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when):
 
 
 def unmade(h: Writer, *, seen: str) -> None:
-    """An answer showed a table `x` that has no row in the end, or no columns at first."""
+    """Begin a history in which an answer shows a table `x` that has no row at the end."""
     if seen == "of no create":
         h.get(5, "x", "X", comment="")
     elif seen == "acknowledged":
@@ -551,7 +551,7 @@ def test_a_permit_needs_what_it_comes_from(after, led, verdict):
 
 
 def at_rest(h: Writer, *pending: str, **permit: Any) -> CheckResult:
-    """The result of liveness for an end with this still open."""
+    """Return the result of `liveness` for a run that ends with these conditions unmet."""
     h.fact("live", {"ok": True, "took_s": 1.0, "bound_s": 60.0, "missing": []})
     fact = {"took_s": 90.0, "bound_s": 90.0, "pending": list(pending)}
     h.fact("converged", {"ok": not pending, **fact})
@@ -607,7 +607,7 @@ def test_a_core_may_lack_who_ended_as_it_may(node, log, healed_before, verdict, 
     history = permitting(h.history, "may-exit", signs=("gave up",))
     result = LivenessChecker().check(history, None, time_limit_s=60)
     if asked and verdict is Verdict.INVALID:
-        verdict = Verdict.UNKNOWN  # no node of the core was asked
+        verdict = Verdict.UNKNOWN  # no node of the core was probed
     assert result.verdict is verdict, result
 
 

@@ -1,4 +1,4 @@
-"""The replay by revisions: what it proves is proven, and anything strange is left to the search."""
+"""The replay by revisions: its proofs are sound, and doubtful cases are left to the search."""
 
 import random
 from collections.abc import Callable
@@ -24,14 +24,14 @@ def replayed(converted: CatalogHistory, known: dict[int, int]) -> tuple[int, ...
 
 
 def assert_proven(converted: CatalogHistory, order: tuple[int, ...]) -> None:
-    """The verifier goes over the order; it raises where it proves nothing."""
+    """Have the verifier check the order; it raises an error if the order proves nothing."""
     outcome = CheckOutcome(result=Result.OK, reason="", witness=(order,) if order else ())
     model = Catalog(converted.operations, converted.bindings)
     assert certify(model, converted.operations, outcome) is not None
 
 
 def witnessed(converted: CatalogHistory) -> dict[int, int] | None:
-    """Revisions as a server would have shown them, if there is a legal order at all."""
+    """Return revisions as a server would show them, if a legal order exists."""
     model = Catalog(converted.operations, converted.bindings)
     outcome = linearizable.check_operations(model, converted.operations)
     if outcome.witness is None:
@@ -93,7 +93,7 @@ def test_no_revisions_prove_what_is_not_linearizable():
 
 
 def with_revisions(h: Writer, change: Callable[[int, Op], int | None] | None = None) -> History:
-    """Every answer at a revision of its own, one after another; `change` may make it another."""
+    """Give every answer its own revision, in order; `change` may replace it."""
     lines = []
     for op in h.lines:
         revision: int | None = op.index if change is None else change(op.index, op)
@@ -133,10 +133,13 @@ def test_a_run_whose_answers_carry_revisions_needs_no_search(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "replayed"),
     [
-        (lambda index, _: -1 if index == 5 else index, True),  # an answer that reflects no state
-        (lambda index, _: -index, False),  # none that reflects a state
+        (lambda index, _: -1 if index == 5 else index, True),  # one answer that reflects no state
+        (lambda index, _: -index, False),  # no answer reflects a state
         (lambda index, _: 100 - index, False),  # backwards
-        (lambda index, _: None if index == 3 else index, False),  # one without: it comes too late
+        (
+            lambda index, _: None if index == 3 else index,
+            False,
+        ),  # one answer has none, which is known too late
         (lambda _, __: None, False),
     ],
 )
@@ -145,7 +148,7 @@ def test_revisions_that_do_not_fit_leave_it_to_the_search(change, replayed):
 
 
 def test_changes_come_before_what_looks_at_the_same_revision():
-    """A read in the same revision as the change that it shows, though called before it."""
+    """A read may show a change with the same revision, even if it was called before the change."""
     h = Writer()
     h.call(1, "get", {"name": "a"})
     h.create(0, "a", "T1")
@@ -187,7 +190,7 @@ def test_a_lost_operation_is_not_put_before_its_call():
 
 
 def test_a_revision_cannot_undo_real_time():
-    """The get returned before the create was called: by revisions alone all would be well."""
+    """The get returned before the create was called; the revisions alone do not show this."""
     h = Writer()
     h.get(1, "a", "T1")
     h.create(0, "a", "T1")
@@ -211,7 +214,7 @@ def test_guessing_ends(monkeypatch):
 
 
 def test_spoilt_histories_are_never_proven():
-    """Valid ones with true revisions, one answer of which was changed afterwards."""
+    """The histories are valid and have true revisions, except for one changed answer."""
     spoilt = 0
     for seed in range(120):
         history = spoil(longer_history(seed * 4), random.Random(seed))

@@ -1,4 +1,4 @@
-"""Reads with a bound: good histories, and one answer that is older than it says."""
+"""Reads with a staleness bound: good histories, and one answer that is older than its bound."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ TABLE = {"name": "a", "nonce": "n-A", "columns": ["a"]}
 def stale_get(
     h: Writer, ident: str | None, *, allowed: int, bound: float | None, revision: int
 ) -> int:
-    """A read of table `a` by process 5; the history goes on one millisecond per line."""
+    """Add a read of table `a` by process 5; each line of the history takes one millisecond."""
     answer: dict[str, Any] = {"revision": revision, "term": 1}
     if bound is not None:
         answer["bound_ns"] = int(bound * MS)
@@ -31,7 +31,7 @@ def stale_get(
 
 
 def made_at_0_and_read_at_100(**read: Any) -> Writer:
-    """The table is acknowledged at 1 ms, at revision 4; then comes the read."""
+    """Begin a history in which the table is acknowledged at 1 ms with revision 4."""
     h = Writer()
     h.create(0, "a", "A", revision=4, term=1)
     h.at(100)

@@ -37,7 +37,7 @@ class Timeline(Writer):
     def fault(
         self, kind: str, begin_s: float, end_s: float | None, *targets: str, **more: Any
     ) -> None:
-        """The heal is written at once; only times matter."""
+        """Add a fault and its heal; the order of the lines does not matter, only the times do."""
         ident = f"f{len(self.lines)}"
         self.now_s = begin_s
         inject = {"action": "inject", "fault": ident, "targets": list(targets), "kind": kind}
@@ -80,17 +80,21 @@ def without(begin_s: float, end_s: float) -> list[float]:
         ([("kill", 11, 20, "m1")], 15, None),
         ([("kill", 11, 20, "m1")], 17, "outage kill"),
         ([("kill", 11, 20, "m1"), ("cut", 12, 22, "m2")], 17, None),  # a majority was hit
-        ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 20, None),  # for a second, and 5 each
+        (
+            [("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")],
+            20,
+            None,
+        ),  # a majority for one second, plus 5 s each
         ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 22, "outage"),
-        ([("kill", 11, 13, "m1"), ("cut", 14, 40, "m2")], 21, "outage"),  # never at once
-        ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 19, None),  # each adds its limit
+        ([("kill", 11, 13, "m1"), ("cut", 14, 40, "m2")], 21, "outage"),  # never both at once
+        ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 19, None),  # each fault adds its limit
         ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 21, "outage"),
         ([("kill", 11, 20, "m1", "m2", "m3")], 24, None),  # down for 9 s, then 5
         ([("kill", 11, 20, "m1", "m2", "m3")], 27, "outage kill"),
         ([("kill", 11, None, "m1", "m2")], 50, None),  # never healed
         ([("kill", 11, 20)], 17, "outage none"),  # it hit no node
-        ([("quake", 11, 20, "m1")], 50, None),  # the target promises nothing for it
-        ([("kill", 2, 4, "m1")], 17, "outage none"),  # long over
+        ([("quake", 11, 20, "m1")], 50, None),  # the target promises nothing for this kind
+        ([("kill", 2, 4, "m1")], 17, "outage none"),  # ended long before
     ],
 )
 def test_faults_excuse_outages_by_their_kind(faults, back_s, rule):
@@ -187,10 +191,14 @@ def test_clients_who_were_cut_off_are_waited_for(served_again_s, clients, verdic
 @pytest.mark.parametrize(
     ("cut_off", "only", "verdict"),
     [
-        (["client:0", "client:1"], True, Verdict.INVALID),  # the third should have been served
+        (
+            ["client:0", "client:1"],
+            True,
+            Verdict.INVALID,
+        ),  # the third client should have been served
         (["client:0", "client:1", "client:2"], True, Verdict.VALID),
         (["client"], True, Verdict.VALID),
-        (["client:0"], False, Verdict.VALID),  # its nodes were cut from one another as well
+        (["client:0"], False, Verdict.VALID),  # the nodes were cut off from each other as well
     ],
 )
 def test_an_outage_is_excused_where_all_clients_were_cut_off(cut_off, only, verdict):
@@ -207,7 +215,7 @@ def test_an_outage_is_excused_where_all_clients_were_cut_off(cut_off, only, verd
     [
         ([], 14, Verdict.VALID),
         ([], 17, Verdict.INVALID),
-        ([("kill", 11, 13, "x")], 16, Verdict.VALID),  # it may have been all that there was
+        ([("kill", 11, 13, "x")], 16, Verdict.VALID),  # the node may have been the only one
         ([("kill", 11, 13, "x")], 19, Verdict.INVALID),
     ],
 )
@@ -224,7 +232,7 @@ def faulted(*args: Any, **more: Any) -> Any:
 
 
 def asked(f: str, result: str | None, kind: OpType) -> Any:
-    """A client is answered like this each second of an outage from 10 to 20 s."""
+    """Build a history in which a client gets this answer every second, from 10 to 20 s."""
 
     def ask(h: Timeline) -> None:
         for h.now_s in range(11, 20):
@@ -247,16 +255,16 @@ def gap(h: Timeline) -> None:
     ("served", "others", "more", "verdict"),
     [
         (steady(), [], {}, Verdict.VALID),
-        (steady(), [gap], {}, Verdict.VALID),  # a disturbance that cost no time
+        (steady(), [gap], {}, Verdict.VALID),  # a disturbance that delayed nothing
         (without(10, 14), [], {}, Verdict.VALID),
         (without(10, 17), [], {}, Verdict.INVALID),
-        # a reset is over at once
+        # a reset ends at once
         (without(10, 30), [faulted("reset", 11, 40, "m1", "m2", clients=True)], {},
          Verdict.INVALID),
         # clients that were cut off for a moment excuse that moment
         (without(10, 24), [faulted("cut", 11, 13, "m1", clients=True),
                            faulted("kill", 12, 40, "m2")], {}, Verdict.INVALID),
-        # an outage may last to the end of the chaos, and not beyond
+        # an outage may last until the end of the chaos phase, and not longer
         (steady(30), [], {}, Verdict.INVALID),
         (steady(30), [], {"end_s": 33}, Verdict.VALID),
         # only a serving target can give an answer
@@ -296,7 +304,7 @@ def test_an_outage_that_meets_a_disturbance_convicts_nobody(at_s, fact, value, v
 
 
 def starved(h: Timeline, begin_s: float, end_s: float, *nodes: str) -> None:
-    """A fact for each second, as the harness writes it."""
+    """Add one starvation fact per second, as the harness does."""
     while begin_s < end_s:
         h.now_s = min(begin_s + 1, end_s)
         waited = dict.fromkeys(nodes or ("m1",), 0.6)
@@ -310,9 +318,9 @@ def starved(h: Timeline, begin_s: float, end_s: float, *nodes: str) -> None:
         (9.8, 13, Verdict.UNKNOWN),
         (5, 20, Verdict.UNKNOWN),
         (13, 13.4, Verdict.INVALID),  # less than a tenth of the limit
-        (5, 11.5, Verdict.INVALID),  # the limit passed once more after that
+        (5, 11.5, Verdict.INVALID),  # the limit passed a second time after that
         (2, 9, Verdict.INVALID),  # before
-        (18, 20, Verdict.INVALID),  # and after
+        (18, 20, Verdict.INVALID),  # starvation after the limit
     ],
 )
 def test_nodes_that_get_no_processor_are_convicted_of_no_outage(begin_s, end_s, verdict):
@@ -328,7 +336,7 @@ def test_nodes_that_get_no_processor_are_convicted_of_no_outage(begin_s, end_s, 
     ("back_s", "verdict"), [(25, Verdict.VALID), (27, Verdict.UNKNOWN), (40, Verdict.INVALID)]
 )
 def test_what_a_majority_was_down_for_makes_no_starvation_small(back_s, verdict):
-    """Down from 10 to 20 s, starved until 22; the limit of 5 s is over at 25."""
+    """A majority is down from 10 to 20 s, then starved until 22 s; the 5 s limit ends at 25 s."""
     h = Timeline()
     h.fault("kill", 10, 20, "m1", "m2")
     h.served(*without(10, back_s))
@@ -362,7 +370,7 @@ def test_starvation_is_told_in_any_order_and_by_whoever():
     ],
 )
 def test_a_limit_that_passed_undisturbed_convicts(back_s, begin_s, verdict):
-    """In any order with the disturbance."""
+    """The undisturbed limit may come before or after the disturbance."""
     h = Timeline()
     h.served(*without(10, back_s))
     h.now_s = begin_s + 4
@@ -408,7 +416,10 @@ def test_elections_and_calls_grow_with_what_happened(disturb, terms, bound, verd
     [
         ([("m1", 1), ("m2", 2), ("m1", 3)], Verdict.VALID),
         ([("m1", 1), ("m2", 2), ("m3", 2)], Verdict.INVALID),
-        ([("m1", 0), ("m2", 0)], Verdict.UNKNOWN),  # a target without terms: nothing to look at
+        (
+            [("m1", 0), ("m2", 0)],
+            Verdict.UNKNOWN,
+        ),  # a target without terms, so nothing can be checked
     ],
 )
 def test_a_term_has_one_leader(facts, verdict):
@@ -436,7 +447,11 @@ def test_who_leads_by_asking_is_no_announcement():
         ({"Create": 16}, {"replica": 3}, Verdict.VALID),
         ({"Create": 17}, {"replica": 3}, Verdict.INVALID),
         ({"Create": 10}, {}, Verdict.VALID),
-        ({"Create": 11}, {}, Verdict.UNKNOWN),  # nothing says by how much the limit grows
+        (
+            {"Create": 11},
+            {},
+            Verdict.UNKNOWN,
+        ),  # the history does not show by how much the limit grows
     ],
 )
 def test_calls_are_held_against_amounts(calls, amounts, verdict):
@@ -513,7 +528,7 @@ MIB = 1 << 20
 
 
 def used(h: Timeline, at_s: float, **told: Json) -> None:
-    """A measurement in MiB, by kind and node; `None` if there was none."""
+    """Add a measurement in MiB, by kind and node; `None` means not measured."""
     h.now_s = at_s
     bytes_of = {
         f"{kind}_bytes": {node: mib and int(mib * MIB) for node, mib in nodes.items()}
@@ -536,12 +551,12 @@ def test_what_nodes_hold_is_held_whenever_it_was_measured(measure, of, kind):
     assert judged({"m1": 40, "t1": 1}, {"m1": 3, "t1": 40}).verdict is Verdict.VALID
     over = judged({"m1": 41}, {"m1": 50, "t1": 1}, {"m1": 3, "t1": None})
     assert (over.verdict, over.details["rule"]) == (Verdict.INVALID, name)
-    assert over.operations == (1,)  # the worst look
+    assert over.operations == (1,)  # the worst measurement
     assert len(over.explanation) == 1
     missed = judged({"m1": 4, "m2": None}, {"m1": 4, "m2": None})
     assert (missed.verdict, missed.details["exempt"]) == (Verdict.VALID, {name: 1})
     for nothing in ([], [{"m1": None}]):
-        assert judged(*nothing).verdict is Verdict.UNKNOWN  # never valid by silence
+        assert judged(*nothing).verdict is Verdict.UNKNOWN  # without measurements, never valid
         assert judged(*nothing).details["unmeasured"] == [name]
 
 
@@ -561,14 +576,17 @@ def test_a_limit_of_what_is_held_grows_with_operations():
         ([(0, 0), (30, 5), (60, 10), (90, 15), (120, 20)], Verdict.VALID),
         ([(0, 0), (30, 5), (60, 11)], Verdict.INVALID),
         ([(0, 0), (30, 1), (60, 6), (90, 12)], Verdict.INVALID),  # from 30 to 90
-        ([(0, 0), (30, 1), (60, 6), (91, 12)], Verdict.VALID),  # no minute of which that is known
+        (
+            [(0, 0), (30, 1), (60, 6), (91, 12)],
+            Verdict.VALID,
+        ),  # no whole minute between measurements
         ([(0, 0), (120, 20)], Verdict.VALID),  # the limit is for two minutes
         ([(0, 0), (120, 21)], Verdict.INVALID),
-        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process begins with zero
+        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process starts at zero
         ([(0, 50), (10, 6), (20, 11)], Verdict.INVALID),
         ([(0, 50), (10, None), (20, 5), (30, 10)], Verdict.VALID),
         ([(0, 50), (10, None), (20, 61)], Verdict.INVALID),
-        ([(0, 50)], Verdict.UNKNOWN),  # one look is none
+        ([(0, 50)], Verdict.UNKNOWN),  # one measurement is not enough
         ([(0, None), (10, None)], Verdict.UNKNOWN),
         ([], Verdict.UNKNOWN),
     ],

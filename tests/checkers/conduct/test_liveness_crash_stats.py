@@ -1,4 +1,4 @@
-"""The small checkers: what the harness saw, and whether the run was worth anything."""
+"""The checkers `liveness`, `crash` and `stats`, which also says whether a run was meaningful."""
 
 from collections.abc import Callable, Sequence
 from operator import methodcaller as do
@@ -71,7 +71,7 @@ def test_a_promise_that_was_not_kept_or_not_looked_at_is_named(facts, verdict, w
 
 
 def failed(h: Writer, at_s: int = 60, **more: Any) -> int:
-    """A probe that failed 60 s after the healing."""
+    """Add a probe that failed 60 s after the healing."""
     h.at(at_s * 1_000)
     value = {"ok": False, "took_s": 60.0, "bound_s": 60.0, "missing": ["create"], "core": ["m1"]}
     return h.fact("live", {**value, **more})
@@ -89,7 +89,7 @@ BAD = "INVALID_SCHEMA/INVALID_ARGUMENT"
         (10, ["create", "alter"], HIGH, {"replicas": [1, 3]}, Verdict.INVALID),
         (10, ["create", "alter"], BAD, {"columns": 2}, Verdict.INVALID),
         (10, ["create", "alter"], BAD, {}, Verdict.INVALID),
-        (10, ["alter"], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),  # creates were no hindrance
+        (10, ["alter"], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),  # creates did not interfere
         (10, [], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),
         (0, ["create"], HIGH, {"replicas": [1, 1]}, Verdict.INVALID),  # before the healing
     ],
@@ -145,19 +145,19 @@ def test_a_bound_that_was_passed_is_never_valid(f):
         ([at(20), gap(10, 40)], 60, "did not run"),
         ([at(20), ENGINE_FAILED], 60, "engine"),
         ([at(20), ENDED_BY_HOST], 60, "host"),
-        # The bound of 60 s went by undisturbed before a late look, or once more after it.
+        # The bound of 60 s passed undisturbed before a late check, or a second time after it.
         ([gap(61.5, 70)], 70, "did not run"),
         ([gap(3, 11.5)], 70, "did not run"),
         ([gap(0.5, 9)], 70, None),
-        # A node that the harness starts before it looks has no excuse; any other has one.
+        # A node that the harness starts before it checks has no excuse; any other node has one.
         ([at(5), ENDED_BY_HOST, at(9), phase("heal-core")], 60, None),
         ([at(5), ENDED_BY_HOST, at(9), phase("heal-all")], 60, None),
         ([phase("heal-core"), at(5), ENDED_BY_HOST], 60, "host"),
         ([phase("heal-all"), at(5), ENDED_BY_HOST], 60, "host"),
-        # A node that another process stopped stands still until that is over.
+        # A node that another process has stopped is excused until it continues.
         ([at(5), STOPPED], 60, "m1 was stopped"),
         ([at(5), STOPPED, CONTINUED], 60, None),
-        # A disturbance that was over before the healing excuses nothing.
+        # A disturbance that ended before the healing excuses nothing.
         ([at(9), gap(1, 9.9), phase("heal-core")], 60, None),
         ([at(9), ENGINE_FAILED, phase("heal-core")], 60, None),
     ],
@@ -243,7 +243,7 @@ def crash(h: Writer) -> CheckResult:
     [
         ([], Verdict.VALID),
         ([{"expected": True, "log": ["bye"]}], Verdict.VALID),
-        ([{}], Verdict.INVALID),  # it does not say that it was expected
+        ([{}], Verdict.INVALID),  # the exit is not marked as expected
         ([{"expected": False, "by": "itself"}], Verdict.INVALID),
         ([{"expected": False, "by": "host"}], Verdict.UNKNOWN),
         ([{"expected": False, "by": "unknown"}], Verdict.UNKNOWN),
@@ -307,7 +307,12 @@ def test_an_exit_beside_a_failure_of_the_infrastructure_is_unknown(node, after_m
     ("node", "at_ms", "healed", "verdict"),
     [
         ("m1", 100, True, Verdict.VALID),
-        ("m1", 1_000 + 9_000, True, Verdict.VALID),  # a request of before ends it a little later
+        (
+            "m1",
+            1_000 + 9_000,
+            True,
+            Verdict.VALID,
+        ),  # a request from before the heal ends the node a little later
         ("m1", 1_000 + 11_000, True, Verdict.INVALID),
         ("m1", 60_000, False, Verdict.VALID),
         ("m1", 0, True, Verdict.INVALID),  # before the fault
@@ -610,7 +615,7 @@ def test_refusals_and_failures_are_counted_by_kind():
 def loaded(
     spans: list[tuple[int, int, str]], chaos_s: float = 10.0, starved_s: float = 0.0
 ) -> History:
-    """Operations from and to times in ms, each on a name and by a process of its own."""
+    """Build a history of operations with these times in ms, each on its own name and process."""
     edges = [(begin, 0, n) for n, (begin, _, _) in enumerate(spans)]
     edges += [(end, 1, n) for n, (_, end, _) in enumerate(spans)]
     h = Writer()
@@ -671,7 +676,7 @@ def test_operations_that_never_met_raced_nothing():
     apart = loaded(steadily(200, 50, 40))
     assert doubted(apart) == "overlap"
     assert doubted(apart, concurrency=1) is None
-    assert doubted(loaded(steadily(90, 50, 40)), rate=15.0) is None  # may be chance
+    assert doubted(loaded(steadily(90, 50, 40)), rate=15.0) is None  # this may be chance
     assert doubted(loaded([*steadily(200, 50, 40), (0, 20, "a")])) is None
 
 
@@ -696,7 +701,7 @@ ROW_A = [["upsert", "a", {"v": 1}]]
         (("write", {"table": "r", "rows": ROW_A}), ("write", {"table": "r", "rows": ROW_A}), True),
         (("write", {"table": "r", "rows": ROW_A}), ("read", {"table": "r", "key": "b"}), False),
         (("read", {"table": "r", "key": "a"}), ("read", {"table": "s", "key": "a"}), False),
-        (("scan", {"table": "r"}), ("scan", {"table": "r"}), False),  # it is about all rows
+        (("scan", {"table": "r"}), ("scan", {"table": "r"}), False),  # a scan concerns all rows
     ],
 )
 def test_operations_on_rows_meet_on_a_row_of_one_table(one, other, met):

@@ -1,6 +1,6 @@
 """The recorded and generated histories with known verdicts, as operations (see their README).
 
-Reading them is what `harness check` does, so the readers are its own.
+The histories are read by the readers of `harness check`.
 """
 
 import csv
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """The rows of expected.csv; none where the data set is not there."""
+    """Return the rows of expected.csv; an empty list without the data set."""
     table = CONFORMANCE / "expected.csv"
     if not table.is_file():
         return []
@@ -39,7 +39,7 @@ def rows() -> list[Row]:
 
 
 def by_folder(chosen: list[Row]) -> dict[str, list[Row]]:
-    """Rows by the folder of their file: for most, a test of its own would cost more than itself."""
+    """Group rows by the folder of their file; one test per row would cost more than most checks."""
     folders: dict[str, list[Row]] = {}
     for row in chosen:
         folders.setdefault(row.file.rpartition("/")[0], []).append(row)
@@ -50,6 +50,6 @@ def load(row: Row) -> tuple[Any, list[Operation[Any, Any]]]:
     """The model and the operations of one history."""
     source = open_history(CONFORMANCE / row.file)
     check = load_plugin("checkers", row.model).prepare(source, ModelSettings())
-    check = getattr(check, "first", check)  # where several initial values are tried
+    check = getattr(check, "first", check)  # for models that try several initial values
     assert isinstance(check, LinearizabilityCheck)
     return check.model, list(check.parsed)

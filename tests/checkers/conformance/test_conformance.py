@@ -1,4 +1,4 @@
-"""Verdicts on the supplied histories: exactly the expected ones, none unknown, and proven."""
+"""The supplied histories get exactly the expected verdicts, with proofs and without unknowns."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Random histories of rows from a plain store with skewed clocks, and ways to spoil them."""
+"""Random histories of a simple row store with skewed clocks, and functions that corrupt them."""
 
 import copy
 import random
@@ -15,7 +15,7 @@ NAME = "r"
 
 
 def apply(row: dict[str, Any] | None, kind: str, cells: dict[str, Any]) -> tuple[str, Any]:
-    """The specification in its plainest form: (result, the row after it)."""
+    """Apply one row operation in the simplest specification; return the result and the new row."""
     if kind == "insert" and row is not None:
         return "already-present", row
     if kind in {"update", "delete"} and row is None:
@@ -27,7 +27,7 @@ def apply(row: dict[str, Any] | None, kind: str, cells: dict[str, Any]) -> tuple
 
 @dataclass
 class PlainTablet:
-    """Versions of rows by timestamp. A timestamp that was read gets no more writes."""
+    """A store of row versions by timestamp; a timestamp that was read gets no more writes."""
 
     name: str
     skew: int
@@ -72,8 +72,8 @@ def random_history(
     deletes: bool = True,
     bank: bool = False,
 ) -> History:
-    """What clients of the plain store record: each effect lies between call and return, that of a
-    lost part later or never.
+    """Build a history of clients of the store: effects happen between call and return, or later or
+    never if the answer is lost.
     """
     rng = random.Random(seed)
     store = [PlainTablet(f"T{n}", rng.randrange(-30, 31)) for n in range(tablets)]
@@ -198,7 +198,7 @@ def looked(rng, store, f, call, now, seen):
 
 
 def spoiled(history: History, rng: random.Random) -> History | None:
-    """The history with one answer changed; `None` where there is none to change so."""
+    """Return the history with one changed answer; `None` if it has no suitable answer."""
     lines = list(history)
     answers = [n for n, op in enumerate(lines) if op.type is OpType.OK]
     if not answers:

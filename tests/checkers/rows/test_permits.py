@@ -1,4 +1,4 @@
-"""Orders of one row under permits, against every order and fall back, on small histories."""
+"""Orders of one row under permits, compared with brute force on small histories."""
 
 import dataclasses
 import random
@@ -16,13 +16,13 @@ PLACE = ("t", "k")
 
 
 def put(rng: random.Random, value: int) -> RowInput:
-    """One cell or both, so that the row tells in which order it was written."""
+    """Return a write of one cell or of both, so that a row shows the order of its writes."""
     columns = rng.choice(["v", "w", "vw"])
     return RowInput(PLACE, (RowStep("upsert", tuple((column, value) for column in columns)),))
 
 
 def shown(rng: random.Random, writes: list[RowInput]) -> Any:
-    """A row that some of the writes, in some order, may have left."""
+    """Return a row that some of the writes may have produced, in some order."""
     row: dict[str, Any] = {}
     for write in rng.sample(writes, rng.randint(0, len(writes))):
         row |= dict(write.steps[0].cells)
@@ -30,7 +30,7 @@ def shown(rng: random.Random, writes: list[RowInput]) -> Any:
 
 
 def drawn(rng: random.Random) -> tuple[list[Operation[Any, Any]], dict[int, Fact], list[Any]]:
-    """Operations on one row by three processes, of a few nodes and terms, and some power cuts."""
+    """Draw operations of three processes on one row, with nodes, terms and some power cuts."""
     ops: list[Operation[Any, Any]] = []
     facts: dict[int, Fact] = {}
     now, writes = [0, 0, 0], []
@@ -64,11 +64,11 @@ def must_precede(one: Any, other: Any, facts: dict[int, Fact], *, stale: bool) -
 
 
 def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
-    """By brute force: any order of operations and fall backs."""
+    """Whether some order of operations and of falls back to older states explains the history."""
     by_id = {op.id: op for op in ops}
 
     def search(todo: frozenset[int], left: tuple[float, ...], done: tuple[Any, ...]) -> bool:
-        """`done` are (state, op or None) along the way."""
+        """Search for such an order; `done` holds pairs of a state and an operation or `None`."""
         state = done[-1][0]
         if all(by_id[i].return_time is None for i in todo):
             return True
@@ -84,7 +84,7 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
                 return True
         for cut in left:
             if any(by_id[i].return_time is not None and by_id[i].return_time < cut for i in todo):
-                continue  # a cut comes after what had been answered
+                continue  # a cut comes after all operations that were answered before it
             rest = tuple(other for other in left if other != cut)
             for place in range(len(done) - 1):
                 undone = [op for _, op in done[place + 1 :] if op is not None]
@@ -99,7 +99,7 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
 
 @pytest.mark.slow
 def test_what_permits_leave_is_what_brute_force_leaves():
-    """Of rows that no strict order explains."""
+    """The test covers rows that no strict order explains."""
     counts = {True: 0, False: 0}
     for seed in range(2500):
         rng = random.Random(seed)
@@ -126,7 +126,7 @@ def test_what_permits_leave_is_what_brute_force_leaves():
 
 @pytest.mark.parametrize("held_bytes_max", [1_000, 1 << 30])
 def test_what_a_search_remembers_is_bounded(held_bytes_max):
-    """Many writes at once, of which none left the row seen in the end."""
+    """There are many concurrent writes, and none of them produced the row that is read last."""
     ops = [
         Operation(n, RowInput(PLACE, (RowStep("upsert", (("v", n),)),)), n, ("ok",), 20, n)
         for n in range(6)

@@ -1,4 +1,4 @@
-"""Rows that answers leave out or put elsewhere: skipped tablets, rows in two, other times."""
+"""Scans that skip a tablet, show a row in two tablets, or show rows of another time."""
 
 import random
 from operator import methodcaller as do
@@ -25,9 +25,11 @@ def two_tablets() -> Rows:
 
 def test_a_scan_that_leaves_out_a_tablet_showed_it_empty():
     h = two_tablets()
-    h.scan(1, {"a": {"v": "1"}}, 20, end="b")  # it did not ask for what the other tablet has
-    h.scan(1, {"a": {"v": "1"}}, 10, at=10)  # nor had that anything then
-    h.scan(1, {"a": {"v": "1"}}, None, mode="latest")  # any replica, of any time
+    h.scan(1, {"a": {"v": "1"}}, 20, end="b")  # the scan did not ask for the other tablet's rows
+    h.scan(1, {"a": {"v": "1"}}, 10, at=10)  # at that time the other tablet had no rows
+    h.scan(
+        1, {"a": {"v": "1"}}, None, mode="latest"
+    )  # any replica may answer, with a state of any age
     assert verdicts(h) == {}
     h.scan(1, {"a": {"v": "1"}}, 20)
     assert verdicts(h) == {"snapshot-scans": "stale-row", "elle-rows": ""}
@@ -44,7 +46,7 @@ def test_a_scan_without_any_tablet():
 
 
 def without_a_tablet(history: History, rng: random.Random) -> tuple[History, bool]:
-    """A scan of the history without a tablet of which it showed rows, and whether there is one."""
+    """Remove one tablet's rows from a scan; return the history, and whether that was possible."""
     lines = list(history)
     scans = [
         (place, number)
@@ -64,7 +66,7 @@ def without_a_tablet(history: History, rng: random.Random) -> tuple[History, boo
 
 
 def test_any_tablet_that_any_scan_leaves_out_is_missed():
-    """In histories of a plain store, in which nothing but that is wrong."""
+    """The histories of the simple store have no other error."""
     count = 0
     for seed in range(60):
         history = random_history(seed, lost=0.0, deletes=False, count=30)
@@ -93,7 +95,7 @@ def test_a_row_in_two_tablets():
     assert verdicts(h) == {"rows-exactly-once": "two-places"}
     h = Rows()
     h.write(0, [up("a", "1")], 10)
-    h.write(0, [["update", "a", {"v": "2"}]], 11, "not-found", tablet="U")  # it is not there
+    h.write(0, [["update", "a", {"v": "2"}]], 11, "not-found", tablet="U")  # the row does not exist
     assert "rows-exactly-once" not in verdicts(h)
 
 
@@ -119,7 +121,7 @@ def test_a_scan_that_shows_more_than_it_was_asked_for():
 
 
 def absent(h: Rows, f: str) -> None:
-    """Process 1 is answered that there is no table `r`."""
+    """Add an answer to process 1 that the table `r` does not exist."""
     call: dict[str, Any] = {"table": "r", "key": "a"}
     if f == "write":
         call = {"table": "r", "nonce": "w", "rows": [up("a", "1")]}
@@ -132,7 +134,7 @@ def test_a_table_that_is_there_is_found(f):
     h = Rows()
     absent(h, f)
     h.call(0, "create", {"name": "r", "nonce": "n"})
-    absent(h, f)  # it may not be made yet
+    absent(h, f)  # the table may not exist yet
     h.ret(0, OpType.OK, {"result": "ok", "table_id": "id", "schema_version": 0})
     assert "rows-exactly-once" not in verdicts(h)
     absent(h, f)
@@ -203,25 +205,26 @@ ANSWER = do("ret", 0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [PA
 @pytest.mark.parametrize(
     ("checker", "steps", "is_permitted"),
     [
-        # a write after the cut is not lost by it: the next leader had lost the one before
+        # a write after the cut cannot be lost by the cut; the next leader had lost the earlier
+        # write
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20)], True),
         (LINEARIZABLE, [WRITE, CUTS, THERE, GONE, do("write", 0, [up("a", "2")], 20), GONE], False),
-        # a contradiction before the cut stays one
+        # a contradiction before the cut remains one
         (LINEARIZABLE, [WRITE, GONE, CUTS, GONE], False),
-        # nodes that were down already lose power, too
+        # nodes that were already down lose power, too
         (LINEARIZABLE, [WRITE, DISKS_CUT, GONE], True),
-        # an answer may come in after the power of its node was cut
+        # an answer may arrive after its node lost power
         *((checker, [ASK, CUTS, ANSWER, do("read", 1, "a", None, 20)], True)
           for checker in (LINEARIZABLE, SNAPSHOTS, ELLE)),
-        # a lost row may be shown by a replica until that hears of a leader without it
+        # a replica may show a lost row until it follows a leader that lacks the row
         *((checker, [*steps, do("scan", 1, ONE, 40), do("scan", 1, {}, later)], is_permitted)
           for checker in (SNAPSHOTS, ELLE)
           for later in (40, 41)
           for steps, is_permitted in (([WRITE, CUTS], True), ([CUTS, LATER], False))),
-        # the contradiction shows its first operations, which are all of before the cut
+        # the contradiction names its first operations, which all precede the cut
         (ELLE, [WRITE, *(do("scan", 1, ONE, at) for at in range(11, 31)),
                 do("write", 0, [up("a", "2")], 31), CUTS, do("scan", 1, ONE, 40)], True),
-        # a write under way at the cut may act after it
+        # a write in progress during the cut may take effect after it
         (ELLE, [ASK, CUTS, do("scan", 1, ONE, 5), do("write", 2, [up("a", "2")], 10),
                 do("scan", 1, ONE, 11), do("ret", 0, OpType.INFO, None)], True),
     ],
@@ -277,7 +280,7 @@ def test_what_a_power_cut_took_back_excuses_no_other_stretch(where, old):
     clock = 10
     for moment in ("before", "between", "after"):
         h.write(0, [up("a", moment)], clock)
-        if moment == where:  # it is gone again, and no power was cut
+        if moment == where:  # the row is gone again, without a power cut
             h.scan(1, {} if old is None else {"a": {"v": old}}, clock + 1)
         h.nemesis("power-cut-all", CUT)
         h.scan(1, {} if old is None else {"a": {"v": old}}, clock + 2)

@@ -1,4 +1,4 @@
-"""Checkers of rows: plain stores are never blamed, brute force agrees, and each rule can fail."""
+"""Checkers of rows accept correct stores, agree with brute force, and can fail by each rule."""
 
 import itertools
 import random
@@ -56,7 +56,7 @@ def cells(row: Any) -> Row:
 
 
 def played(row: Any, part: Part, key: str) -> tuple[Any, bool]:
-    """The row after a part, and whether it was answered as that would have it."""
+    """Return the row after a part of a write, and whether the part's answer fits."""
     legal = True
     for written in part.rows:
         if written.key == key:
@@ -66,7 +66,7 @@ def played(row: Any, part: Part, key: str) -> tuple[Any, bool]:
 
 
 def brute_linearizable(read: RowsHistory) -> bool:
-    """Whether each row has any order at all, by trying them all."""
+    """Whether each row has some linear order, by trying all orders."""
     for table, keys in read.keys.items():
         for key in keys:
             items: list[tuple[int, float, Any]] = []
@@ -95,7 +95,7 @@ def brute_linearizable(read: RowsHistory) -> bool:
 
 
 def brute_snapshots(read: RowsHistory) -> bool:
-    """Whether unknown parts can have such timestamps that all looks are as they should be."""
+    """Whether some timestamps of unknown parts explain all reads."""
     floor = floors(read)
     stamps = sorted(
         {item.timestamp for item in (*read.parts, *read.looks) if item.timestamp is not None}
@@ -137,7 +137,8 @@ def chosen_orders(lost: list[Part], places: list[list[Any]]) -> Any:
 
 
 def brute_at(key: str, known: Any, chosen: Any, wanted: Any) -> bool:
-    # A lost part comes after the looks at its place and before the next event: half a step later.
+    # A lost part takes effect after the reads at its place and before the next event: half a step
+    # on.
     events = [(at, 0, part) for at, part in known]
     events += [(2 * at + 1.5, n, part) for n, (at, part) in enumerate(chosen)]
     events += [(at, 0, row) for at, row in wanted]
@@ -171,7 +172,7 @@ def test_linearizable_rows_says_what_brute_force_says(seed):
 
 
 @given(SEEDS)
-@example(3628800)  # a lost delete would have to be between a write and the look at its timestamp
+@example(3628800)  # a lost delete would lie between a write and the read at its timestamp
 @settings(max_examples=examples(300), deadline=None)
 def test_snapshot_scans_says_what_brute_force_says(seed):
     history = small(seed)
@@ -182,7 +183,7 @@ def test_snapshot_scans_says_what_brute_force_says(seed):
 @given(SEEDS)
 @settings(max_examples=examples(100), deadline=None)
 def test_what_elle_refutes_no_snapshot_explains(seed):
-    """Where nothing is lost: then a part has its rows at one timestamp, for both alike."""
+    """Nothing is lost, so all rows of a part have one timestamp for both checkers."""
     rng = random.Random(seed)
     history = random_history(seed, count=20, lost=0.0)
     history = spoiled(history, rng) or history
@@ -194,7 +195,7 @@ def test_what_elle_refutes_no_snapshot_explains(seed):
 
 
 class Rows(Writer):
-    """Rows of the table `r`, of one tablet unless told."""
+    """A writer of operations on rows of table `r`, by default with one tablet."""
 
     def write(
         self, process: int, rows: list[Any], timestamp: int | None, *results: str, **more: Any
@@ -236,7 +237,7 @@ def up(key: str, value: str, **more: Any) -> list[Any]:
 
 
 def verdicts(h: Rows) -> dict[str, str]:
-    """The rule by checker, of all that convict."""
+    """Map each checker that reports a violation to the rule that is broken."""
     rules = {}
     for checker in ALL:
         result = judge(checker, h.history)
@@ -267,53 +268,53 @@ BOTH = [write(0, [up("a", "1")], 10), write(0, [up("a", "2")], 20)]
 @pytest.mark.parametrize(
     ("steps", "last", "rules"),
     [
-        # a lost error of a row
+        # the error of a row is missing
         ([write(0, [["insert", "a", ONE]], 10)], write(0, [["insert", "a", TWO]], 20, "ok"),
          "linearizable-rows snapshot-scans"),
-        # an acknowledged row that a snapshot misses
+        # a snapshot lacks an acknowledged row
         ([write(0, [up("a", "1")], 10)], scan(1, {}, 10), "snapshot-scans:stale-row elle-rows"),
-        # a snapshot with what was written later
+        # a snapshot contains a later write
         ([scan(1, {}, 5), write(0, [up("a", "1")], 10)], scan(1, {"a": ONE}, 9),
          "snapshot-scans elle-rows"),
-        # One scan saw a lost write: then all at that timestamp, and later ones, must.
+        # Once one scan shows a lost write, all scans at that timestamp or later must show it.
         ([write(0, [up("b", "0")], 5), methodcaller("lose", 1, [up("a", "1")]),
           scan(2, {"a": ONE, "b": {"v": "0"}}, 10)],
          scan(2, {"b": {"v": "0"}}, 10), "snapshot-scans elle-rows"),
-        # a lost write is above what its process knew
+        # the timestamp of a lost write is above the last one that its process knew
         ([scan(1, {}, 10), methodcaller("lose", 1, [up("a", "1")]), scan(2, {}, 11),
           scan(2, {"a": ONE}, 12)],
          scan(2, {"a": ONE}, 10), "snapshot-scans elle-rows ..."),
-        # a group of which a row is missing
+        # a row of a group is missing
         ([write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)],
          scan(2, {"a": {"v": "0", "balance": "5"}}, None, mode="latest"), "bank-sums:sum"),
-        # a row out of nowhere
+        # a row that was never written
         ([write(0, [up("a", "0")], 5)], scan(1, {"a": {"v": "0"}, "b": {"v": "0"}}, 10),
          "rows-exactly-once:phantom ..."),
         # a write that takes effect twice
         ([write(0, [up("a", "1")], 10), scan(1, {"a": ONE}, 10),
           write(0, [["delete", "a", {}]], 20), scan(1, {}, 20)],
          scan(1, {"a": ONE}, 30), "rows-exactly-once:took-twice snapshot-scans ..."),
-        # time that goes back for a client
+        # time goes back for a client
         ([read(0, "b", None, 50)], write(0, [up("a", "1")], 40), "read-your-writes:causality"),
         ([scan(0, {}, 50)], scan(0, {}, 40), "read-your-writes:own-time"),
-        # a column that may have been dropped is left out, and no other
+        # only a column that may have been dropped may be missing
         ([write(0, [["insert", "a", {"v": "1", "w": "1"}]], 10),
           methodcaller("lost", 1, "alter", {"name": "r", "nonce": "x", "steps": [["drop", "w"]]}),
           read(2, "a", ONE), scan(2, {"a": {"v": "1", "w": "1"}}, 20)],
          read(2, "a", {"w": "1"}), "linearizable-rows"),
-        # any replica may answer from the past, but not the leader
+        # any replica except the leader may answer from an old state
         ([*BOTH, scan(1, {"a": ONE}, None, mode="latest")],
          scan(1, {"a": ONE}, None, mode="latest", replica="leader"), "linearizable-rows:stale-row"),
-        # a request that is answered otherwise when it is sent again
+        # a resent request gets a different answer
         ([write(0, [up("a", "1")], 10, "ok", again=[[10, ["ok"]]])],
          write(0, [up("b", "1")], 20, "ok", again=[[20, ["ok"]], [21, ["ok"]]]),
          "rows-exactly-once:answered-twice"),
         ([], write(0, [["insert", "b", ONE]], 20, "ok", again=[[20, ["already-present"]]]),
          "rows-exactly-once:answered-twice"),
-        # two writes at one moment
+        # two writes with the same timestamp
         ([write(0, [up("a", "1")], 10)], write(1, [up("b", "2")], 10),
          "rows-exactly-once:one-timestamp"),
-        # a client reads its own writes, unless it names a time
+        # a client reads its own writes, unless it asks for a timestamp
         (BOTH, scan(0, {"a": ONE}, 15, mode="read-your-writes"),
          "read-your-writes:read-your-writes"),
         ([*BOTH, scan(1, {"a": ONE}, 15, mode="read-your-writes"), scan(0, {"a": ONE}, 15, at=15)],
@@ -321,7 +322,7 @@ BOTH = [write(0, [up("a", "1")], 10), write(0, [up("a", "2")], 20)]
     ],
 )  # fmt: skip
 def test_the_last_step_breaks_these_rules(steps, last, rules):
-    """`rules` has checkers, with their rule where it matters; `...` allows for others."""
+    """`rules` names checkers, some with the broken rule; `...` allows further checkers."""
     h = Rows().play(steps)
     assert verdicts(h) == {}
     last(h)
@@ -333,7 +334,7 @@ def test_the_last_step_breaks_these_rules(steps, last, rules):
 
 
 def test_half_of_a_lost_batch():
-    """Each row by itself could be so, but a part takes effect at once."""
+    """Each row alone would be possible, but a part takes effect at one moment."""
     h = Rows()
     h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
     h.read(1, "c", None, 6)
@@ -393,7 +394,7 @@ def test_what_others_may_have_done_since_excuses_a_missing_own_row(lose):
 def test_a_lost_write_may_be_in_another_table_only_where_its_own_was_renamed(name):
     h = Rows()
     h.write(0, [up("a", "0")], 10)
-    h.lose(1, [up("a", "1")])  # its answer would say which table that was
+    h.lose(1, [up("a", "1")])  # its answer would identify the table
     h.lost(2, "rename", {"name": name, "new_name": "u", "nonce": "x"})
     h.call(3, "read", {"table": "s", "key": "a"})
     h.ret(3, OpType.OK, {"table_id": "other", "tablet": "O", "row": {"v": "1"}}, "t1")
@@ -473,8 +474,13 @@ def looked(h: Rows, process: int, value: str, node: str, term: int) -> int:
     [
         ("t1", 1, ("stale-read",), Verdict.PERMITTED),
         ("t1", 1, (), Verdict.INVALID),
-        ("t2", 2, ("stale-read",), Verdict.INVALID),  # the leader of the term itself
-        ("t2", 1, ("stale-read",), Verdict.INVALID),  # who has answered in a later term
+        ("t2", 2, ("stale-read",), Verdict.INVALID),  # this node led the term itself
+        (
+            "t2",
+            1,
+            ("stale-read",),
+            Verdict.INVALID,
+        ),  # this node has already answered in a later term
         ("t1", 3, ("stale-read",), Verdict.INVALID),
     ],
 )
