@@ -112,7 +112,7 @@ def test_two_renames_at_once_often_leave_a_name_that_neither_gave():
     ("profile", "code", "verdict"),
     [
         ("hive4", EXIT_VALID, "permitted"),
-        # Now and then another race of theirs is convicted before the two drops are.
+        # Occasionally another race is found before the two drops are.
         pytest.param("strict", EXIT_INVALID, "invalid", marks=pytest.mark.nightly),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_run_without_any_fault_finds_drops_that_are_acknowledged_twice(
 
 
 async def too_slow_a_reader_is_told(hms: Deployed):
-    """With a time to live of a second."""
+    """The test uses a time to live of one second."""
     reader, writer = hms.new_client(), hms.new_client()
     await hms.ok(reader, "poll")
     await hms.ok(writer, "create", "db1.z")
@@ -143,7 +143,7 @@ async def too_slow_a_reader_is_told(hms: Deployed):
             await asyncio.sleep(0.2)
     polled = await hms.ok(reader, "poll")
     async with asyncio.timeout(60):
-        while "missing" not in polled:  # the cleaner may have been sooner than the reader
+        while "missing" not in polled:  # the cleaner may overtake the reader
             assert (polled["after"], polled["events"]) == (0, [])
             await hms.ok(writer, "alter", "db1.z")
             polled = await hms.ok(reader, "poll")
@@ -199,7 +199,7 @@ def test_where_one_client_changes_tables_readers_see_what_is_strict(tmp_path):
     words = ("--workload", "hms-events", "--profile", "strict", "--time-limit", "20")
     alone = ("--nemesis", "none", "--concurrency", "10", "--readers", "90")
     once = ("--failure-retries", "0")
-    # A get may still be torn, which is no matter of events.
+    # A get may still be torn, which does not concern events.
     every = judged(tmp_path, {EXIT_VALID, EXIT_INVALID}, *words, *alone, *once)
     found = every["hms-events"]
     assert found["verdict"] == "valid", found

@@ -1,4 +1,4 @@
-"""Delegation tokens of real metastores with a KDC, and how tokens are written."""
+"""Delegation tokens of real metastores with a KDC, and the text form of tokens."""
 
 import asyncio
 import base64
@@ -107,7 +107,7 @@ def test_the_keytab_is_that_of_the_password(tmp_path):
     size = len(path.read_bytes()) - 2
     assert len(both) == 2 + 2 * size, said
     one, other = both[2 : 2 + size], both[2 + size :]
-    at = 36  # where it says when it was written
+    at = 36  # the position of the time of writing
     assert one[:at] + one[at + 4 :] == other[:at] + other[at + 4 :]
 
 

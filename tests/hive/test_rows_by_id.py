@@ -1,8 +1,8 @@
-"""Histories of metastores that find a row by name and write it by id must not be convicted.
+"""Permits explain metastores that find a row by name and write it by id.
 
-The metastores of this test are coroutines over one table of rows. Every `yield` lets others act, so
-two drops, a rename between them and a new table of the old name meet in every order. The permits of
-the profile describe these metastores, and all of them together must explain every history.
+The metastores of this test are coroutines over one table of rows. Every `yield` lets other
+coroutines act, so drops, renames and new tables of an old name interleave in every order. The
+profile's permits describe these metastores, and together they must explain every history.
 """
 
 import itertools
@@ -26,7 +26,7 @@ CHANGES = ("create", "create", "drop", "drop", "rename", "rename", "rename", "al
 
 
 class Rows:
-    """Rows of tables by id, and the steps of changes; a step returns its result."""
+    """Rows of tables by id, and the steps of changes; each change returns its result."""
 
     def __init__(self, kind):
         self.real = kind == "real"
@@ -80,7 +80,7 @@ class Rows:
 
 
 def play(random, kind):
-    """A history of up to 22 operations; `random` decides who acts next."""
+    """Build a history of up to 22 operations; `random` chooses the next client to act."""
     writer, metastore, running = HmsWriter(), Rows(kind), {}
     writer.permitting(*((permit, {}) for permit in PERMITS[kind]))
     clients = [*range(random.choice([2, 3, 4]))]

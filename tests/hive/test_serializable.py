@@ -1,4 +1,4 @@
-"""Serializable transactions have a serial order: any interleaving, against every permutation."""
+"""Serializable transactions have a serial order: interleavings against all permutations."""
 
 import asyncio
 import itertools
@@ -47,14 +47,14 @@ def statement(f, key, value):
 
 
 def seen(answer):
-    """An answer, as the oracle has it."""
+    """Convert an answer into the oracle's form."""
     if isinstance(answer, list):
         return sorted((row["PARAM_KEY"], row["PARAM_VALUE"]) for row in answer)
     return answer
 
 
 def play(order):
-    """Every answer of these transactions one after another, and the state at the end."""
+    """Run these transactions serially; return all answers and the final state."""
     state, answers = {}, []
     for transaction in order:
         for f, key, value in transaction:
@@ -81,12 +81,12 @@ def play(order):
 
 
 async def run(transactions, choices):
-    """Which transactions committed, with their answers, in the order of commits; and the rows."""
+    """Run concurrently; return the committed transactions in commit order, and the rows."""
     store = Store()
 
     async def write(changes):
         del changes
-        await asyncio.sleep(0)  # others go on while a commit is made durable
+        await asyncio.sleep(0)  # other tasks run while a commit is made durable
 
     engine = Engine(store, write)
     done = {}

@@ -1,4 +1,4 @@
-"""The store keeps the protocol; whoever else speaks it runs the same cases."""
+"""The bundled store conforms to the protocol; other databases run the same cases."""
 
 import pytest
 

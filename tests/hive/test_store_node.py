@@ -1,4 +1,4 @@
-"""The store as a node: what a kill, a power cut and a lost session leave."""
+"""The store as a node, after kills, power cuts and lost sessions."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from tests.support.env import MemoryDisk
 
 
 async def after(session, database, *, power_cut, torn=False):
-    """What is there when the node was killed and has started again."""
+    """Return the tables after the node was killed and started again."""
     await session.cluster.kill("db", lose_unsynced=power_cut, torn=torn)
     await session.cluster.start("db")
     await answers(database)
@@ -32,7 +32,7 @@ def test_what_was_committed_stays(seed, power_cut):
             async with transaction(database) as open_one:
                 await open_one.insert(TABLES, table("open"))
                 assert wanted == await after(session, database, power_cut=power_cut, torn=True)
-        # Numbers go on where they were.
+        # Serial numbers continue where they were.
         rows = await seen(database, order="TBL_ID")
         assert len({row["TBL_ID"] for row in rows}) == len(rows)
 
@@ -40,7 +40,7 @@ def test_what_was_committed_stays(seed, power_cut):
 
 
 def lost_by(*, power_cut, seeds=range(1, 13)):
-    """How many acknowledged tables were lost with `fsync=off`, over some seeds."""
+    """Count the acknowledged tables lost with `fsync=off`, over some seeds."""
 
     async def body(database, session):
         for number in range(6):

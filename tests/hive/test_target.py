@@ -1,4 +1,4 @@
-"""The plug-in: nodes, options, groups, and the workload that goes with it."""
+"""The plug-in: nodes, options, groups, and its workloads."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Thrift over asyncio: what is sent, what is read, and what a broken answer comes to."""
+"""Thrift over asyncio: requests, answers, and broken answers."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def thrift_table():
 
 
 def answer(number, name, **result):
-    """A whole answer: a result struct, or `raised`, the text of an undeclared failure."""
+    """Encode an answer: a result struct, or `raised`, the text of an undeclared failure."""
     buffer = TMemoryBuffer()
     protocol = TBinaryProtocol(buffer)
     if "raised" in result:
@@ -68,7 +68,7 @@ class FakeEnv:
 def with_server(replies, body):
     """Run `body(door, asked)` against a server that sends `replies`, chunks per request.
 
-    One that is `None` hangs up; after the last it says nothing more.
+    A reply `None` closes the connection; after the last reply the server is silent.
     """
     asked, handlers = [], []
 
@@ -93,13 +93,13 @@ def with_server(replies, body):
             door = ThriftDoor(FakeEnv(server.sockets[0].getsockname()[1]))
             await body(door, asked)
             await asyncio.gather(*handlers)
-            await asyncio.sleep(0)  # what was aborted is closed
+            await asyncio.sleep(0)  # aborted connections are closed
 
     asyncio.run(main())
 
 
 def called(call, *chunks):
-    """What a call comes to whose answer arrives in these chunks."""
+    """Return the result of a call whose answer arrives in these chunks."""
     found = []
 
     async def body(door, asked):

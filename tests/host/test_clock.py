@@ -1,4 +1,4 @@
-"""A clock that goes wrong, and the loop that goes wrong with it."""
+"""A faulty clock, and the event loop that uses it."""
 
 import asyncio
 import time
@@ -71,7 +71,9 @@ def test_the_same_once_more_changes_nothing():
     right.passed_ns += SECOND_NS
     clock.set(error)
     assert clock.wall_ns() - right.wall_ns() == SECOND_NS // 2
-    clock.set(ClockError(drift_ppm=500_000, since_ns=1))  # it was set right, and drifts again
+    clock.set(
+        ClockError(drift_ppm=500_000, since_ns=1)
+    )  # the clock was corrected, and drifts again
     assert clock.wall_ns() == right.wall_ns()
 
 
@@ -83,7 +85,9 @@ def test_a_wall_clock_has_drifted_before_its_node_began():
     assert clock.wall_ns() - right.wall_ns() == 9 * SECOND_NS
     clock.set(ClockError())
     assert clock.wall_ns() == right.wall_ns()
-    right, clock = faulty(**error, since_ns=WALL_NS + SECOND_NS)  # hosts that disagree a little
+    right, clock = faulty(
+        **error, since_ns=WALL_NS + SECOND_NS
+    )  # the clocks of the hosts differ slightly
     assert clock.wall_ns() - right.wall_ns() == 5 * SECOND_NS
 
 

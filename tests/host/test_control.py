@@ -1,4 +1,4 @@
-"""The control channel: what the driver says and waits for, and what a node makes of it."""
+"""The control channel: commands of the driver, and their execution by a node."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ FULL = DiskQuality(full=True)
 
 
 class Life:
-    """One life of a node, at the other end of the channel; `deaf` it says nothing."""
+    """One incarnation of a node at the other end of the channel; it is silent if `deaf`."""
 
     def __init__(self, boot: int, log: NodeLog) -> None:
         self.clock = FaultyClock(RealClock(), ClockError())
@@ -55,7 +55,7 @@ class Life:
 
 
 class World:
-    """A node whose lives the test makes."""
+    """A node whose incarnations the test controls."""
 
     def __init__(self, *, foreign: bool = False) -> None:
         self.events = []
@@ -96,7 +96,7 @@ class World:
         self.control.let_go()
 
     def stand(self, number: int, *, event: str | None = "x") -> None:
-        """The node tells of an event and stands still."""
+        """Have the node announce an event and stop."""
         told = [] if event is None else [NodeLine(1, "event", event, "a", {})]
         told.append(NodeLine(1, "control", "stopped", "a", {"stop": number}))
         self.log.feed(b"".join(map(encode_line, told)))
@@ -118,7 +118,7 @@ async def test_what_is_set_is_in_force_and_nobody_else_hears_of_it():
     assert world.ahead_h() == 3
     assert await world.control.worsen_disk(FULL) == 0
     life.feel(4)
-    assert world.ahead_h() == 3  # one does not undo the other
+    assert world.ahead_h() == 3  # one setting does not undo the other
     await world.control.skew(offset_ns=0, drift_ppm=0)
     life.feel(2)
     assert await world.control.worsen_disk(DiskQuality()) == 6
@@ -139,7 +139,7 @@ async def test_a_node_that_is_down_or_paused_gets_it_when_it_goes_on():
     assert life.lines == []
     world.state = NodeState.RUNNING
     life.deaf = True
-    await world.control.catch_up()  # does not wait
+    await world.control.catch_up()  # returns at once
     life.obedience.take(life.lines.pop())
     assert world.ahead_h() == 2
     life.feel(1)
@@ -152,12 +152,12 @@ async def test_what_a_dead_node_felt_is_counted_as_far_as_it_is_known():
     life = world.start()
     await world.control.worsen_disk(FULL)
     life.feel(3)
-    await world.control.skew(offset_ns=1, drift_ppm=0)  # which tells of these three
+    await world.control.skew(offset_ns=1, drift_ppm=0)  # which reports these three
     life.feel(5)
     world.change(NodeState.DOWN)
     life = world.start()
     life.feel(7)
-    life.obedience.report()  # it ends by itself
+    life.obedience.report()  # the node exits on its own
     world.change(NodeState.DOWN)
     world.start().feel(2)
     assert await world.control.worsen_disk(DiskQuality()) == 3 + 7 + 2
@@ -201,7 +201,7 @@ async def test_a_node_that_does_not_answer_is_asked_twice_and_told(monkeypatch):
     with pytest.raises(InfrastructureError, match="a runs, but did not carry out"):
         await world.control.skew(offset_ns=HOUR_NS, drift_ppm=0)
     assert len(life.lines) == 2
-    life.obedience.take(life.lines[1])  # a late answer does no harm
+    life.obedience.take(life.lines[1])  # a late answer is harmless
     life.deaf = False
     await world.control.mend()
     assert world.ahead_h() == 0
@@ -254,7 +254,7 @@ async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
 
     async def spring(event):
         order.append(event.kind)
-        await world.control.worsen_disk(FULL)  # which a stopped node does
+        await world.control.worsen_disk(FULL)  # a stopped node executes this
         await waits.wait()
         order.append("sprung")
 
@@ -318,7 +318,7 @@ def line(boot: int = 0, number: int = 1, disk: DiskQuality = FULL) -> bytes:
 
 
 class Node:
-    """The node's end alone."""
+    """The node's end of the channel alone."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int]] = []
@@ -343,7 +343,7 @@ def test_commands_come_in_any_pieces_and_rubbish_is_passed_over(caplog):
     for place in range(len(lines)):
         node.obedience.take(lines[place : place + 1])
     assert node.answers == [1, 2]
-    node.obedience.take(line(number=1, disk=DiskQuality()))  # overtaken: it is obeyed no more
+    node.obedience.take(line(number=1, disk=DiskQuality()))  # outdated, so it is ignored
     assert (node.told.pop(), node.trouble.quality == DiskQuality()) == (("obeyed", 1), False)
     assert "what?" in caplog.text
     node.obedience.take(b"x" * 100_000)
@@ -361,7 +361,7 @@ async def test_what_was_said_before_is_in_force_when_it_begins_to_listen():
     os.write(sender, line(number=2, disk=DiskQuality()))
     await until(lambda: node.trouble.quality == DiskQuality())
     os.close(sender)
-    await until(lambda: not loop.remove_reader(receiver))  # it has let go of it itself
+    await until(lambda: not loop.remove_reader(receiver))  # the node has closed the channel itself
     os.close(receiver)
 
 
@@ -376,7 +376,7 @@ async def test_what_is_no_pipe_is_no_channel(path):
 
 @pytest.fixture(name="channel")
 def channel_fixture():
-    """Both ends of a node's input."""
+    """Provide both ends of a node's input."""
     receiver, sender = os.pipe()
     yield receiver, sender
     for end in (receiver, sender):
@@ -385,7 +385,7 @@ def channel_fixture():
 
 
 def stops(node: Node, receiver: int) -> float:
-    """The duration of its stop at an event."""
+    """Return how long the node stops at an event."""
     condition = Condition(stops_at=("x",))
     node.obedience.be(condition)
     loop = asyncio.get_running_loop()

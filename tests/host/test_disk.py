@@ -1,4 +1,4 @@
-"""Files under a node's folder: their paths and syncs; `test_power` has them against a model."""
+"""Files in a node's folder: paths and syncs; `test_power` compares them with a model."""
 
 import asyncio
 import errno
@@ -22,7 +22,7 @@ async def test_paths_stay_inside(tmp_path, path):
 
 @pytest.fixture
 def synced(monkeypatch):
-    """The names of synced files, in order."""
+    """Return the names of synced files, in order."""
     names: list[str] = []
     real = os.fsync
 
@@ -60,7 +60,7 @@ async def test_replace_syncs_before_and_after_the_rename(tmp_path, synced):
 async def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(
     tmp_path, monkeypatch, fails
 ):
-    """Its thread would bring a file back that was removed meanwhile, or an older one."""
+    """Otherwise its thread could restore a file that was removed or replaced in the meantime."""
 
     import threading
 
@@ -88,7 +88,7 @@ async def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(
 
 
 async def test_close_waits_for_a_sync_whose_caller_gave_up(tmp_path, monkeypatch):
-    """Otherwise the thread might sync a descriptor that belongs to another file by then."""
+    """Otherwise the thread might sync a descriptor that another file uses by then."""
 
     import threading
 

@@ -1,4 +1,4 @@
-"""The cause of a process's end: only an end without another explanation is its own doing."""
+"""The cause of an exit: a process is blamed only if nothing else explains the exit."""
 
 import signal
 
@@ -50,7 +50,7 @@ def test_nought_is_how_programs_end_that_are_asked_to():
 def test_a_program_beside_which_the_oom_killer_acted_may_lack_a_child():
     assert {by(code, oom_kills=1) for code in (1, -signal.SIGABRT, 134)} == {"unknown"}
     assert by(-signal.SIGKILL, oom_kills=1) == "host"
-    assert by(1, on_env=True, oom_kills=1) == "itself"  # a runner has no children
+    assert by(1, on_env=True, oom_kills=1) == "itself"  # a runner has no child processes
 
 
 def test_a_host_that_keeps_a_node_from_starting():

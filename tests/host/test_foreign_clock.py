@@ -21,7 +21,7 @@ HEARS = "process 7 yes no /bin/x\nprocess 8 yes no /bin/x\n"
 
 
 def told_ns(line, now_ns):
-    """The shift by this line, as libfaketime's source computes it: the rate counts from 1970."""
+    """Return the shift of this line, computed like libfaketime: rates count from 1970."""
     sign, whole, rest, rate = re.fullmatch(r"([+-])(\d+)\.(\d{9}) x(\d+\.\d{6})", line).groups()
     offset_ns = int(f"{sign}{whole}{rest}")
     return offset_ns + now_ns * (round(float(rate) * 1_000_000) - 1_000_000) // 1_000_000
@@ -68,7 +68,7 @@ def test_what_is_no_library_is_refused(junk):
     ("printed", "words"),
     [
         (HEARS, None),
-        ("process 7 yes no /bin/x\nprocess 8 no no \n", None),  # one that is just ending
+        ("process 7 yes no /bin/x\nprocess 8 no no \n", None),  # a process that is just exiting
         ("process 7 yes yes /usr/bin/etcd\n", "etcd is a Go program, whose runtime asks"),
         ("process 7 yes no /bin/sh\nprocess 8 no yes /bin/etcd\n", "etcd is a Go program"),
         ("process 7 no no /bin/busybox\n", "busybox did not load libfaketime"),
@@ -82,14 +82,14 @@ def test_who_does_not_hear_it_is_told_why(printed, words):
 
 
 class FakeNode:
-    """A node that sees the shifted time, if it `hears`, and reads it when it `asks`.
+    """A node that sees the shifted time if it `hears`, and reads the time if it `asks`.
 
-    `serves`: it asks to answer who asks whether it is ready.
+    With `serves`, it also reads the time to answer readiness checks.
     """
 
     def __init__(self, *, hears=True, asks=True, serves=False, answer=None, begins=0):
         self.hears, self.asks, self.serves, self.answer = hears, asks, serves, answer
-        self.begins = begins  # looks at its processes that find one which has loaded nothing yet
+        self.begins = begins  # number of inspections that find a process without the library
         self.line = setting(ClockError())
         self.read = self.hangs = False
 
@@ -159,11 +159,11 @@ async def test_what_a_probe_measures_is_counted_and_not_what_was_told():
     node = FakeNode()
     clock = clock_of(node)
     assert abs(await clock.skew(UP, offset_ns=5 * S, drift_ppm=0) - 5000) <= 50
-    node.hears = False  # 5 s less than before, at any setting
+    node.hears = False  # the shift is 5 s less than before, at any setting
     assert abs(await clock.skew(UP, offset_ns=9 * S, drift_ppm=0) - 5000) <= 50
     assert await clock.skew(UP, offset_ns=0, drift_ppm=0) <= 50
     node.hears = True
-    await clock.mend(UP)  # it is right already
+    await clock.mend(UP)  # the clock is already correct
     assert node.line.startswith("+0.000000000 ")
 
 
@@ -181,9 +181,9 @@ async def test_what_nobody_read_counts_once_somebody_has(monkeypatch):
     node = FakeNode(asks=False)
     clock = clock_of(node, probe=False)
     assert await clock.skew(PAUSED, offset_ns=-4 * S, drift_ppm=0) == 0
-    assert await clock.skew(UP, offset_ns=0, drift_ppm=0) == 0  # it never saw that
+    assert await clock.skew(UP, offset_ns=0, drift_ppm=0) == 0  # the node never saw the setting
     assert await clock.skew(DOWN, offset_ns=3 * S, drift_ppm=0) == 0
-    node.asks = True  # it starts
+    node.asks = True  # the node starts
     assert await clock.skew(UP, offset_ns=0, drift_ppm=0) == 6000
 
 

@@ -1,4 +1,4 @@
-"""Responses of every shape, as the client of HTTP/1.1 reads them."""
+"""The HTTP/1.1 client reads responses of every form."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ CHUNKED = (
 
 
 def fetched(raw):
-    """Status, body and whether the connection lives on, of this response."""
+    """Read a response; return status, body, and whether the connection remains open."""
 
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")

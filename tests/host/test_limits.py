@@ -1,4 +1,4 @@
-"""Limits of the kernel are known before a run starts, and raised or told."""
+"""The kernel's limits are checked before a run starts, and raised or reported."""
 
 import os
 import resource
@@ -23,7 +23,7 @@ def plan(nodes=3, clients=10, **more):
 
 
 class Kernel:
-    """Limits as tests want them."""
+    """A kernel with chosen limits."""
 
     RLIM_INFINITY = resource.RLIM_INFINITY
     RLIMIT_NOFILE = resource.RLIMIT_NOFILE

@@ -1,4 +1,4 @@
-"""Lines of nodes: events, kept lines, cuts."""
+"""Output lines of nodes: events, kept lines, and truncation."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Frames over TCP: limits, ends, cancellation, strangers."""
+"""Frames over TCP: limits, closed connections, cancellation, foreign callers."""
 
 import asyncio
 import struct
@@ -15,7 +15,7 @@ PORT = 7000
 
 
 class Pair:
-    """Two nodes on ports that the kernel picks."""
+    """Two nodes on ports that the kernel chooses."""
 
     def __init__(self, folder: Path) -> None:
         self.panics: list[BaseException] = []
@@ -85,7 +85,7 @@ async def test_try_send_stops_where_send_waits(pair):
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await conn.send(bytes(1_000_000))
-    sent += 1  # it had been queued whole
+    sent += 1  # the whole frame was queued
     release.set()
     await conn.send(b"last")
     assert conn.try_send(b"very last")
@@ -99,7 +99,7 @@ async def test_try_send_stops_where_send_waits(pair):
 
 @on(drive)
 async def test_a_cancelled_recv_loses_nothing(pair):
-    """The worst moment is between the header and the body."""
+    """The critical moment is between the header and the body."""
     release = asyncio.Event()
 
     async def slowly(conn):

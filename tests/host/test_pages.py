@@ -1,4 +1,4 @@
-"""Pages over HTTP: the bounds and refusals that only raw bytes can show."""
+"""Pages over HTTP: limits and refusals that only raw bytes can trigger."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from harness.support import http1
 
 @contextlib.asynccontextmanager
 async def served(handler=None, *, bound="127.0.0.1"):
-    """A server's port."""
+    """Provide the port of a server."""
 
     async def hello(request):
         return PageResponse(200, "text/html", request.path.encode())
@@ -38,7 +38,7 @@ async def served(handler=None, *, bound="127.0.0.1"):
 
 
 async def exchange(port, *requests):
-    """The responses to raw bytes on one connection, `None` where it was closed instead."""
+    """Return the responses to raw bytes on one connection; `None` means it was closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     answers = []
     for request in requests:

@@ -1,4 +1,4 @@
-"""`{package:P}`: the same files in both worlds, however `P` lies on this machine."""
+"""`{package:P}` names the same files in both environments, however `P` is installed."""
 
 import io
 import subprocess
@@ -34,7 +34,7 @@ def in_docker(word):
 
 
 def containers_have(*words):
-    """The files in a container of a node with these words, by their whole paths."""
+    """Return the files in a container of a node with these arguments, by full path."""
     archive = io.BytesIO(sources.archive_of(sources.code_of([node(*words)])))
     with tarfile.open(fileobj=archive) as tar:
         return {f"/{member.name}": tar.extractfile(member).read() for member in tar}
@@ -48,7 +48,7 @@ def lay(folder, *names):
 
 
 def install(folder, distribution, *names):
-    """Files as pip leaves them, with another distribution next to them."""
+    """Install files as pip does, next to another distribution."""
     lay(folder, *names, "strange_neighbour.py")
     about = folder / f"{distribution}-1.dist-info"
     about.mkdir()
@@ -57,7 +57,7 @@ def install(folder, distribution, *names):
     (about / "RECORD").write_text("".join(f"{row},,\n" for row in rows))
 
 
-LAYOUTS = {  # files, what a node says, what else must come along
+LAYOUTS = {  # files, the node's output, other files that must be copied
     "module": (("say_m.py", "say_helper.py"), "{package:say_m}/say_m.py", ["say_helper.py"]),
     "beside": (("say_m.py", "say.py"), "{package:say_m}/say.py", ["say_m.py"]),
     "package": (
@@ -168,7 +168,7 @@ def test_a_folder_of_everything_makes_no_image(tmp_path, monkeypatch):
 def test_an_example_that_is_installed_finds_its_dockerfile(tmp_path, example):
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     where = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(tmp_path / "site")]
-    source = tmp_path / "source"  # where building leaves what it makes
+    source = tmp_path / "source"  # where a build leaves its output
     subprocess.run(["cp", "-r", str(ROOT / "examples" / example), str(source)], check=True)
     subprocess.run([*pip, *where, str(source)], check=True)
     script = (

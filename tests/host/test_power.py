@@ -1,4 +1,4 @@
-"""Power cuts of real folders: synced data stays, other data may be gone, and no more."""
+"""Power cuts of real folders remove only unsynced data."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """The content of a file, its synced length, and whether its name was ever synced."""
+    """A model file: its content, its synced length, and whether its name was synced."""
 
     def __init__(self, data=b"", synced=0, *, named=False):
         self.data, self.synced, self.named = data, synced, named
@@ -84,7 +84,7 @@ def check(model, found, *, torn):
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=3), st.booleans(), st.integers(0, 99))
 def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(lives, torn, seed):
-    """Lives are incarnations: a kill between them loses nothing, and syncs nothing either."""
+    """A kill between incarnations loses nothing and syncs nothing."""
 
     async def live(folder, model, steps):
         disk = RealDisk(folder)

@@ -1,4 +1,4 @@
-"""Waits for a processor, as the kernel counts them."""
+"""The time that threads wait for a processor, as the kernel counts it."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Host:
-    """Clocks that agree, and threads as tests want them."""
+    """A host with consistent clocks and given threads."""
 
     def __init__(self, monkeypatch):
         self.now_s, self.roots = 100.0, {}
@@ -28,7 +28,7 @@ class Host:
         self.waits = Waits(lambda: self.now_s, lambda: self.now_s)
 
     def look(self, after_s, **nodes):
-        """The result of a look; a node's threads are (number, waited s[, state, began at s])."""
+        """Measure once; a node's threads are (number, waited s[, state, began at s])."""
         self.now_s += after_s
         self.roots = {
             root: dict(thread(root, *each) for each in threads)
@@ -74,7 +74,7 @@ def test_a_wait_counts_when_it_is_over_and_is_as_long_as_it_was(monkeypatch):
 def test_who_is_ready_and_does_not_run_waits_now(monkeypatch):
     host = Host(monkeypatch)
     host.look(0, a=[(1, 1.0, "R")])
-    assert host.look(1, a=[(1, 1.0, "R")]).starved == {}  # it may just have woken up
+    assert host.look(1, a=[(1, 1.0, "R")]).starved == {}  # the thread may just have woken up
     assert host.look(1, a=[(1, 1.0, "R")]).starved == {"a": 1.0}
     assert host.look(1, a=[(1, 1.0, "R")]).starved == {"a": 2.0}
     assert host.look(1, a=[(1, 1.0, "S")]).starved == {}
@@ -83,7 +83,7 @@ def test_who_is_ready_and_does_not_run_waits_now(monkeypatch):
 
 @pytest.fixture
 def crowd():
-    """Four processes that want the same processor."""
+    """Start four processes that compete for one processor."""
     with ExitStack() as stack:
         pids = []
         for _ in range(4):

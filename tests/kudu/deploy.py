@@ -1,4 +1,4 @@
-"""Runs a body against a deployed target, the same in every environment."""
+"""Helpers that run a test's body against a deployed target, in any environment."""
 
 import dataclasses
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ class Deployed(deployed.Deployed):
     """A running cluster of masters and tablet servers."""
 
     def __post_init__(self) -> None:
-        real = self.settings.environment != "sim"  # on a machine that may be crowded
+        real = self.settings.environment != "sim"  # the machine may be busy
         self.op_timeout_s, self.limit_s = (60.0, 240.0) if real else (10.0, 60.0)
 
     async def leader(self) -> str:
@@ -37,7 +37,7 @@ class Deployed(deployed.Deployed):
     async def do(
         self, client: Any, f: str, *, timeout_s: float | None = None, **value: Any
     ) -> Completion:
-        """One operation, with a fresh nonce for mutations."""
+        """Run one operation, with a new nonce for mutations."""
         if f in {"create", "alter", "rename", "delete"}:
             value.setdefault("nonce", self.next_nonce())
         if f == "create":
@@ -67,9 +67,9 @@ def deploy(
     profile: str = "strict",
     more: dict[str, Any] | None = None,
 ) -> Any:
-    """Deploy, wait until ready, run `body`, tear down. The masters after the first ones, `joining`
-    in number, are no members; each knows of itself and of the first ones. `spare_masters` are the
-    target's option, and so are `more`.
+    """Deploy the target, wait until it is ready, run `body`, and tear it down. The last `joining`
+    masters are no members; each knows itself and the initial masters. `spare_masters` and `more`
+    are options of the target.
     """
     target = KuduTarget()
     settings = TargetSettings(

@@ -1,4 +1,4 @@
-"""The same body as in simulation, on real processes and sockets."""
+"""The same test body as in the simulation, on real processes and sockets."""
 
 import pytest
 
@@ -9,5 +9,5 @@ from tests.kudu.test_cluster_sim import every_operation
 @pytest.mark.process
 @pytest.mark.slow
 def test_every_operation_works_in_processes():
-    # One master: `tests.worlds` has several, which elect, in processes.
+    # One master is enough: `tests.worlds` runs several masters, with elections, in processes.
     deploy(every_operation, environment="process", masters=1)

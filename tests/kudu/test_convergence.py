@@ -1,4 +1,4 @@
-"""When a cluster is at rest, on dumps written by hand."""
+"""The conditions for a cluster at rest, on hand-written dumps."""
 
 import copy
 from typing import Any
@@ -10,7 +10,7 @@ from targets.kudu.convergence import PENDING_MAX, MasterView, find_pending
 
 
 def cluster() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Three masters and two tablet servers at rest, with one tablet on both."""
+    """Build dumps of three masters and two tablet servers at rest, with one tablet."""
     peers = [{"uuid": uuid, "member_type": "VOTER", "replace": False} for uuid in ("u1", "u2")]
     master = {
         "term": 4,

@@ -1,4 +1,4 @@
-"""Reads of followers: who may answer, what is refused, and what happens where the bound lies."""
+"""Follower reads: answers, refusals, and the detection of wrong bounds."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_no_answer_is_older_than_it_says():
 
 
 def no_check(self: FollowerReads) -> int | None:
-    """As if the state were always new."""
+    """Replace the check, as if the state were always new."""
     return 0 if self._leadership.replica is not None else None
 
 
 def asked_after(self: FollowerReads) -> int | None:
-    """As if the age counted from the newest bound on."""
+    """Count the age from the answer instead of the request."""
     age_ns = None if self._asked_ns is None else self._clock.monotonic_ns() - self._asked_ns
     return None if age_ns is None else age_ns // 20
 
@@ -76,7 +76,7 @@ async def test_any_master_answers(cluster):
 
 
 async def _left_alone(cluster: Deployed) -> str:
-    """A follower that has answered, once both other masters were killed."""
+    """Return a follower that has answered before both other masters were killed."""
     await cluster.ok(cluster.new_client(), "create", name="t")
     leader = await cluster.leader()
     alone = next(node for node in ("m1", "m2", "m3") if node != leader)

@@ -1,4 +1,4 @@
-"""Timestamps rise whatever the wall clock does, and only logs may lift them far ahead of it."""
+"""Timestamps always rise, and only logs may advance them far beyond the wall clock."""
 
 import pytest
 from hypothesis import given
@@ -10,8 +10,8 @@ from tests.support.env import Clock
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["now", "observe", "update"]),
-        st.integers(0, 60),  # where the wall clock stands, s
-        st.integers(0, 60),  # and the timestamp that is brought along
+        st.integers(0, 60),  # the wall clock, in s
+        st.integers(0, 60),  # the timestamp in a request, in s
     ),
     max_size=30,
 )

@@ -1,4 +1,4 @@
-"""The ledger tells the truth about our own code."""
+"""The ledger matches the code of the target."""
 
 import importlib
 import re
@@ -36,7 +36,7 @@ def test_rows_are_complete():
 
 def test_what_today_has_kudu_of_2016_had_as_well():
     assert PROFILES["strict"] == frozenset()
-    worse_once = {Bug.LEADER_FLAP_ABA}  # KUDU-1374 in those days
+    worse_once = {Bug.LEADER_FLAP_ABA}  # it was KUDU-1374 at that time
     assert PROFILES["modern"] - worse_once < PROFILES["legacy"]
     assert tuple(PROFILES) == tuple(FLAGS) == KuduTarget.profiles
     for bug in PROFILES["modern"]:

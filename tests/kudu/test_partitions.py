@@ -1,4 +1,4 @@
-"""Keys sort as their values do, and every key belongs to exactly one tablet of its table."""
+"""Encoded keys sort like their values, and every key belongs to exactly one tablet."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What profiles permit is what their rows are, and nothing more."""
+"""Profiles permit exactly the defects in their rows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A master lost for good and replaced, and lists of masters that differ."""
+"""Replacement of a master that is lost for good, and lists of masters that differ."""
 
 import asyncio
 import random
@@ -22,14 +22,14 @@ ONCE = {"spare_masters": 1, "bugs": ("DNS-ONCE",), "more": {"told_spares": False
 
 
 async def lose(cluster: Deployed) -> None:
-    """A master is gone with its disk, and removed."""
+    """Lose a master with its disk, and remove it."""
     await cluster.cluster.kill(LOST)
     await cluster.cluster.wipe(LOST)
     await members(cluster, "remove-master", LOST, "m2", "m3")
 
 
 async def members(cluster: Deployed, change: str, node: str, *voters: str) -> None:
-    """Ask for a change of the members until these vote."""
+    """Request a change of the members until these masters are the voters."""
 
     async def so() -> Convergence:
         roles = await cluster.system.roles()
@@ -42,7 +42,7 @@ async def members(cluster: Deployed, change: str, node: str, *voters: str) -> No
 
 
 async def take_its_name(cluster: Deployed) -> None:
-    """A machine with an empty disk gets the lost master's name, and joins by itself."""
+    """Give the lost master's name to a node with an empty disk, which then joins."""
     for act in (cluster.cluster.kill, cluster.cluster.wipe):
         await act(SPARE)
     await cluster.cluster.alias(LOST, SPARE)
@@ -50,7 +50,7 @@ async def take_its_name(cluster: Deployed) -> None:
 
 
 async def lead(cluster: Deployed, node: str) -> None:
-    """Others step down until this master votes, leads and is ready."""
+    """Make other masters step down until this one leads and is ready."""
 
     async def leads() -> Convergence:
         roles = await cluster.system.roles()
@@ -82,11 +82,13 @@ async def test_a_new_machine_under_the_old_name_does_the_work_of_a_lost_master(c
     await take_its_name(cluster)
     await lead(cluster, LOST)
     await works(cluster, old, "after")
-    await cluster.cluster.kill("m2")  # as good as the lost one: another may be down
+    await cluster.cluster.kill(
+        "m2"
+    )  # the new master replaces the lost one, so another one may be down
     await works(cluster, old, "one-down")
     tables = (await cluster.ok(old, "list"))["tables"]
     assert [name for name, *_ in tables] == ["after", "before", "one-down"]
-    core = cluster.system.core(random.Random(1))  # found under two names, it counts once
+    core = cluster.system.core(random.Random(1))  # a master with two names counts once
     assert sum(name.startswith("m") for name in core) == 2
 
 
@@ -96,7 +98,7 @@ async def test_processes_that_resolved_a_name_must_restart(cluster):
     await cluster.ok(old, "list")
     await lose(cluster)
     await take_its_name(cluster)
-    await asyncio.sleep(15)  # it tries to join every 5 s
+    await asyncio.sleep(15)  # the master tries to join every 5 s
     assert LOST not in (await cluster.system.roles()).candidates
     await restart(cluster, "m2", "m3")
     await lead(cluster, LOST)
@@ -137,7 +139,7 @@ async def test_pages_are_where_a_name_leads(cluster):
 
 
 class Node:
-    """As much of a node as has a list of masters."""
+    """The part of a node that has a list of masters."""
 
     address = "m1:7051"
 
@@ -154,12 +156,12 @@ class Node:
         ("123", "123", True),
         ("123", "321", True),
         ("12", "123", True),  # one was removed
-        ("23", "123", True),  # this one is to join
+        ("23", "123", True),  # this master is about to join
         ("234", "1234", True),
         ("1", "123", False),
         ("123", "12", False),
         ("1234", "123", False),
-        ("234", "123", False),  # one address for another
+        ("234", "123", False),  # one address was replaced by another
         ("2", "1", False),
     ],
 )
@@ -181,7 +183,7 @@ def test_lists_may_differ_by_one_that_is_not_stored(stored, told, may_start):
 
 
 async def _killed_in_the_middle(cluster: Deployed) -> list[ClusterEvent]:
-    """A follower that was killed after an AddMaster returns with the old list."""
+    """Restart a follower with the old list, after it was killed after an AddMaster."""
     events: list[ClusterEvent] = []
     world = cluster.session.cluster
     world.subscribe(events.append)

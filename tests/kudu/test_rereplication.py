@@ -1,4 +1,4 @@
-"""Re-replication of whole clusters in simulation: servers that never return, and those that do."""
+"""Re-replication in simulated clusters whose servers never return, or return later."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SOON = "follower_unavailable_considered_failed_sec=3,tserver_unresponsive_timeou
 
 
 async def of_leader(cluster: Deployed) -> Mapping[str, Any]:
-    """The dump of the leading master."""
+    """Return the dump of the leading master."""
     leader = await cluster.leader()
     dump = (await cluster.system.snapshot())["masters"][leader]
     assert dump is not None
@@ -31,7 +31,7 @@ async def uuid_of(cluster: Deployed, node: str) -> str:
 
 
 async def members(cluster: Deployed) -> dict[str, list[str]]:
-    """Tablet -> the uuids of its voters; nothing where somebody is on the way."""
+    """Map each tablet to its voters' uuids; `None` while a replica is being added or removed."""
     return {
         tablet["id"]: sorted(peer["uuid"] for peer in tablet["consensus"]["peers"])
         for tablet in (await of_leader(cluster))["tablets"]
@@ -41,7 +41,7 @@ async def members(cluster: Deployed) -> dict[str, list[str]]:
 
 
 async def until_whole(cluster: Deployed, tablets: int, replicas: int, *without: str) -> None:
-    """Every tablet has all its voters, and none on the servers of these uuids."""
+    """Wait until every tablet has all its voters, none of them on servers with these uuids."""
 
     async def check() -> Convergence:
         found = await members(cluster)
@@ -54,7 +54,7 @@ async def until_whole(cluster: Deployed, tablets: int, replicas: int, *without: 
 
 
 async def held_by(cluster: Deployed, node: str) -> dict[str, str]:
-    """Tablet -> data state, on one tablet server."""
+    """Map each tablet on one tablet server to its data state."""
     dump = (await cluster.system.snapshot())["tservers"][node]
     return {tablet["tablet_id"]: tablet["data_state"] for tablet in dump["tablets"]}
 
@@ -67,7 +67,7 @@ async def call_leader(cluster: Deployed, request: Any) -> Any:
 
 
 async def with_table(cluster: Deployed, partitions: int) -> Any:
-    """The client that created table "t"; all is at rest."""
+    """Create table "t", and wait until the cluster is at rest; return the client."""
     client = cluster.new_client()
     await cluster.ok(client, "create", name="t", partitions=partitions)
     await cluster.until_converged()
@@ -118,7 +118,7 @@ async def test_nothing_is_added_where_no_server_is_left_for_it(cluster):
 @pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON)
 async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster):
-    """t1 goes and comes back, then two others go: what it had is copied over what it kept."""
+    """t1 is lost and returns, then two others are lost: copies replace t1's tombstones."""
     client, world = await with_table(cluster, 6), cluster.session.cluster
     first = await uuid_of(cluster, "t1")
     await world.kill("t1")
@@ -134,9 +134,7 @@ async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster):
     await until_whole(cluster, 6, 3, second, third)
     await cluster.ok(client, "alter", name="t", steps=[["add", "d"]])
     await cluster.until_done(client, "is-alter-done", "t")
-    await asyncio.sleep(
-        2
-    )  # a copy is looked at now and then, and heartbeats tell what is committed
+    await asyncio.sleep(2)  # copies are checked periodically, and heartbeats report commits
     assert {"READY"} == set((await held_by(cluster, "t1")).values())
     await world.start("t2")
     await world.start("t3")
@@ -205,7 +203,7 @@ async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster):
 @pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON + ",tablet_snapshot_every=4")
 async def test_rows_move_with_their_replicas(cluster):
-    """Every server goes once: no replica of the end is one of the beginning."""
+    """Every server is lost once, so no original replica remains at the end."""
     client, world = cluster.new_client(), cluster.session.cluster
     await cluster.ok(client, "create", name="t", columns=["a"], partitions=2)
     await cluster.until_converged()
@@ -246,7 +244,7 @@ async def test_the_old_scheme_replaces_replicas_as_well(cluster):
 
 @on(deploy, tservers=4, flags=SOON)
 async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
-    """Two on their way out of four servers could never both be replaced."""
+    """With four servers, two leaving replicas could never both be replaced."""
     client, world = await with_table(cluster, 1), cluster.session.cluster
     (found,) = (await of_leader(cluster))["tablets"]
     held = [peer["address"].partition(":")[0] for peer in found["consensus"]["peers"]]
@@ -254,7 +252,7 @@ async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
     await world.kill(free)
     first = await cluster.ok(client, "move-replica", table="t")
     assert first["target"] == free
-    await asyncio.sleep(20)  # the newcomer is given up, and there is no other
+    await asyncio.sleep(20)  # the new replica is given up, and no other server is free
     assert len((await members(cluster))[found["id"]]) == 3
     second = await cluster.do(client, "move-replica", table="t")
     assert (second.type, second.error.partition(":")[0]) == (OpType.FAIL, "NOT_WELL")
@@ -265,7 +263,7 @@ async def test_a_replica_moves_only_where_none_is_on_its_way(cluster):
 
 @on(deploy, tservers=4)
 async def test_replicas_that_are_to_be_replaced_move_away_a_leader_too(cluster):
-    """As `kudu tablet change_config move_replica` asks for it, while nothing has failed."""
+    """The request is that of `kudu tablet change_config move_replica`; nothing has failed."""
     await with_table(cluster, 1)
     rpc = RpcClient(cluster.env)
     for role in ("follower", "leader"):

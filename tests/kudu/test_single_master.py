@@ -1,4 +1,4 @@
-"""A single master is down: tablets go on without it (`examples/cases/single-master-*.json`)."""
+"""Tablets work while a single master is down (`examples/cases/single-master-*.json`)."""
 
 import pytest
 
@@ -27,7 +27,9 @@ async def test_tablets_are_led_by_others_and_servers_restart_without_a_master(cl
     await world.kill("m1")
     for node in ("t1", "t2", "t3"):
         await world.kill(node)
-        await write(f"without {node}", tries=2)  # the first may lose the connection to it
+        await write(
+            f"without {node}", tries=2
+        )  # the first attempt may lose its connection to the node
         await world.start(node)
         scan = await cluster.ok(client, "scan", table="t")
         found = {key: cells["a"] for part in scan["parts"] for key, cells in part["rows"]}

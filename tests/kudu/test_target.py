@@ -1,4 +1,4 @@
-"""What the plug-in declares."""
+"""The declarations of the plug-in."""
 
 import random
 
@@ -52,7 +52,7 @@ def test_the_changed_variant_may_be_told_of_other_masters():
     new = ["m1:7051", "m3:7051"]
     assert told == {
         "m1": (["m1:7051"], new),
-        "m2": (["m1:7051", "m2:7051"], [*new, "m2:7051"]),  # always itself
+        "m2": (["m1:7051", "m2:7051"], [*new, "m2:7051"]),  # a master always knows itself
         "m3": (["m1:7051", "m3:7051"], new),
         "t1": (["m1:7051"], new),
     }
@@ -120,7 +120,7 @@ def test_seeds_draw_flags_and_what_is_given_wins():
     assert {getattr(parse_flags(one), name) for one in drawn} == set(DRAWN[name]) == {3, 10, 300}
     options = KuduTarget().draw_options(random.Random(1), {"kudu_flag": f"{name}=77"})
     assert getattr(parse_flags(options["kudu_flag"]), name) == 77
-    # The draws of every seed before there was this one: stored seeds run as they did but for it.
+    # The draws before this flag was added: stored seeds keep all other draws.
     first = ("master_snapshot_every", "tablet_snapshot_every")
     first += ("consensus_max_batch_size_bytes", "log_segment_size_kb")
     assert tuple(DRAWN)[:4] == first

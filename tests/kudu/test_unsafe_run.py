@@ -1,4 +1,4 @@
-"""A whole run in which an administrator overrules votes, and acknowledged rows are lost for it."""
+"""A run in which an administrator forces a configuration, and acknowledged rows are lost."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ CASE = Case(
 
 
 async def lose_two_of_three(session, case):
-    """t3 is cut off and falls behind; then the two that have what was acknowledged are lost."""
+    """Cut t3 off until it falls behind; then lose the two servers with the newest rows."""
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
     system = KuduTarget().open(Deployment(session.env, settings, session.cluster.nodes))
     cluster = session.cluster
@@ -50,7 +50,7 @@ async def lose_two_of_three(session, case):
 
 
 class Administered:
-    """The simulation, with an administrator."""
+    """The simulation with an administrator."""
 
     def __init__(self, case):
         self._case = case

@@ -1,4 +1,4 @@
-"""`Wakeup`: set before, set during, set never, cancelled."""
+"""`Wakeup`: set before a wait, during it, or never, and a cancelled wait."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A scripted RPC door, for virtual time."""
+"""A scripted RPC client, in virtual time."""
 
 import asyncio
 import dataclasses
@@ -14,7 +14,7 @@ Handler = Callable[[str, Any], Any]
 
 
 class FakeEnv(env.FakeEnv):
-    """The env of a client, in virtual time."""
+    """A client's `Env` in virtual time."""
 
     def __init__(self) -> None:
         super().__init__("client", clock=VirtualClock())
@@ -27,7 +27,7 @@ class Silence:
 
 @dataclasses.dataclass
 class Late:
-    """A scripted answer after a while."""
+    """A scripted answer that comes after a delay."""
 
     after_s: float
     answer: Any
@@ -35,14 +35,14 @@ class Late:
 
 @dataclasses.dataclass
 class Overdue:
-    """A scripted answer that arrives although its time is over, as after a pause of the caller."""
+    """A scripted answer that arrives after its time limit, as after a pause of the caller."""
 
     after_s: float
     answer: Any
 
 
 class FakeRpc:
-    """Answers by `(address, method)`: a list is used up one by one, its last entry stays."""
+    """Scripted answers by `(address, method)`; the last entry of a list is repeated."""
 
     def __init__(self, script: dict[tuple[str, str], list[Any]]) -> None:
         self.script = {key: list(answers) for key, answers in script.items()}

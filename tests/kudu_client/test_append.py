@@ -1,4 +1,4 @@
-"""Transactions of the vocabulary `append`: one RPC each, and what every answer comes to."""
+"""Transactions of the vocabulary `append`: one RPC each, and the outcome of every answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How operations end, table-driven over scripted answers (section 19 of the reference)."""
+"""Outcomes of operations, in tables over scripted answers."""
 
 import asyncio
 from typing import Any
@@ -58,7 +58,7 @@ def refusal(
 
 
 def client_of(f: str, answers: list[Any], leader: list[Any], policy: RetryPolicy | None):
-    """A client of three masters, of which the first leads and answers like this; and its fake."""
+    """Return a client of three masters, and its fake RPC; the first master leads."""
     rpc = FakeRpc(
         {
             (LEADER, "ConnectToMaster"): leader,
@@ -79,7 +79,7 @@ def invoke(
     timeout_s: float = 5.0,
     leader: list[Any] | None = None,
 ):
-    """Run one operation at a stable leader; returns the completion and the fake."""
+    """Run one operation at a stable leader; return the completion and the fake RPC."""
 
     async def main():
         client, rpc = client_of(f, answers, leader or [connect(7, "LEADER")], policy)
@@ -120,13 +120,17 @@ def test_success(f):
     ("f", "error", "result"),
     [
         ("create", EXISTS, "exists"),
-        ("create", refusal(Code.TABLE_ALREADY_PRESENT), None),  # only reserved: says nothing
+        (
+            "create",
+            refusal(Code.TABLE_ALREADY_PRESENT),
+            None,
+        ),  # the name is only reserved, so this proves nothing
         ("rename", EXISTS, "exists"),
         ("rename", refusal(Code.TABLE_ALREADY_PRESENT), None),
         ("rename", NOT_FOUND, "not-found"),
         ("alter", NOT_FOUND, "not-found"),
         ("delete", NOT_FOUND, "not-found"),
-        ("delete", refusal(Code.TABLE_NOT_FOUND), None),  # exists, but does not run
+        ("delete", refusal(Code.TABLE_NOT_FOUND), None),  # the table exists, but does not run
         ("alter", refusal(Code.INVALID_SCHEMA, Status.INVALID_ARGUMENT), "invalid"),
         ("create", refusal(Code.INVALID_SCHEMA, Status.INVALID_ARGUMENT), None),
         ("create", refusal(Code.TOO_MANY_TABLETS, Status.INVALID_ARGUMENT), None),
@@ -208,7 +212,7 @@ def test_the_number_of_attempts_is_limited_and_says_so():
     ("last", "expected"),
     [
         (None, OpType.OK),
-        (NOT_FOUND, OpType.INFO),  # it may be our own success that is reported
+        (NOT_FOUND, OpType.INFO),  # the answer may report the client's own success
         (EXISTS, OpType.INFO),
         (NOT_LEADER, OpType.INFO),
         (LOST_LEADERSHIP, OpType.INFO),
@@ -243,7 +247,7 @@ def test_a_repeated_mutation_keeps_its_id_and_takes_the_last_answer(f):
 @pytest.mark.parametrize(
     ("last", "expected"),
     [
-        (NOT_FOUND, OpType.FAIL),  # exactly-once is broken: it is what the target says in the end
+        (NOT_FOUND, OpType.FAIL),  # exactly-once is violated, so the last answer counts
         (EXISTS, OpType.FAIL),
         (NOT_LEADER, OpType.OK),
         (LOST_LEADERSHIP, OpType.OK),
@@ -264,7 +268,7 @@ def test_a_repeated_mutation_is_done_unless_its_last_answer_denies_it(f, last, e
 
 
 def late_copies(f, answers, *, closed=False, **limits):
-    """The requests of one operation, and how many were sent before it ended."""
+    """Return the requests of one operation, and the number sent before it ended."""
 
     async def main():
         policy = RetryPolicy(late_percent=100, late_s_max=9.0, **limits)
@@ -310,7 +314,7 @@ def test_what_does_not_come_again_late(f, error, closed):
 @given(data=st.data())
 @settings(max_examples=examples(40))
 def test_random_attempts_against_the_definition(f, resend, data):
-    """An oracle in the words of the reference, over every sequence of answers."""
+    """The oracle restates the definition, over all sequences of answers."""
     kinds = data.draw(
         st.lists(
             st.sampled_from(["none", "unsent", "lost", "half-done", "refused", "done"]), max_size=6
@@ -342,7 +346,7 @@ def test_random_attempts_against_the_definition(f, resend, data):
     [
         ("create", None, OpType.INFO),
         ("create", EXISTS, OpType.INFO),
-        ("delete", NOT_LEADER, OpType.FAIL),  # it proves at any time that nothing happened
+        ("delete", NOT_LEADER, OpType.FAIL),  # even when late, it proves that nothing happened
         ("get", None, OpType.FAIL),
     ],
 )

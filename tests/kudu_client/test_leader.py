@@ -1,4 +1,4 @@
-"""Whom the client takes for the leader."""
+"""The client's choice of the leader."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ UNINITIALISED = m.MasterError(
 
 
 def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS, policy=None):
-    """The leader found, the seconds it took, and the fake."""
+    """Search for the leader; return it, the time in seconds, and the fake RPC."""
 
     async def main():
         rpc = FakeRpc({(a, "ConnectToMaster"): answers[a] for a in masters})
@@ -83,7 +83,7 @@ async def test_who_joined_later_is_known_when_the_only_leader_that_was_known_is_
     for _ in range(5):
         assert await finder.find(Deadline(env.clock, 1000.0)) == "m1:7051"
         await asyncio.sleep(1.0)
-    assert len(rpc.sent) <= 5  # three rounds, not one a time
+    assert len(rpc.sent) <= 5  # three rounds, not one per operation
     rpc.script["m1:7051", "ConnectToMaster"] = [RpcError("refused", sent=False)]
     rpc.script["m2:7051", "ConnectToMaster"] = [connect(4, "LEADER", members=more)]
     finder.forget()
@@ -111,17 +111,17 @@ SILENT, REFUSED = [Silence()], [RpcError("refused", sent=False)]
 @pytest.mark.parametrize(
     ("answers", "expected", "least_s", "most_s"),
     [
-        # a stale leader that answers first loses
+        # a stale leader loses, even if it answers first
         ([[connect(4, "LEADER")], [Late(0.05, connect(5, "LEADER"))], [Late(0.02, connect(5))]],
          "m2:7051", 0, 1.0),
-        # and is not taken while its successor is silent
+        # a stale leader is not accepted while its successor is silent
         ([[connect(4, "LEADER")], SILENT, [connect(5)]], None, 2.99, 3.01),
         # a silent minority does not delay the leader
         ([SILENT, [connect(5)], [connect(5, "LEADER")]], "m3:7051", 0, 0.01),
-        # an election under way is waited for
+        # the search waits for an election in progress
         ([REFUSED, [connect(4), connect(4), connect(5, "LEADER")],
           [connect(4, error=UNINITIALISED), connect(4), connect(5)]], "m2:7051", 0.1, 2.0),
-        # a majority without a leader waits only a little for the rest
+        # after a majority without a leader, the search waits only briefly for the others
         ([SILENT, [connect(4), connect(5)], [connect(4), connect(5, "LEADER")]],
          "m3:7051", 0, 0.5),
         # the deadline ends the search

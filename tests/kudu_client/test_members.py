@@ -1,4 +1,4 @@
-"""Changes of members: who is asked, and what each answer proves."""
+"""Changes of members: the masters that are asked, and the proof in each answer."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ ADD = ("add-master", {"node": "m4"})
 LIST = ("list-masters", {})
 MOVE = ("move-replica", {"table": "t"})
 CODE, STATUS = m.MasterErrorCode, m.AppStatus
-INDEX = 11  # of the configuration that a tablet has
+INDEX = 11  # index of the tablet's configuration
 Script = dict[tuple[str, str], list[Any]]
 
 ADDED = m.AddMasterResponse(META)
@@ -31,7 +31,7 @@ NOT_SENT, LOST = RpcError("no route", sent=False), RpcError("broke", sent=True)
 
 
 def led_by_both_in_turn() -> Script:
-    """The first one is found to lead, from then on the second one."""
+    """Script two leaders: the first search finds the first one, later ones the second."""
     return {
         (M1, "ConnectToMaster"): [connect(7, "LEADER"), connect(8)],
         (M2, "ConnectToMaster"): [connect(7), connect(8, "LEADER")],
@@ -126,7 +126,7 @@ def servers(count: int = 4) -> m.ListTabletServersResponse:
 
 
 def peers(**of_the_last: Any) -> m.RaftConfig:
-    """Three voters; the last one's other fields are given."""
+    """Return three voters; the arguments set fields of the last one."""
     *others, last = (m.PeerConfig(f"u{n}", TS[n]) for n in range(3))
     return m.RaftConfig(INDEX, (*others, msgspec.structs.replace(last, **of_the_last)))
 
@@ -151,7 +151,7 @@ def test_a_move_adds_a_newcomer_and_marks_who_is_to_go():
     added, leaving = request.changes
     newcomer = added.peer
     assert (newcomer.uuid, newcomer.member_type, newcomer.promote) == ("u3", "NON_VOTER", True)
-    assert leaving.peer.uuid in {"u1", "u2"}  # never the leader
+    assert leaving.peer.uuid in {"u1", "u2"}  # a move never removes the leader
     assert leaving.peer.replace
 
 

@@ -1,4 +1,4 @@
-"""Rows at tablet servers: routing, replicas, what each answer proves, and what is cached."""
+"""Rows at tablet servers: routing, replicas, proofs in answers, and the cache."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ CODE = m.TabletErrorCode
 def located(
     *, leader: int = 0, partitions: int = 1, ttl_ms: int = 60_000, table_id: str = "id"
 ) -> dict[tuple[str, str], list[Any]]:
-    """What the master answers about the table."""
+    """Return the master's answer about the table."""
     how = m.PartitionSchema(num_hash_buckets=partitions, hash_columns=("key",))
     replicas = tuple(
         m.ReplicaLocation(f"u{n}", address, "LEADER" if n == leader else "FOLLOWER", "VOTER")
@@ -73,7 +73,7 @@ def invoke(
     policy: RetryPolicy | None = None,
     between: Callable[[FakeRpc], None] = lambda rpc: None,
 ) -> tuple[list[Completion], FakeRpc]:
-    """What becomes of operations one after another; `between` may change the script."""
+    """Run operations in turn and return their completions; `between` may change the script."""
 
     async def main() -> tuple[list[Completion], FakeRpc]:
         rpc = FakeRpc(script)
@@ -148,7 +148,7 @@ def test_what_proves_that_nothing_happened_is_tried_elsewhere(answer):
     script = located() | {(SERVERS[0], "Write"): [answer], (SERVERS[1], "Write"): [done(10)]}
     completions, rpc = invoke([INSERT, INSERT], script)
     assert [completion.type for completion in completions] == [OpType.OK, OpType.OK]
-    # The second one knows by then who leads.
+    # The second replica knows the leader by then.
     assert [a for a, name, _ in rpc.sent if name == "Write"] == [SERVERS[0], *[SERVERS[1]] * 2]
     assert completions[0].attempts[0].outcome.split(":")[0] != "ok"
     assert len(completions[0].attempts) == 2
@@ -180,9 +180,9 @@ ELSEWHERE = [refused(CODE.NOT_THE_LEADER)]
     ("first", "others", "resend", "kind", "row"),
     [
         ([BROKE, done(10)], ELSEWHERE, True, OpType.OK, "ok"),
-        # an attempt that may have acted stays unknown whatever later ones say
+        # after an attempt of unknown outcome, later refusals do not settle it
         ([BROKE], [refused(CODE.MISMATCHED_SCHEMA)], True, OpType.INFO, None),
-        # where nobody takes it before the deadline, it failed
+        # without a replica that accepts it before the deadline, it fails
         (ELSEWHERE, ELSEWHERE, False, OpType.FAIL, "failed"),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_write_is_sent_again_under_the_same_id(first, others, resend, kind, ro
     assert len(completion.attempts) == len(rpc.requests("Write")) > 1
     if kind is OpType.FAIL:
         assert {address for address, name, _ in rpc.sent if name == "Write"} == set(SERVERS)
-        assert len(rpc.requests("GetTableLocations")) > 1  # where are they now?
+        assert len(rpc.requests("GetTableLocations")) > 1  # asks for the new locations
 
 
 def test_a_write_of_which_one_tablet_is_silent_is_info_with_what_is_known():
@@ -291,7 +291,7 @@ def test_a_table_that_is_not_there(request_, kind):
 
 @pytest.mark.parametrize("ttl_ms", [60_000, 1])
 def test_known_tables_are_served_without_masters(ttl_ms):
-    """Also beyond the time for which the master vouched for their locations."""
+    """This also holds after the locations have expired."""
     script = located(ttl_ms=ttl_ms) | {(a, "Write"): [done(10)] for a in SERVERS}
 
     def lose_masters(rpc: FakeRpc) -> None:

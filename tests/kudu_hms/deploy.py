@@ -1,4 +1,4 @@
-"""Masters with metastores beside them, and the words for both sides."""
+"""Deployments of masters with metastores, and helpers for both sides."""
 
 import functools
 
@@ -9,13 +9,13 @@ MORE = {"hms": True, "hms_poll_ms": 1000}
 
 
 def deploy(body, *, hms=None, **given):
-    """As `tests.kudu.deploy.deploy`, with `--hms`."""
+    """Like `tests.kudu.deploy.deploy`, with `--hms`."""
     more = {**MORE, **(hms or {})}
     return deploy_kudu(body, more=more, **given)
 
 
 def on_hms(**given):
-    """Run a test on a deployment."""
+    """Decorator that runs a test on a deployment."""
 
     def around(test):
         @functools.wraps(test)
@@ -26,14 +26,14 @@ def on_hms(**given):
 
             deploy(body, **given)
 
-        del run.__wrapped__  # pytest would ask for the test's arguments
+        del run.__wrapped__  # pytest would treat the test's arguments as fixtures
         return run
 
     return around
 
 
 async def refused(kudu, client, f, **value):
-    """An operation that must fail: its error, and what it observed."""
+    """Run an operation that must fail; return its error and its value."""
     completion = await kudu.do(client, f, **value)
     assert completion.type is OpType.FAIL, completion
     seen = completion.value if isinstance(completion.value, dict) else {}
@@ -41,13 +41,13 @@ async def refused(kudu, client, f, **value):
 
 
 async def entries(kudu):
-    """Name -> (table id, masters) in the metastore."""
+    """Map each name in the metastore to (table id, masters)."""
     found = await kudu.system._metastores.snapshot()
     return {name: (ident, masters) for name, ident, masters, _ in found["entries"]}
 
 
 async def rest(kudu):
-    """Wait until both catalogs are at rest, and they must agree; what there is."""
+    """Wait until both catalogs are at rest and agree; return their content."""
     await kudu.until_converged()
     snapshot = await kudu.system.snapshot()
     leader = next(dump for dump in snapshot["masters"].values() if dump["ready"])

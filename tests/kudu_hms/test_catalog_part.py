@@ -23,7 +23,7 @@ def test_a_change_through_hive_takes_effect_in_kudu_later_and_once():
     h.get(0, "db1.y", None)
     assert verdict(h) == "valid"
     h.create(0, "db1.y", "2")
-    h.get(0, "db1.y", None)  # nobody dropped this one
+    h.get(0, "db1.y", None)  # this table was not dropped
     assert verdict(h) == "invalid"
     (drop,) = [pair for pair in catalog_part(h.history).pairs if pair.invoke.f == "delete"]
     assert sentence(drop).endswith("(op 8, delete, 0.008-0.009 s, by way of Hive, answered by m1)")

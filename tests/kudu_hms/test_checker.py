@@ -1,4 +1,4 @@
-"""I10 on snapshots written by hand: each rule has one that breaks it and nothing else."""
+"""I10 on hand-written snapshots: for each rule, one snapshot that breaks only this rule."""
 
 import copy
 

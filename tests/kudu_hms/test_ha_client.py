@@ -1,4 +1,4 @@
-"""A master's client of the metastores: sticky, one resend, and a pause where nobody is there."""
+"""A master's client of the metastores: sticky, with one resend, and a pause without metastores."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ CREATE = api.CreateTable(api.MetaTable("db1", "x"))
 
 
 def asked(client):
-    """Which metastore it is with, or would try first."""
+    """Return the metastore that the client uses, or would try first."""
     return client._uris[client._first].node
 
 

@@ -1,4 +1,4 @@
-"""DDL through Kudu and through Hive on one deployment, step by step."""
+"""DDL through Kudu and through Hive on one deployment."""
 
 import pytest
 
@@ -47,7 +47,7 @@ async def test_kudu_follows_what_hive_does(kudu):
     await kudu.ok(client, "hive-drop", name="db1.y", nonce="h2")
     assert await rest(kudu) == {"db2.z": one["table_id"]}
     assert (await kudu.ok(client, "get", name="db2.z"))["table_id"] == one["table_id"]
-    # A refusal is one of Kudu's own catalog, however late that hears of it.
+    # Refusals reflect Kudu's own catalog, even if it learns of the change late.
     await kudu.ok(client, "hive-drop", name="db2.z", nonce="h3")
     assert await refused(kudu, client, "delete", name="db2.z") == (
         "TABLE_NOT_FOUND/NOT_FOUND: the table does not exist: name 'db2.z'", "not-found",
@@ -91,7 +91,9 @@ async def test_one_metastore_is_enough_and_without_any_kudu_refuses_but_reads(ku
     error, _ = await refused(kudu, client, "create", name="db1.z")
     assert error.startswith("HIVE_METASTORE_ERROR")
     assert len((await kudu.ok(client, "list"))["tables"]) == 2
-    await kudu.ok(client, "alter", name="db1.x", steps=[["add", "c"]])  # Kudu first
+    await kudu.ok(
+        client, "alter", name="db1.x", steps=[["add", "c"]]
+    )  # columns change in Kudu first
     for node in ("hms1", "hms2"):
         await cluster.start(node)
     await kudu.until_ready()
@@ -117,7 +119,7 @@ async def test_a_new_leader_goes_on_in_the_log_where_the_old_one_was(kudu):
 
 
 async def migrate(kudu):
-    """From one master to three."""
+    """Migrate from one master to three."""
     for node in ("m2", "m3"):
         assert await kudu.system.operations()["add-master"]([node]), node
     await kudu.until_ready()

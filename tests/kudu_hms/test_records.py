@@ -1,4 +1,4 @@
-"""What is stored of the metastore's log, and that nothing else changes by it."""
+"""Stored data about the metastore's log, which leaves all other records unchanged."""
 
 import asyncio
 

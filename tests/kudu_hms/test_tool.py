@@ -18,7 +18,7 @@ from tests.kudu_hms.deploy import deploy, entries, on_hms
 from tests.kudu_hms.test_masters import MASTERS, migrate
 
 STALE = {"bugs": ("STALE-MASTER-ADDRS", "HMS-ORPHAN"), "masters": 1, "spare_masters": 2}
-"""As in Kudu: no leader keeps entries in order."""
+"""Options as in Kudu, where no leader repairs entries."""
 
 
 async def tool(kudu, line, exit_code=0):
@@ -28,7 +28,7 @@ async def tool(kudu, line, exit_code=0):
 
 
 async def sql(kudu, change):
-    """A statement of somebody else's, in the database behind the metastores."""
+    """Run a foreign statement in the metastores' database."""
     database = StoreDatabase(kudu.env, Address(DATABASE_NODE, DATABASE_PORT))
     session = await database.connect()
     await session.begin(Isolation.SERIALIZABLE)
@@ -69,14 +69,14 @@ async def test_after_a_migration_the_tool_corrects_addresses(kudu):
     assert (await tool(kudu, "hms fix")).count("alter:") == 2
     assert [masters for _, masters in (await entries(kudu)).values()] == [MASTERS, MASTERS]
     assert await tool(kudu, "hms check") == "all tables have their entries"
-    # A leader that was started with the old list spreads it again.
+    # A leader that was started with the old list writes it into entries again.
     await kudu.ok(client, "alter", name="db1.x", steps=[["add", "c"]])
     if await kudu.leader() == "m1":
         assert (await entries(kudu))["db1.x"][1] == ["m1:7051"]
 
 
 async def update(kudu):
-    """The statement that the documentation has."""
+    """Return the statement from the documentation."""
 
     async def change(session):
         where = equal(PARAM_KEY=rules.MASTER_ADDRESSES, PARAM_VALUE="m1:7051")
@@ -95,9 +95,9 @@ async def test_after_a_migration_a_statement_in_the_database_corrects_them_too(k
 
 
 class Engine:
-    """Whoever reads tables by their entries, which it keeps until it is told to forget them.
+    """A reader of tables that caches their entries until it is told to forget them.
 
-    As Impala does; its statement is INVALIDATE METADATA.
+    Impala works like this; its statement is INVALIDATE METADATA.
     """
 
     def __init__(self, kudu):
@@ -127,7 +127,7 @@ def test_who_keeps_entries_finds_the_masters_again_only_when_told_to_forget_them
         await kudu.session.cluster.kill("m1")
         await kudu.until_led_by_another("m1")
         assert not await engine.reads("db1.x")
-        assert await engine.reads("db2.y")  # which it had not read before
+        assert await engine.reads("db2.y")  # a table that it had not read before
         engine.kept.clear()
         assert await engine.reads("db1.x")
 

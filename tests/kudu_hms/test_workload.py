@@ -1,4 +1,4 @@
-"""The workload of both sides, on few names, and what it needs."""
+"""The workload through Kudu and Hive, on few names, and its requirements."""
 
 import pytest
 

@@ -56,21 +56,21 @@ def replica(name: str, *, leader: str, voters: tuple[str, ...]) -> ReplicaSummar
 
 
 def tablet(*names: str, tablet_id: str = "tab") -> ObservedTablet:
-    """A healthy one on these servers; the first leads."""
+    """Build a healthy tablet on these servers; the first one leads."""
     record = state(names[0], *names, type=ConfigType.MASTER, term=None, opid_index=None)
     replicas = tuple(replica(name, leader=names[0], voters=names) for name in names)
     return ObservedTablet(id=uuid(tablet_id), master_cstate=record, replicas=replicas)
 
 
 def change(found: ObservedTablet, position: int, **changes: Any) -> ObservedTablet:
-    """`found` with another replica at `position`."""
+    """Return `found` with another replica at `position`."""
     replicas = list(found.replicas)
     replicas[position] = msgspec.structs.replace(replicas[position], **changes)
     return msgspec.structs.replace(found, replicas=tuple(replicas))
 
 
 def cluster(*tablets: ObservedTablet, replicas: int = 3, **changes: Any) -> Observed:
-    """Three masters, three tablet servers and a table of these tablets, all healthy."""
+    """Build three masters, three tablet servers and a table of these tablets, all healthy."""
     masters = ("m1", "m2", "m3")
     states = tuple(
         MasterConsensusState(uuid=uuid(name), consensus_state=state("m1", *masters))

@@ -1,4 +1,4 @@
-"""What a cluster check makes of servers, configurations and replicas."""
+"""Results of a cluster check about servers, configurations and replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shapes of the report: order of sections, tables, matrices, the end; keys of the JSON."""
+"""The form of the report: sections, tables, matrices, the last line, and the JSON's keys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_states_of_tablet_servers_come_between_the_masters_and_them():
     rows = [[cell.strip() for cell in line.split("|")] for line in lines[place + 1 : place + 4]]
     assert rows[0] == ["Server", "State"]
     assert rows[2] == [uuid("t2"), "MAINTENANCE_MODE"]
-    assert lines[place + 4] == ""  # the usual state is not worth a line
+    assert lines[place + 4] == ""  # the usual state has no line
     assert "Tablet Server States" not in _lines(HEALTHY)
 
 

@@ -1,7 +1,8 @@
 """Small random histories for the direct methods, and the comparison with a brute-force oracle.
 
-Intervals are drawn freely, ties included; answers follow some order of points within them, and some
-are then falsified. Values are mostly unique, lost answers and failed compare-and-sets are common.
+Intervals are random, with ties. Answers follow some order of points within the intervals, and some
+answers are then falsified. Values are mostly unique; lost answers and failed compare-and-sets are
+common.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LOST: Final = object()
 
 
 class Style(NamedTuple):
-    """How histories of one kind are made: inputs, their answers, and false answers."""
+    """The generators of one kind of histories: inputs, answers, and false answers."""
 
     model: Callable[[], Model[Any, Any, Any]]
     input: Callable[[random.Random, int], Any]
@@ -53,7 +54,7 @@ def _register_answer(rng: random.Random, held: Any, given: Any) -> tuple[Any, An
 
 
 def _guess(rng: random.Random, given: Any, held: Any) -> Any:
-    """Most compare-and-sets name the value that is there."""
+    """Draw the expected value of a compare-and-set, which is mostly the current one."""
     return given._replace(old=held) if isinstance(given, Cas) and rng.random() < 0.8 else given
 
 
@@ -138,7 +139,7 @@ STYLES: Final = {
 
 
 def history(name: str, rng: random.Random, *, most: int = 8) -> Ops:
-    """A history of two to eight operations, or up to so many more, which overlap less."""
+    """Draw a history of two to eight operations, or of up to `more` further ones."""
     style = STYLES[name]
     total = rng.randint(2, most)
     length = rng.choice((2, 4, 8, 12))
@@ -156,7 +157,7 @@ def history(name: str, rng: random.Random, *, most: int = 8) -> Ops:
         given = _guess(rng, style.input(rng, number), held)
         is_lost = rng.random() < lost
         if is_lost and rng.random() < 0.4:
-            answer: Any = None  # it had no effect
+            answer: Any = None  # the operation had no effect
         else:
             answer, held = style.answer(rng, held, given)
         operations.append(
@@ -185,7 +186,7 @@ def history(name: str, rng: random.Random, *, most: int = 8) -> Ops:
 
 
 class Compared(NamedTuple):
-    """What the oracle says, what the direct method says (`None`: nothing), and what is wrong."""
+    """The results of the oracle and of the direct method (`None`: undecided), and errors."""
 
     legal: bool
     decided: bool | None
@@ -193,7 +194,7 @@ class Compared(NamedTuple):
 
 
 def compared(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]) -> Compared:
-    """Every part by the direct method and by brute force; proofs are verified."""
+    """Check every part by the direct method and by brute force, and verify proofs."""
     legal, decided = True, True
     for part in model.partition(operations):
         part_legal = wing_and_gong(model, list(part))

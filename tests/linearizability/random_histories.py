@@ -1,6 +1,6 @@
-"""Random histories of small simulated stores, of any size: clients overlap, answers get lost, and
-some answers are falsified. The kinds of `tests.native.generate`, and two more: the catalog of
-tables, with lists and renames, and a queue that may answer in any order.
+"""Random histories of any size from small simulated stores, with overlapping clients, lost answers
+and false answers. The kinds are those of `tests.native.generate`, plus the catalog of tables, with
+lists and renames, and a queue that may answer in any order.
 """
 
 import random
@@ -24,14 +24,14 @@ from tests.native.generate import Kind, Ops
 
 
 class TableKind(Kind):
-    """The catalog of tables, whose model depends on the operations."""
+    """The catalog of tables; its model depends on the operations."""
 
     def model_for(self, operations: Ops) -> Model[Any, Any, Any]:
         return catalog_of_tables(operations)
 
 
 def _catalog_kind(names: int, ids: int) -> Kind:
-    """With few ids, several creates give the same one."""
+    """Build the catalog's kind; with few ids, several creates assign the same id."""
 
     def call(rng: random.Random) -> CatalogInput:
         f = rng.choice(("create", "create", "alter", "alter", "drop", "ren", "get", "get", "list"))
@@ -95,7 +95,7 @@ def _queue_call(rng: random.Random) -> Enqueue | Dequeue:
 
 
 def _queue_answer(state: Any, input_: Any) -> tuple[Any, Any]:
-    """The least element leaves: every order is allowed, and so is this."""
+    """Remove the smallest element; any order is allowed."""
     if isinstance(input_, Enqueue):
         return None, tuple(sorted((*state, input_.element)))
     return (state[0], state[1:]) if state else (None, state)
@@ -111,11 +111,11 @@ KINDS: dict[str, Kind] = {
     "catalog, ids given twice": _catalog_kind(names=2, ids=3),
     "unordered-queue": Kind(UnorderedQueue().to_model(), _queue_call, _queue_answer, _queue_lie),
 }
-"""Two are non-deterministic: "lossy" and "unordered-queue" are searched as sets of states."""
+""""lossy" and "unordered-queue" are non-deterministic, so they are searched as sets of states."""
 
 
 def catalog(names: int) -> Kind:
-    """A catalog of many names, with ids that are given once."""
+    """Build a catalog of many names, with unique ids."""
     return _catalog_kind(names=names, ids=10**9)
 
 
@@ -129,17 +129,17 @@ def simulate(
     lies: int,
     lies_from: float = 0.8,
 ) -> Ops:
-    """`total` operations by `clients`, of whose answers a share is `lost` and `lies` are false.
+    """Simulate `total` operations of `clients`; shares of the answers are `lost` or `lies`.
 
-    An operation takes effect at a random moment while it is open, or, if its answer is lost, then
-    or later or never. Lies are told after that share of the history.
+    An operation takes effect at a random moment between call and return; if its answer is lost,
+    then, later or never. False answers begin after `after`, a share of the history.
     """
     state: Any = kind.model.init()
     if isinstance(kind, TableKind) or not isinstance(state, int | tuple):
         state = 0 if kind is generate.KINDS["lossy"] else ()
     made: Ops = []
     working: dict[int, tuple[Any, int, Any, bool]] = {}  # input, call, output, applied
-    waiting: list[Any] = []  # lost, and not applied yet
+    waiting: list[Any] = []  # operations without an answer that are not applied yet
     now = 0
     while total or working:
         now += 1

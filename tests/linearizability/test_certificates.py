@@ -1,4 +1,4 @@
-"""Certificates: every verdict has one, it holds, and a core is minimal by removal."""
+"""Every verdict has a valid certificate, and no operation of a core can be removed."""
 
 import random
 from dataclasses import replace
@@ -60,7 +60,7 @@ def test_thousands_of_verdicts_are_proven_and_cores_are_minimal():
 
 
 def stale_read_after(count: int, seed: int = 0) -> Ops:
-    """`count` operations of four clients; the last but ten is a read of what was overwritten."""
+    """Build `count` operations of four clients; the tenth from the end is a stale read."""
     rng = random.Random(seed)
     operations: Ops = []
     value = 0
@@ -271,7 +271,7 @@ def test_every_catalog_verdict_carries_a_proof():
 
 
 def test_an_optional_compare_and_set_does_what_it_answered():
-    """One that failed cannot be the cause of what was read, whenever it was."""
+    """A failed compare-and-set cannot explain a read, at any time."""
     operations: Ops = [Operation(0, Cas(1, 4), 0, False, 1, 0), Operation(1, Read(), 2, 4, 3, 1)]
     assert proven(Register(0), operations).core == (1,)
     operations[0] = replace(operations[0], input=Cas(0, 4), output=UNKNOWN, return_time=None)

@@ -1,4 +1,4 @@
-"""Direct methods against a brute-force oracle, and what they decide that searches do not."""
+"""Direct methods, compared with an oracle, and histories that searches cannot decide."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONFORMANCE = Path(
     or Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 )
 DECIDED_MIN = {"register": 0.9, "map": 0.9, "set": 0.5, "queue": 0.9, "bag": 0.9}
-"""The share of histories that a direct method must settle; the others are a search's."""
+"""The share of histories that a direct method must decide; a search decides the others."""
 
 
 @pytest.mark.parametrize("name", DECIDED_MIN)
@@ -56,7 +56,7 @@ def test_a_direct_method_agrees_with_brute_force_and_is_proven(name):
 
 
 def numbered(*operations: tuple[Any, float, Any, float | None]) -> Ops:
-    """Operations of input, call, output and return."""
+    """Number operations given as (input, call, output, return)."""
     return [
         Operation(0, given, call, output, end, number)
         for number, (given, call, output, end) in enumerate(operations)
@@ -64,7 +64,7 @@ def numbered(*operations: tuple[Any, float, Any, float | None]) -> Ops:
 
 
 def writes_and_reads(total: int, *, stale: bool) -> Ops:
-    """Two clients write unique values, a third reads; one read near the end is late by 50."""
+    """Build two writers of unique values and a reader, which once reads a value 50 writes old."""
     operations: Ops = []
     for n in range(total // 2):
         operations.append(Operation(n % 2, Write(n), 10 * n, None, 10 * n + 14))
@@ -150,7 +150,7 @@ def test_lost_dequeues_take_what_has_to_be_gone_but_no_more(model):
     for rest, expected in (
         ([empty], Result.ILLEGAL),  # twelve elements, eleven dequeues
         ([(Dequeue(), 80, 0, 81), empty], Result.OK),
-        ([empty, taken], Result.ILLEGAL),  # it was there all the time
+        ([empty, taken], Result.ILLEGAL),  # the element was present all the time
         ([(Dequeue(), 80, 11, 81), empty], Result.OK),
     ):
         operations = numbered(*puts, *lost, *rest)
@@ -181,7 +181,7 @@ def test_times_that_cannot_be_are_refused_before_any_method():
 
 
 def test_a_method_that_contradicts_the_operations_is_no_verdict():
-    """A wrong order or core does not survive its proof."""
+    """The proof detects a wrong order or core."""
 
     class Wrong(Queue):
         def decide(self, operations: Sequence[Operation[Any, Any]], /) -> Decision:
@@ -217,7 +217,7 @@ class PlainMap(KeyValue):
 
 @pytest.mark.parametrize("origins_max", [64, 1])
 def test_what_a_core_cannot_tell_apart_makes_no_difference(origins_max, monkeypatch):
-    """Where origins are cut off, more may be legal than is, but never less."""
+    """If origins are unknown, illegal histories may be accepted, but no legal one is rejected."""
     monkeypatch.setattr(register, "ORIGINS_MAX", origins_max)
     kinds = {"register": (Register(0), PlainRegister(0)), "map": (KeyValue(), PlainMap())}
     tally = Counter[tuple[bool, bool]]()
@@ -240,7 +240,7 @@ def test_what_a_core_cannot_tell_apart_makes_no_difference(origins_max, monkeypa
 @pytest.mark.parametrize("distance", [1, 2, 15, 16, 17, 18, 100])
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_chain_of_compare_and_sets_is_proven_however_long(distance, is_lost):
-    """The core needs what leads from the one read to the other; some answers got lost."""
+    """The core needs the chain between the two reads, in which some answers are lost."""
     chain: Ops = [
         Operation(0, Cas(n, n + 1), 10 * n, True, None if is_lost and n % 7 == 3 else 10 * n + 5, n)
         for n in range(120)

@@ -1,4 +1,4 @@
-"""The search against plain oracles, itself, and its own promises."""
+"""The search: compared with oracles and with itself, and its guarantees."""
 
 import itertools
 import random
@@ -44,7 +44,7 @@ Ops = list[Operation[Any, Any]]
 
 
 def replayed(model: Model[Any, Any, Any], order: Sequence[Operation[Any, Any]]) -> bool:
-    """Whether the operations are legal one after another."""
+    """Whether the operations are legal in this order."""
     state = model.init()
     for operation in order:
         output = UNKNOWN if operation.is_unknown else operation.output
@@ -86,7 +86,7 @@ kv_calls = st.one_of(
 
 
 def operations_of(calls: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[Ops]:
-    """Overlapping intervals with ties; a quarter has no return."""
+    """Draw operations with overlapping intervals and ties; a quarter have no return."""
 
     def build(drawn: list[tuple[Any, int, int, int]]) -> Ops:
         return [
@@ -107,7 +107,7 @@ def strategies(model: Model[Any, Any, Any], operations: Ops) -> list[Status]:
 
 
 def assert_agrees(model: Model[Any, Any, Any], operations: Ops) -> CheckOutcome:
-    """The check, both complete searches and the oracle say the same; a witness replays."""
+    """Assert that the check, both searches and the oracle agree, and that a witness replays."""
     expected = wing_and_gong(model, operations)
     outcome = check_operations(model, operations, limits=FAST)
     assert outcome.result is (Result.OK if expected else Result.ILLEGAL)
@@ -174,7 +174,7 @@ def test_thousands_of_random_registers_agree_with_wing_and_gong():
 
 
 def wing_and_gong(model: Model[Any, Any, Any], operations: Ops) -> bool:
-    """All orders, with no cache at all."""
+    """Try all orders, without a cache."""
 
     def after(state: Any, operation: Operation[Any, Any]) -> list[Any]:
         output = UNKNOWN if operation.is_unknown else operation.output
@@ -196,7 +196,7 @@ def test_an_antichain_keeps_the_minimal_sets(sets):
 
 
 def lost_compare_and_sets(seed: int) -> Ops:
-    """Each lost operation can be used once, so it matters which were: dominance at work."""
+    """Build a history in which each lost operation can be used once, which needs dominance."""
     rng = random.Random(seed)
     lost: Ops = [
         Operation(n, Cas(rng.randint(0, 3), rng.randint(0, 3)), rng.randint(0, 4), None, None)
@@ -314,7 +314,7 @@ def test_failure_names_the_operation_the_one_before_and_what_survived():
     assert failure.previous == 1
     assert [survivor.order for survivor in failure.survivors] == [(0, 1)]
     assert failure.survivors[0].state_text == "the register holds 1"
-    assert failure.core == (2,)  # nobody had asked for a 2 yet
+    assert failure.core == (2,)  # no operation had written a 2 yet
     assert failure.core_minimal
 
 
@@ -332,7 +332,7 @@ def test_the_search_for_a_core_stops_at_its_budget_and_says_so():
 
 
 class Searched(Register):
-    """A register about which only a search can tell."""
+    """A register that only a search can decide."""
 
     def decide(self, operations: Sequence[Operation[Any, Any]], /) -> None:
         del operations
@@ -381,7 +381,7 @@ def test_what_is_left_of_the_steps_is_shared_by_the_searches():
 
 @pytest.mark.parametrize("native", ["0", "1"])
 def test_projections_stay_within_the_steps_that_are_left(native, monkeypatch):
-    """Each may take a whole round, and a catalog has one for every name and more for every id."""
+    """Each projection may take a whole round, and a catalog has one per name and per id."""
 
     class Projected(Searched):
         def projections(self, operations: Sequence[Operation[Any, Any]]) -> Any:
@@ -440,7 +440,7 @@ def test_a_model_that_calls_a_write_read_only_is_found_out():
 
 
 class ListRegister(Model[int, list[int], None]):
-    """Inputs that cannot be hashed."""
+    """A register with inputs that cannot be hashed."""
 
     def init(self) -> int:
         return 0
@@ -473,7 +473,7 @@ def test_equal_times_count_as_overlap():
     [
         ([Operation(0, Read(), 5, 0, 1)], "before its call"),
         ([Operation(0, Read(), 0, 0, 1, 7)] * 2, "same id"),
-        # nan compares with nothing, so that the order of events, and the verdict, would be anything
+        # nan has no order, so the order of events and the verdict would be arbitrary
         *(([Operation(0, Write(1), call, None, end)], "nan is no time")
           for call, end in ((NAN, 20), (5, NAN), (NAN, NAN), (NAN, None))),
     ],

@@ -1,8 +1,8 @@
-"""Random histories, judged by the native and the Python searches and by brute force.
+"""Random histories, checked by the native search, the Python search and brute force.
 
-Histories are small, overlap much, and are valid about as often as not: registers with
-compare-and-set, maps, transactions, a directory, catalogs with ids and versions, lists and
-renames, and two that are non-deterministic; with answers that were lost and answers that are false.
+Histories are small and have many overlapping operations, lost answers and false answers; about half
+are valid. They are of registers with compare-and-set, maps, transactions, a directory, catalogs
+with ids and versions, lists and renames, and two non-deterministic models.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMITS = Limits(shrink_steps=5_000)
 
 
 def drawn(seed: int) -> tuple[str, list[Operation[Any, Any]]]:
-    """The kind and the operations of one history: 3 to 9 by 2 to 4 clients."""
+    """Draw a kind and a history of 3 to 9 operations by 2 to 4 clients."""
     rng = random.Random(seed)
     name = NAMES[seed % len(NAMES)]
     return name, simulate(
@@ -51,7 +51,7 @@ def in_python(model: Any, operations: list[Operation[Any, Any]]) -> CheckOutcome
 
 
 def mismatch(name: str, operations: list[Operation[Any, Any]], expected: Result) -> str:
-    """The disagreement with brute force, or an empty text."""
+    """Describe the disagreement with brute force; an empty text if there is none."""
     model = KINDS[name].model_for(operations)
     outcome = check_operations(model, operations, limits=LIMITS)
     results = (outcome.result, in_python(model, operations).result)
@@ -62,7 +62,7 @@ def mismatch(name: str, operations: list[Operation[Any, Any]], expected: Result)
 
 
 def mismatches(seeds: range, tally: Counter[tuple[str, Result]]) -> list[str]:
-    """All disagreements, each with its seed; counts the histories by kind and true verdict."""
+    """Return all disagreements with their seeds; count the histories by kind and verdict."""
     lines = []
     for seed in seeds:
         name, operations = drawn(seed)

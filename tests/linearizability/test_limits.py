@@ -1,4 +1,4 @@
-"""Limits of time and memory are kept whatever a step costs. Time here is what steps say it is."""
+"""Searches respect limits of time and memory, even if steps are slow (in simulated time)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LATE_S = 1.0
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time of all clocks; it passes where a test says so."""
+    """Provide the time of all clocks, which advances only when a test changes it."""
     moment = [100.0]
     fake = SimpleNamespace(monotonic=lambda: moment[0])
     for module in (clock, search):
@@ -59,7 +59,7 @@ class Slow(Register):
 
 
 class Exploding(NondeterministicModel[int, Write, None]):
-    """Ten states follow each; each takes a millisecond."""
+    """A model in which each state has ten successors, and a step takes a millisecond."""
 
     def __init__(self, now: list[float]) -> None:
         self._now = now
@@ -120,7 +120,7 @@ def test_memory_is_kept(now, monkeypatch):
     class Hungry(Register):
         def step(self, state: Any, input_: Any, output: Any, /) -> tuple[bool, Any]:
             held[0] += 1 << 20
-            now[0] += 0.06  # memory is not looked at all the time
+            now[0] += 0.06  # memory is only checked at intervals
             return super().step(state, input_, output)
 
     monkeypatch.setattr(clock, "resident_bytes", lambda: held[0])
@@ -178,7 +178,7 @@ def test_the_command_line_sets_the_limits_of_all_processes(monkeypatch):
     assert check_limit.MAX_STEPS_VARIABLE == model.STEPS_VARIABLE
     assert check_limit.MEMORY_VARIABLE == model.MEMORY_VARIABLE
     for name in (model.STEPS_VARIABLE, model.MEMORY_VARIABLE):
-        monkeypatch.setenv(name, "")  # and as it was, afterwards
+        monkeypatch.setenv(name, "")  # restored after the test
     parser = Parser(prog="harness check")
     check_limit.add_check_limit(parser)
     parser.parse_args(["--max-steps", "123", "--memory", "45"])

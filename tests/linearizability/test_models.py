@@ -1,4 +1,4 @@
-"""The models that come with the checker: what they allow, what they promise, and how they speak."""
+"""The supplied models: legal answers, guarantees, and descriptions."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ Ops = list[Operation[Any, Any]]
 
 
 def in_turn(*pairs: tuple[Any, Any]) -> Ops:
-    """Operations one after the other."""
+    """Build consecutive operations."""
     return [Operation(0, i, 2 * n, o, 2 * n + 1) for n, (i, o) in enumerate(pairs)]
 
 
@@ -36,7 +36,7 @@ def verdict(model: Model[Any, Any, Any], operations: Ops) -> Result:
     return check_operations(model, operations, limits=FAST).result
 
 
-# Each row is a sequence that is legal but for its last operation.
+# In each row, every operation except the last is legal.
 ALMOST: list[tuple[Model[Any, Any, Any], list[tuple[Any, Any]], Any]] = [
     (Mutex(), [(Acquire("a"), True), (Acquire("b"), False), (Acquire("b"), True)], False),
     (Mutex(), [(Acquire("a"), True), (Release("b"), True)], False),
@@ -84,7 +84,7 @@ def test_an_unordered_queue_does_not_know_which_one_a_lost_dequeue_took():
 
 
 class Coin(NondeterministicModel[str, str, str]):
-    """It shows a side, and a throw gives either."""
+    """A coin that shows a side; a throw may give either side."""
 
     def init(self) -> Sequence[str]:
         return ["heads", "tails"]

@@ -1,8 +1,8 @@
 """A master without a network: virtual time, a Raft replica in one object, scripted tablet servers.
 
-`FakeReplica` keeps a log and applies what is committed. Tests decide when: `hold()` keeps entries
-uncommitted, `commit()` lets them through, `depose()` ends the leadership with the held entries'
-fate unknown.
+`FakeReplica` keeps a log and applies committed entries. Tests decide when entries commit: `hold()`
+keeps them uncommitted, `commit()` commits them, and `depose()` ends the leadership while the fate
+of held entries is unknown.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ WALL_START_NS = 1_700_000_000_000_000_000
 
 
 async def settle(rounds: int = 50) -> None:
-    """Let everything that can run do so, without time passing."""
+    """Run all tasks that can run, without advancing time."""
     for _ in range(rounds):
         await asyncio.sleep(0)
 
 
 def master_env(seed: int = 1) -> FakeEnv:
-    """The env of the master `m1`, which has started before."""
+    """Return the `Env` of master `m1`, which was started before."""
     clock = VirtualClock(wall_begin_ns=WALL_START_NS)
     return FakeEnv("m1", clock=clock, disk=FakeDisk(instance=b""), seed=seed)
 
@@ -66,7 +66,7 @@ class FakeReplica:
         self.observer: Any = None
         self._waiters: dict[int, asyncio.Future[tuple[int, int, Any]]] = {}
 
-    # what the master uses
+    # the interface that the master uses
 
     def leads(self, term: int) -> bool:
         return self.role == "LEADER" and self.term == term
@@ -105,13 +105,13 @@ class FakeReplica:
 
     dump = status
 
-    # what tests use
+    # the interface for tests
 
     def _own_term_applied(self) -> bool:
         return self.applied > 0 and self.log[self.applied - 1][0] == self.term
 
     def elect(self, term: int, *, no_op_commits: bool = True) -> None:
-        """Become the leader; the no-op of the term commits everything before it, or waits."""
+        """Become the leader; the term's no-op commits all earlier entries, or is held."""
         self.role, self.term = "LEADER", term
         self.log.append((term, b""))
         self.held = not no_op_commits
@@ -131,7 +131,7 @@ class FakeReplica:
                 waiter.set_result((self.applied, term, result))
 
     def hold(self) -> None:
-        """Commit nothing until `commit`."""
+        """Commit nothing until `commit` is called."""
         self.held = True
 
     def depose(self, *, lose_tail: bool = False) -> None:
@@ -147,7 +147,7 @@ class FakeReplica:
 
 
 class FakeTServers:
-    """An RPC client that records calls to tablet servers and answers as told."""
+    """An RPC client that records calls to tablet servers and gives scripted answers."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
@@ -184,7 +184,7 @@ class FakeMaster:
         self.flags = flags or Flags()
         self.rows = SystemTablet()
         self.replica = FakeReplica(self.rows)
-        if log_of is not None:  # another master of the same group: the same log, nothing applied
+        if log_of is not None:  # another master of the group, with the same log and nothing applied
             self.replica.log = list(log_of.log)
             self.replica.term = log_of.term
         self.client = FakeTServers()
@@ -223,12 +223,12 @@ class FakeMaster:
         self.handlers[request_type or request_type_of(handler)] = handler
 
     async def ask(self, request: Call[R_co]) -> R_co:
-        """The service's answer."""
+        """Return the service's answer."""
         answer = self.handlers[type(request)](request, "client")
         return await answer if isinstance(answer, Coroutine) else answer
 
     async def lead(self, term: int = 1, *, tservers: int = 3) -> FakeMaster:
-        """Win an election, load the catalog, hear of tablet servers."""
+        """Win an election, load the catalog, and receive heartbeats of tablet servers."""
         self.leadership.on_role_change(self.replica)
         for number in range(tservers):
             await self.heartbeat(f"ts{number}")
@@ -241,14 +241,14 @@ class FakeMaster:
         return self
 
     async def fail_over(self, term: int = 5) -> None:
-        """Be deposed and lead again; what tablet servers were told and are to say is forgotten."""
+        """Depose the master and let it lead again; forget all calls and scripted answers."""
         self.replica.depose()
         await self.lead(term)
         self.client.answers.clear()
         self.client.calls.clear()
 
     async def held(self, request: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """A request under way, which writes nothing before `commit` or `depose`."""
+        """Start a request that stays in progress until `commit` or `depose`."""
         self.replica.hold()
         task = asyncio.ensure_future(request)
         await asyncio.sleep(0.1)
@@ -314,7 +314,7 @@ class FakeMaster:
 
 
 async def with_table(*columns: str, partitions: int = 1, running: bool = True) -> FakeMaster:
-    """A leader with a table "t" that is placed, and whose tablets run."""
+    """Return a leader with a placed table "t" whose tablets run."""
     master = await FakeMaster().lead()
     await master.create("t", *columns, partitions=partitions)
     await asyncio.sleep(0.1)
@@ -324,7 +324,7 @@ async def with_table(*columns: str, partitions: int = 1, running: bool = True) -
 
 
 def refusal(answer: Any) -> Any:
-    """Why a request was refused, which it has to be."""
+    """Return the reason of a request's refusal; fail if it succeeds."""
     assert answer.error is not None, "it was granted"
     return answer.error
 
@@ -333,7 +333,7 @@ _numbers = iter(range(1_000, 1_000_000))
 
 
 def request_id(seq_no: int | None = None) -> m.RequestId:
-    """A fresh id, or the one with this number."""
+    """Return a new request id, or the one with this number."""
     number = next(_numbers) if seq_no is None else seq_no
     return m.RequestId("client-1", number, f"nonce-{number}")
 
@@ -346,7 +346,7 @@ def create_request(
     seq_no: int | None = None,
     **changes: Any,
 ) -> m.CreateTableRequest:
-    """A create with a key column and the given ones."""
+    """Build a create with a key column and the given columns."""
     names = columns or ("a",)
     schema = m.Schema((m.Column(0, "key", is_key=True), *(m.Column(0, column) for column in names)))
     identity = request_id(seq_no)

@@ -1,4 +1,4 @@
-"""The bytes of batches: what was put in comes out, large ones are small, old ones still read."""
+"""The encoding of batches: round trips, compact large batches, readable old batches."""
 
 import msgspec
 import pytest
@@ -37,7 +37,7 @@ BIG_PRIME = (1 << 127) - 1
 
 
 def new_tablets(count: int) -> tuple[TabletRecord, ...]:
-    """The tablets of a new table, with ids as random as they really are."""
+    """Return the tablets of a new table, with realistic random ids."""
     return tuple(
         TabletRecord(f"{pow(3, n + 5, BIG_PRIME):032x}", TABLE.id, partition, TabletState.PREPARING)
         for n, partition in enumerate(partitions_of(m.PartitionSchema(count)))
@@ -56,7 +56,7 @@ def placed(tablet: TabletRecord, number: int) -> TabletRecord:
 
 
 def test_a_thousand_tablets_are_one_small_entry():
-    """The design document measured 117 KB against a limit of 8 MB."""
+    """The batch must stay far below the message limit of 8 MB."""
     created = new_tablets(1000)
     running = tuple(placed(tablet, n) for n, tablet in enumerate(created))
     dead = tuple(t.buried(TabletState.DELETED, WALL_NS, "the table was deleted") for t in running)
@@ -133,7 +133,7 @@ def test_equal_batches_give_equal_bytes(tablets):
 
 
 def test_every_field_of_a_tablet_is_packed():
-    """A new field of the record has to be added to the packed form, or it would be lost."""
+    """A new field of the record would be lost unless it is added to the packed form."""
     assert TabletRecord.__struct_fields__ == (
         "id",
         "table_id",

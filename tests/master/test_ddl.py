@@ -1,4 +1,4 @@
-"""CreateTable, AlterTable, DeleteTable: every error code, exactly-once, chains, what reads show."""
+"""CreateTable, AlterTable, DeleteTable: error codes, exactly-once, chains, visible state."""
 
 import asyncio
 from typing import Any
@@ -71,7 +71,7 @@ BAD_CREATES = {
         {"partition_schema": m.PartitionSchema(31, (), ("key",), (b"m",))},
         Code.TOO_MANY_TABLETS,
     ),
-    # the earlier check wins
+    # if several checks fail, the first one is reported
     "schema before factor": ({"schema": schema(), "num_replicas": 2}, Code.INVALID_SCHEMA),
     "limit before parity": ({"num_replicas": 8}, Code.REPLICATION_FACTOR_TOO_HIGH),
     "factor before tablets": (
@@ -325,7 +325,7 @@ async def test_a_name_that_moves_while_we_wait_means_the_table_it_moved_to():
 async def test_a_name_given_to_a_new_table_meanwhile_is_locked_anew():
     master = await FakeMaster().lead()
     old = await master.create("a")
-    await asyncio.sleep(0.1)  # placed: nobody holds its lock
+    await asyncio.sleep(0.1)  # the table is placed, so its lock is free
     away = await master.held(master.alter("a", to="c"))
     waiting = asyncio.ensure_future(master.delete("a"))
     await asyncio.sleep(0.1)
@@ -366,7 +366,10 @@ async def test_an_operation_larger_than_a_message_is_refused_and_the_leader_live
     flags = Flags(rpc_max_message_size=64 * 1024 + 5000, max_create_tablets_per_ts=10_000)
     master = await FakeMaster(flags=flags).lead()
     entries = len(master.replica.log)
-    for partitions in (2_000_000_000, 140):  # refused before it is made, and before it is written
+    for partitions in (
+        2_000_000_000,
+        140,
+    ):  # one is refused before building records, the other before writing them
         error = refusal(await master.create("t", partitions=partitions))
         assert Status.INVALID_ARGUMENT is error.status
         assert "rpc_max_message_size" in error.message

@@ -1,4 +1,4 @@
-"""Reads with a bound, on a follower whose leader is scripted."""
+"""Reads with a staleness bound, on a follower with a scripted leader."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ LEADER = m.PeerConfig("b" * 32, "m2:7051")
 
 
 class Follower(FakeMaster):
-    """It has applied up to `replica.applied_index`; its leader answers `told`."""
+    """A follower that has applied up to `replica.applied_index`; its leader answers `told`."""
 
     def __init__(self, told: ReadIndexResponse) -> None:
         super().__init__()

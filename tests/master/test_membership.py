@@ -1,4 +1,4 @@
-"""Masters that join, by themselves or when asked to, and that are removed."""
+"""Masters that join, automatically or on request, and masters that are removed."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ async def ask(cluster: Deployed | Session, node: str, method: str, *request: Any
 
 
 async def members(cluster: Deployed, node: str) -> dict[str, str]:
-    """Address -> member type and role, as one master lists them."""
+    """Map each address to its member type and role, as one master lists them."""
     listed = await ask(cluster, node, "ListMasters")
     return {
         entry.address.partition(":")[0]: f"{entry.member_type} {entry.role}"
@@ -51,7 +51,7 @@ async def tables(cluster: Deployed, node: str) -> list[str]:
 
 @pytest.mark.parametrize("snapshot_every", [60, 2])
 def test_a_new_master_joins_by_itself_and_has_everything(snapshot_every):
-    """By the log, or by a snapshot."""
+    """The new master receives the log or a snapshot."""
 
     async def body(cluster: Deployed) -> None:
         client = cluster.new_client()
@@ -111,7 +111,7 @@ async def test_what_is_refused(cluster):
     assert wrong == (unknown, status.INVALID_ARGUMENT)
     for nowhere in ("t1:7051", "nobody:7051"):
         assert await refused("AddMaster", nowhere) == (unknown, status.NETWORK_ERROR)
-    for address in ("m9", "m9:", ":7051", "m9:x", ""):  # and the leader lives
+    for address in ("m9", "m9:", ":7051", "m9:x", ""):  # the leader survives each request
         assert await refused("AddMaster", address) == (unknown, status.INVALID_ARGUMENT)
     for method in ("AddMaster", "RemoveMaster"):
         found = await refused(method, "m9:7051", node=other)
@@ -148,7 +148,7 @@ async def test_a_dead_master_is_listed_with_its_error_and_replaced(cluster):
 
 @on(deploy, flags=BY_HAND)
 async def test_a_wiped_master_is_nobody_in_its_cluster(cluster):
-    """It has forgotten its votes with its uuid: it must not count under a new one by itself."""
+    """The master has lost its uuid and its votes, so it must not join under a new uuid."""
     world = cluster.session.cluster
     leader = await cluster.leader()
     wiped = next(name for name in ("m1", "m2", "m3") if name != leader)
@@ -164,7 +164,7 @@ async def test_a_wiped_master_is_nobody_in_its_cluster(cluster):
 
 
 def master_of(*cluster: str, name: str, joins: bool = False) -> NodeSpec:
-    """A master that was told of the masters `cluster`; whether it `joins` them by itself."""
+    """Build a master with the list `cluster`; if it `joins`, it joins them automatically."""
     masters = [f"{each}:7051" for each in cluster]
     flags = {"master_auto_join_cluster": joins}
     config = {"masters": masters, "address": f"{name}:7051", "flags": flags}
@@ -173,13 +173,13 @@ def master_of(*cluster: str, name: str, joins: bool = False) -> NodeSpec:
 
 
 def test_a_master_that_was_started_for_another_cluster_is_not_added():
-    """The configuration it began with may be newer than any of this cluster, and is then not
-    replaced by them: it would vote, and never know that it does.
+    """Its first configuration may be newer than this cluster's, which would then not replace it:
+    the master would vote without knowing that it is a member.
     """
 
     async def body(session: Session) -> None:
         await asyncio.sleep(5)
-        for other in ("b", "c"):  # a member of that cluster, and one that is to be
+        for other in ("b", "c"):  # a member of that cluster, and a future member
             refused = (await ask(session, "a", "AddMaster", f"{other}:7051")).error
             assert (refused.code, refused.status) == (
                 m.MasterErrorCode.UNKNOWN_ERROR,

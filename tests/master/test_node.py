@@ -1,4 +1,4 @@
-"""Masters as nodes in simulation: identity, first start, restart, configuration."""
+"""Masters as simulated nodes: identity, first start, restart, configuration."""
 
 import asyncio
 

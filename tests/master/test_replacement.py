@@ -1,7 +1,7 @@
-"""Who is added and who is evicted: cases of Kudu's rules, and a small world that must settle.
+"""Additions and evictions of replicas: cases of Kudu's rules, and a model that must settle.
 
-In a case each peer is one word: its name, then `!` failed, `x` unrecoverable, `?` unknown, `r` to
-be replaced, `n` a non-voter, `p` a non-voter on its way to a voter. The first is the leader.
+In a case, each peer is one word: its name, then `!` failed, `x` unrecoverable, `?` unknown, `r`
+marked `replace`, `n` a non-voter, `p` a non-voter to be promoted. The first peer is the leader.
 """
 
 import dataclasses
@@ -45,29 +45,29 @@ CASES: list[tuple[str, int, Decision | None]] = [
     ("A B C", 3, None),
     ("A", 1, None),
     ("A B? C", 3, None),
-    # one lost: add first, evict when the new one votes
+    # one lost: first add, then evict once the new one votes
     ("A B! C", 3, ADD),
     ("A B! C Dp", 3, None),
     ("A B! C Dp?", 3, None),
     ("A B! C D", 3, EvictPeer("B")),
     ("A B! C Dp!", 3, EvictPeer("D")),
     ("A B! C Dpx", 3, EvictPeer("D")),
-    ("A B! C Dn", 3, ADD),  # a non-voter that nobody promotes is no help
-    ("A B C Dp", 3, EvictPeer("D")),  # the lost one came back before the new one voted
-    ("A B C D", 3, EvictPeer("B")),  # and after
+    ("A B! C Dn", 3, ADD),  # a non-voter without promotion does not help
+    ("A B C Dp", 3, EvictPeer("D")),  # the lost one returned before the new one became a voter
+    ("A B C D", 3, EvictPeer("B")),  # the lost one returned afterwards
     ("A B! C D", 5, ADD),
     # unrecoverable: evict at once
     ("A Bx C", 3, EvictPeer("B")),
     ("A C", 3, ADD),
     ("A Bx C! D", 3, EvictPeer("B")),
     ("A Bx", 1, EvictPeer("B")),
-    # no majority is healthy: hands off
+    # no majority is healthy: no change
     ("A B! C!", 3, None),
     ("A Bx C!", 3, None),
     ("A B! C! Dp!", 3, None),
     ("A B! C? Dp", 3, None),
-    ("A B?", 1, EvictPeer("B")),  # alone it is a majority
-    ("A B! C! D", 3, EvictPeer("B")),  # two of the three that remain are well
+    ("A B?", 1, EvictPeer("B")),  # the leader alone is a majority
+    ("A B! C! D", 3, EvictPeer("B")),  # two of the three remaining ones are healthy
     ("A B! C! D! E", 5, None),
     ("A B! C! D E", 5, ADD),
     ("A B! C! D E Fp", 5, ADD),
@@ -82,10 +82,10 @@ CASES: list[tuple[str, int, Decision | None]] = [
     ("A B C D E", 3, EvictPeer("B")),
     ("A B C D E!", 3, EvictPeer("E")),
     ("A B C? D E", 3, EvictPeer("C")),
-    ("A! B C D E", 3, None),  # a leader that is not well evicts nobody
+    ("A! B C D E", 3, None),  # an unhealthy leader evicts no member
     ("A? B! C D E Fp!", 5, ADD),
     ("A? B C", 1, None),
-    # to be replaced
+    # marked `replace`
     ("A Br C", 3, ADD),
     ("A Br C Dp", 3, None),
     ("A Br C D", 3, EvictPeer("B")),
@@ -149,17 +149,17 @@ def test_at_rest_nothing_is_decided_and_all_else_is_asked_about():
 EVICTING: list[tuple[str, int, Decision | None]] = [
     ("A B C", 3, None),
     ("A B! C", 3, EvictPeer("B")),
-    ("A B! C!", 3, EvictPeer("B")),  # what lost tablets: KUDU-1097
+    ("A B! C!", 3, EvictPeer("B")),  # this lost tablets: KUDU-1097
     ("A C", 3, AddPeer("VOTER", promote=False)),
     ("A", 3, AddPeer("VOTER", promote=False)),
     ("A B C", 1, EvictPeer("C")),
-    # a replica that moves: who is to be replaced goes, and not the newcomer
+    # a moving replica: the marked member is evicted, not the new one
     ("A Br C Dp", 3, EvictPeer("B")),
     ("A B Cr D", 3, EvictPeer("C")),
-    ("A Br C D?", 3, None),  # the rest may not be a majority
+    ("A Br C D?", 3, None),  # the others may not be a majority
     ("A Br C! D", 3, EvictPeer("C")),
-    ("A Br C Dp!", 3, EvictPeer("D")),  # the newcomer was lost
-    ("A Br C", 3, EvictPeer("B")),  # and the place that is left is filled
+    ("A Br C Dp!", 3, EvictPeer("D")),  # the new replica was lost
+    ("A Br C", 3, EvictPeer("B")),  # later the missing replica is added
     ("A Br", 3, AddPeer("VOTER", promote=False)),
     ("Ar B C", 3, AddPeer("VOTER", promote=False)),
     ("Ar B C D", 3, StepDownLeader()),
@@ -180,12 +180,14 @@ def test_cases_of_the_old_scheme(words, num_replicas, expected):
 
 @dataclasses.dataclass
 class World:
-    """One tablet, and servers that are up or down for good."""
+    """A model of one tablet, with servers that are up, or down for good."""
 
     peers: dict[str, PeerConfig]
     up: dict[str, bool]
     num_replicas: int
-    lost: set[str]  # servers that are up, but whose replica is no more; a new one would be good
+    lost: set[
+        str
+    ]  # servers that are up but have lost their replica; a new replica there would work
     leader: str | None = None
     scheme: Scheme = Scheme.PREPARE
     added: set[str] = dataclasses.field(default_factory=set)
@@ -222,7 +224,7 @@ class World:
         return [uuid for uuid, up in self.up.items() if up and uuid not in self.peers]
 
     def step(self, rng: random.Random) -> bool:
-        """A decision carried out, or a promotion; false when nothing is left to do."""
+        """Carry out a decision or a promotion; return false if there is nothing to do."""
         assert self.leader is not None
         config = RaftConfig(1, tuple(self.peers.values()))
         decision = decide(
@@ -246,7 +248,7 @@ class World:
         return True
 
     def promote(self) -> bool:
-        """The leader replica's own part."""
+        """Promote a member, as the leader replica does."""
         for uuid, peer in self.peers.items():
             if peer.promote and self.is_well(uuid):
                 self.peers[uuid] = PeerConfig(uuid, "")
@@ -271,7 +273,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 @given(worlds(), st.randoms(use_true_random=False))
 def test_every_tablet_with_a_majority_settles(world, rng):
-    """Any start with a healthy majority comes to rest: whole, if there are servers enough."""
+    """Any start with a healthy majority settles, with all replicas if there are enough servers."""
     assume(world.can_commit())
     world.elect(rng)
     first = dict(world.peers)
@@ -281,7 +283,7 @@ def test_every_tablet_with_a_majority_settles(world, rng):
     else:
         pytest.fail(f"no rest after 100 steps: {world}")
     assert world.can_commit()
-    # A server of one to be replaced, or of a non-voter that nobody promotes, is taken and no help.
+    # Servers of marked members, or of non-voters without promotion, cannot take a new replica.
     no_help = [u for u, p in first.items() if p.replace or (p.member_type, p.promote) == NEVER]
     if sum(up and u not in no_help for u, up in world.up.items()) >= world.num_replicas:
         assert is_settled(RaftConfig(1, tuple(world.peers.values())), world.num_replicas)
@@ -290,7 +292,7 @@ def test_every_tablet_with_a_majority_settles(world, rng):
 
 @given(worlds())
 def test_without_a_healthy_majority_no_voter_is_touched(world):
-    """Removing the lost would only make what is left look whole."""
+    """Removing lost voters would only make the rest look complete."""
     assume(not world.can_commit())
     config = RaftConfig(1, tuple(world.peers.values()))
     for leader in world.healthy:
@@ -302,7 +304,7 @@ def test_without_a_healthy_majority_no_voter_is_touched(world):
 
 
 def survivors(scheme: Scheme) -> bool:
-    """A second server fails as soon as the first decision is carried out."""
+    """Return the good replicas after a second failure during the first decision."""
     world = World({u: PeerConfig(u, "") for u in "ABC"}, dict.fromkeys("ABCD", True), 3, set())
     world.leader, world.scheme = "A", scheme
     world.up["C"] = False
@@ -312,6 +314,6 @@ def survivors(scheme: Scheme) -> bool:
 
 
 def test_the_old_scheme_loses_a_tablet_to_a_second_failure_and_the_new_one_does_not():
-    """KUDU-1097: the first one to fail is back, but it was evicted."""
+    """KUDU-1097: the first failed server returns, but its replica was already evicted."""
     assert survivors(Scheme.PREPARE)
     assert not survivors(Scheme.EVICT)

@@ -1,4 +1,4 @@
-"""From a leader's report of its peers to calls: what is decided, for where, and when it ends."""
+"""From a leader's report on its peers to calls: decisions, placement, and completion."""
 
 import asyncio
 from typing import Any
@@ -70,7 +70,7 @@ def test_a_replica_that_knows_of_its_own_eviction_is_tombstoned_too():
 
 
 class Tablet:
-    """One tablet of a led master with five tablet servers, as its leader reports it."""
+    """A tablet of a leading master with five tablet servers, as the tablet's leader reports it."""
 
     def __init__(self, master: FakeMaster) -> None:
         self.master = master
@@ -97,7 +97,7 @@ class Tablet:
         await asyncio.sleep(0.05)
 
     def change(self, *peers: m.PeerConfig, without: str = "") -> None:
-        """The next configuration: one more peer, changed ones, or one fewer."""
+        """Report the next configuration, with an added, changed or removed peer."""
         known = {p.uuid: p for p in self.config.peers} | {p.uuid: p for p in peers}
         known.pop(without, None)
         index = max(self.config.opid_index, 0) + 5
@@ -105,7 +105,7 @@ class Tablet:
 
     @property
     def asked(self) -> list[tuple[str, str, str, int | None]]:
-        """What leaders were asked: whom, what change, of which peer, under which index."""
+        """Return the requests to leaders, as (server, change, peer, index)."""
         return [
             (c.dest_uuid, c.change.type.value, c.change.peer.uuid, c.cas_config_opid_index)
             for c in self.master.client.of("ChangeConfig")
@@ -121,7 +121,7 @@ async def one_tablet(**flags: Any) -> Tablet:
 
 
 async def beat(master: FakeMaster, *silent: str, for_s: float) -> None:
-    """Heartbeats of all tablet servers but these."""
+    """Send heartbeats of all tablet servers except these."""
     for _ in range(int(for_s)):
         await asyncio.sleep(1)
         for number in range(5):
@@ -165,7 +165,7 @@ async def test_a_failed_replica_is_replaced_step_by_step():
 
 
 async def test_what_is_settled_meanwhile_is_not_done():
-    """The leader could not be reached, and then everybody was well again."""
+    """The leader was unreachable, and then all replicas were healthy again."""
     tablet = await one_tablet()
     tablet.master.client.answers["ChangeConfig"] = UNREACHABLE
     await tablet.report(tablet.third)
@@ -298,7 +298,7 @@ async def test_another_number_of_replicas_is_followed_without_a_new_report():
     for bad, code in (
         (4, m.MasterErrorCode.EVEN_REPLICATION_FACTOR),
         (9, m.MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH),
-        (7, m.MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH),  # of five servers
+        (7, m.MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH),  # there are five servers
         (0, m.MasterErrorCode.ILLEGAL_REPLICATION_FACTOR),
     ):
         request = m.AlterTableRequest(identifier, m.RequestId("c", 10 + bad, "n"), num_replicas=bad)
@@ -347,7 +347,7 @@ async def test_a_tablet_is_given_up_for_an_empty_one():
         assert refusal(again).status is m.AppStatus.NOT_FOUND
     assert len(master.catalog.live_tablets(table_id)) == 1
     master.replica.reachable = (
-        False  # whoever cannot confirm itself does not know what is not there
+        False  # an unconfirmed leader cannot know that the tablet does not exist
     )
     unsure = await master.ask(m.ReplaceTabletRequest("f" * 32))
     assert refusal(unsure).code is m.MasterErrorCode.NOT_THE_LEADER

@@ -34,12 +34,12 @@ async def hear_tservers(master: FakeMaster) -> FakeMaster:
 
 
 async def leader(*bugs: str) -> FakeMaster:
-    """A leader that has heard of three tablet servers since it leads."""
+    """Return a leader that has received heartbeats of three tablet servers in its term."""
     return await hear_tservers(await FakeMaster(*bugs).lead())
 
 
 async def table(*bugs: str, partitions: int = 1) -> FakeMaster:
-    """As `with_table`, with switches."""
+    """Like `with_table`, with switches."""
     master = await leader(*bugs)
     await master.create("t", "a", partitions=partitions)
     await asyncio.sleep(0.1)
@@ -48,7 +48,7 @@ async def table(*bugs: str, partitions: int = 1) -> FakeMaster:
 
 
 def batches(replica: FakeReplica) -> list[tuple[int, int]]:
-    """Records of tables and tablets in each entry of the log that has any."""
+    """Return the numbers of table and tablet records in each log entry with records."""
     found = [decode_batch(payload) for _, payload in replica.log if payload]
     return [(len(b.tables), len(b.tablets)) for b in found if b.tables or b.tablets]
 
@@ -85,7 +85,7 @@ async def test_followers_take_note_of_heartbeats(bugs, heard):
 @pytest.mark.parametrize("leads", [True, False])
 @pytest.mark.parametrize("names", [True, False])
 async def test_answers_to_heartbeats_name_the_masters(leads, names):
-    """Those of the active configuration: whoever is about to vote is to know the servers first."""
+    """The answer names the active configuration, so that future voters already know the servers."""
     master = FakeMaster(flags=Flags(heartbeat_names_masters=names))
     if leads:
         await master.lead(tservers=0)
@@ -309,7 +309,7 @@ async def test_a_list_is_one_snapshot(bugs, torn):
     for name in ("a", "b", "c", "z"):
         await master.create(name)
     names = asyncio.ensure_future(master.names())
-    await asyncio.sleep(0.0025)  # it was confirmed after a millisecond, and has read the first name
+    await asyncio.sleep(0.0025)  # the read was confirmed after 1 ms, and has read the first name
     await asyncio.gather(master.delete("z"), master.alter("a", to="y"))
     listed = await names
     assert (listed == ["a", "b", "c", "z"]) is not torn, listed
@@ -342,7 +342,7 @@ async def test_failovers_do_not_postpone_a_replacement(*, resets, replaced):
         catalog, stored, servers, Flags(), moment, rng=random.Random(1), new_id=lambda: "f" * 32
     )
     assert bool(plan.tablets) is replaced
-    # a leader that was there all the time replaces it in any case
+    # a leader without interruption replaces the tablet in any case
     old_leader = dataclasses.replace(moment, ready_ns=0)
     assert plan_assignments(
         catalog, stored, servers, Flags(), old_leader, rng=random.Random(1), new_id=lambda: "f" * 32

@@ -1,4 +1,4 @@
-"""Tablets: placement, reports, alters to their end, replacement, replicas of the dead."""
+"""Tablets: placement, reports, completed alters, replacement, replicas of dead tablets."""
 
 import asyncio
 import random

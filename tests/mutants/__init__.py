@@ -1,8 +1,8 @@
-"""Defects planted in the bundled target, one at a time: what default soaks must find.
+"""Defects planted in the bundled target, one at a time, which default soaks must find.
 
-They are swapped in by monkeypatching, in the simulation only, and shipped nowhere. They are of the
-kinds that real systems had; none is tuned to a checker. `harness exam --defects tests.mutants`
-measures them.
+Each defect is a monkeypatch that is applied only in the simulation and is not part of any package.
+Real systems had defects of these kinds; none is tuned to a checker. `harness exam --defects
+tests.mutants` measures them.
 """
 
 import functools

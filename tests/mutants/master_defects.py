@@ -118,7 +118,7 @@ def rename_not_reserved(patch):
 
 
 class _Unconfirmed:
-    """An epoch that believes in itself."""
+    """An epoch that never asks a majority."""
 
     def __init__(self, epoch):
         self._epoch = epoch

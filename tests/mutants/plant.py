@@ -1,4 +1,4 @@
-"""How a defect is planted: a registry of patches, applied for as long as a block lasts."""
+"""The registry of planted defects, which are patches that last for a `with` block."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """One defect. `area` is the part of the target that it is in."""
+    """One defect; `area` is the affected part of the target."""
 
     name: str
     what: str
@@ -23,7 +23,7 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(name: str, area: str) -> Callable[[Patch], Patch]:
-    """Register a patch; the first line of its docstring says what is wrong then."""
+    """Register a patch; the first line of its docstring describes the defect."""
 
     def register(patch: Patch) -> Patch:
         assert name not in MUTANTS, name
@@ -36,7 +36,7 @@ def mutant(name: str, area: str) -> Callable[[Patch], Patch]:
 
 @contextlib.contextmanager
 def planted(name: str | None) -> Iterator[None]:
-    """The target with this defect, or as it is."""
+    """Plant this defect, or none, for the duration of the block."""
     with pytest.MonkeyPatch.context() as patch:
         if name is not None:
             MUTANTS[name].patch(patch)

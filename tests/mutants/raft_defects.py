@@ -1,4 +1,4 @@
-"""Defects of Raft and of what it keeps on disk."""
+"""Defects of Raft and of its files."""
 
 from targets.kudu.consensus import events as ev
 from targets.kudu.consensus.consensus_queue import Leader
@@ -142,7 +142,7 @@ def leader_counts_before_durable(patch):
 
 
 async def _restore_nothing(data, index):
-    """For `StateMachine.restore`."""
+    """Replace `StateMachine.restore` by a function that does nothing."""
 
 
 @mutant("stale-install", "raft")

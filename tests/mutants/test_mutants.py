@@ -1,9 +1,9 @@
-"""Every planted defect is found by a default soak, at a seed that is recorded here.
+"""A default soak finds every planted defect, at the seed that is recorded here.
 
-`FOUND` is tried here, in runs of 10 or 20 s (a soak's have 60), to be quick. `AIMED` has what
-faults at points of the code find, in words. What no default soak is known to find stands in
-`unfound.UNFOUND`, with the reason; `harness exam --defects tests.mutants --only NAME --seeds SEED`
-tries one.
+To be quick, this module tries `FOUND` in runs of 10 or 20 s, where a soak has 60 s. `AIMED` has the
+defects that faults at points of the code find. `unfound.UNFOUND` lists the defects that no default
+soak is known to find, with reasons. `harness exam --defects tests.mutants --only NAME --seeds SEED`
+tries one defect.
 """
 
 import inspect
@@ -68,8 +68,9 @@ AIMED = {
         "kill it when event voted group=master after=1ms every 1s for 100ms",
     ),
 }  # fmt: skip
-"""What faults at points find in runs of 15 s: Kudu's flags, the seed, the checker, the faults. The
-nemesis `at-points` draws each of these faults, and no default seed that was tried has drawn all."""
+"""Defects that faults at points find in runs of 15 s, with Kudu's flags, seed, checker and faults.
+The nemesis `at-points` can draw each of these faults, but no tried default seed has drawn all.
+"""
 
 
 def soaked(mutant, limit_s, seed):
@@ -125,7 +126,7 @@ OWN = frozenset(
         "tablets-run-unreported",
     )
 )
-"""Of our own choice, sought nightly; the others are those that a review saw missed."""
+"""Defects that are only tried nightly; a review once saw the other ones missed."""
 
 
 def cases(values, *, nightly):
@@ -137,7 +138,7 @@ def cases(values, *, nightly):
 @pytest.mark.parametrize("mutant", cases(zip(sorted(FOUND)), nightly=lambda value: value[0] in OWN))
 def test_a_default_soak_finds_it(mutant):
     limit_s, first, checker = FOUND[mutant]
-    for seed in range(first, first + TRIES):  # one, unless what draws or schedules has changed
+    for seed in range(first, first + TRIES):  # one seed, unless draws or schedules have changed
         said = soaked(mutant, limit_s, seed).checkers
         if checker in {found.checker for found in said if found.verdict == "invalid"}:
             return

@@ -1,6 +1,6 @@
-"""Every switch of the ledger is found as its row says, and never without the switch.
+"""Every switch of the ledger is found as its row says, and no run without it is blamed.
 
-Rows without `find` say why. `harness exam --only ID` tries one.
+Rows without `find` give the reason. `harness exam --only ID` tries one switch.
 """
 
 import msgspec
@@ -31,7 +31,9 @@ def run(case, seed):
 @pytest.mark.parametrize("bug", cases(FOUND))
 def test_a_switch_is_found_as_its_row_says(bug):
     case = case_of(words_of("kudu", bug))
-    for seed in range(bug.seed, bug.seed + TRIES):  # one, unless what draws or schedules changed
+    for seed in range(
+        bug.seed, bug.seed + TRIES
+    ):  # one seed, unless draws or schedules have changed
         said = run(case, seed).checkers
         if bug.checker in {one.checker for one in said if one.verdict == "invalid"}:
             return

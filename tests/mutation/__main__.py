@@ -1,8 +1,8 @@
-"""Does the suite notice defects in checkers and phases? `python -m tests.mutation [NAME...]`.
+"""Test of the suite by defects in checkers and phases: `python -m tests.mutation [NAME...]`.
 
-Each defect of `mutations.toml` is planted in a copy of the tree, and the tests named with it run
-there: they must fail. First they run without any, and must pass. The table goes to stdout; the exit
-code is 1 if a defect survived. This takes minutes, so it is for nights, not for `make test`.
+Each defect in `mutations.toml` is planted in a copy of the tree, where the tests named with it must
+fail. Before that, these tests run without any defect and must pass. The table goes to stdout; the
+exit code is 1 if a defect survived. This takes minutes, so it is not part of `make test`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PASSED, FAILED = 0, 1  # pytest's exit codes
 
 
 def copy_tree(folder: Path) -> None:
-    """What tests of checkers and phases need."""
+    """Copy the files that tests of checkers and phases need."""
     unneeded = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=unneeded)
@@ -31,7 +31,7 @@ def copy_tree(folder: Path) -> None:
 
 
 def run(folder: Path, tests: tuple[str, ...]) -> tuple[int | None, str]:
-    """pytest's exit code (`None`: it did not end in time), and the first test that failed."""
+    """Run tests; return pytest's exit code (`None` at a timeout) and the first failed test."""
     options = ("-q", "-x", "--order-seed=0", "-p", "no:cacheprovider", "--timeout=120")
     try:
         done = subprocess.run(
@@ -47,7 +47,7 @@ def run(folder: Path, tests: tuple[str, ...]) -> tuple[int | None, str]:
 
 
 def judged(folder: Path, mutation: Mutation) -> tuple[str, str]:
-    """What became of it: a word, and the test that noticed it."""
+    """Plant a defect; return its fate as a word, and the test that noticed it."""
     path = folder / mutation.file
     intact = path.read_text()
     path.write_text(mutation.applied(intact))

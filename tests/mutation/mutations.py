@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`old` in `file` becomes `new`, which one of `tests` (files or folders) must notice."""
+    """A defect: `new` replaces `old` in `file`; one of `tests` (files or folders) must fail."""
 
     name: str
     file: str
@@ -19,7 +19,7 @@ class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tests: tuple[str, ...]
 
     def applied(self, text: str) -> str:
-        """`text` with the defect; raises `ValueError` where its place is not clear."""
+        """Return `text` with the defect. Raises `ValueError` unless `old` occurs once."""
         if text.count(self.old) != 1:
             places = text.count(self.old)
             raise ValueError(f"{self.name}: {self.old!r} occurs {places} times in {self.file}")

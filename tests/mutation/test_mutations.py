@@ -1,4 +1,4 @@
-"""Every planted defect has its place in the code; a nightly run says whether it is noticed."""
+"""Every defect in the list can still be planted; a nightly run shows if tests notice it."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Seeded random histories: a store is simulated, answers get lost, some answers are falsified."""
+"""Seeded random histories of simulated stores, with lost and false answers."""
 
 import random
 from collections.abc import Callable
@@ -32,7 +32,7 @@ State = tuple[tuple[str, int], ...]
 
 
 class Directory(Model[State, Name, Any]):
-    """Names with values, a rename and a list: what has footprints and responses that say no."""
+    """A directory of names with values, renames and lists, whose operations may be refused."""
 
     def init(self) -> State:
         return ()
@@ -72,7 +72,7 @@ class Directory(Model[State, Name, Any]):
 
 
 class Lossy(Model[frozenset[int], Any, Any]):
-    """A register whose writes may be lost, as the set of values that it may hold: a power set."""
+    """A register whose writes may be lost; its state is the set of possible values."""
 
     def init(self) -> frozenset[int]:
         return frozenset((0,))
@@ -90,7 +90,7 @@ class Lossy(Model[frozenset[int], Any, Any]):
 
 @dataclass(frozen=True)
 class Kind:
-    """A model, its random calls, and what a simulated store answers to them."""
+    """A model, its random calls, and the answers of a simulated store."""
 
     model: Model[Any, Any, Any]
     call: Callable[[random.Random], Any]
@@ -98,7 +98,7 @@ class Kind:
     lie: Callable[[random.Random, Any, Any], Any]  # (random, input, output) -> another output
 
     def model_for(self, operations: Ops) -> Model[Any, Any, Any]:
-        """The model, where it depends on the operations that it judges."""
+        """Return the model, which may depend on the operations to check."""
         del operations
         return self.model
 
@@ -194,11 +194,11 @@ KINDS: dict[str, Kind] = {
 
 
 def history(kind: Kind, seed: int) -> Ops:
-    """Operations of a simulated run; most have a few false answers."""
+    """Draw the operations of a simulated run; most runs have a few false answers."""
     rng = random.Random(seed)
     clients, total = rng.randint(1, 6), rng.randint(1, 36)
     lost_chance = rng.choice((0.0, 0.1, 0.3))
-    tie = rng.choice((1, 1, 2, 3))  # that many moments are one
+    tie = rng.choice((1, 1, 2, 3))  # this many moments coincide
     state = kind.model.init() if kind.model.init() != frozenset((0,)) else 0
     made: Ops = []
     open_calls: dict[int, tuple[Any, int, Any, bool]] = {}  # input, call, output, applied

@@ -1,4 +1,4 @@
-"""What the native core promises beside equal searches: times, values, errors, its switch."""
+"""The native core's handling of times, values and errors, and its switch."""
 
 import sys
 import threading
@@ -67,7 +67,7 @@ def test_a_core_of_another_interface_is_not_used(monkeypatch, interface):
 @pytest.mark.parametrize(
     ("first", "second", "result"),
     [
-        ((0, 5), (5, 9), Result.OK),  # closed intervals: they overlap
+        ((0, 5), (5, 9), Result.OK),  # the intervals are closed, so they overlap
         ((0, 5), (6, 9), Result.ILLEGAL),
         ((0.0, 0.5), (0.5, 9.0), Result.OK),
         ((0.0, 0.5), (0.75, 9.0), Result.ILLEGAL),
@@ -127,7 +127,7 @@ def test_only_the_register_itself_is_stepped_natively():
 
 
 class Counted(Model[int, str, int | None]):
-    """Counts how often it is asked."""
+    """A model that counts its steps."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -216,12 +216,12 @@ def test_numbers_out_of_range_are_errors_not_crashes():
 
 @needs_native
 def test_searching_a_register_leaves_the_interpreter_to_other_threads():
-    """Forty writes at once and a read of a value nobody wrote: more than the budget explores."""
+    """Forty concurrent writes and a read of a value that was never written exceed the budget."""
     operations = [Operation(n, Write(n), 0, None, 100 + n) for n in range(40)]
     operations.append(Operation(99, Read(), 0, -1, 50))
 
     def met() -> bool:
-        """Whether this thread ran while the search did, for which each needs a processor."""
+        """Whether this thread ran during the search, for which each needs a processor."""
         problem = problem_of(Register(0), operations)
         search = depth_first(problem, lean=False, configurations_max=10**7)
         thread = threading.Thread(target=search.run, args=(1_500_000,))
@@ -230,7 +230,9 @@ def test_searching_a_register_leaves_the_interpreter_to_other_threads():
         while thread.is_alive() and not busy:
             try:
                 problem.replay([])
-            except RuntimeError as error:  # "already borrowed": it is running, and yet we are
+            except (
+                RuntimeError
+            ) as error:  # "already borrowed": the search is running, and so is this thread
                 busy = "borrowed" in str(error)
         thread.join()
         assert search.status is Status.RUNNING

@@ -1,8 +1,8 @@
-"""The native core says exactly what the pure Python searches say: they are its oracle.
+"""The native core gives exactly the results of the Python searches, which are its oracle.
 
-Not only verdicts are compared but everything that can be observed: the preparation, the state of
-every search after every slice of its budget, witnesses and explanations. `HARNESS_NATIVE_HISTORIES`
-sets how many random histories per model are tried.
+The tests compare not only verdicts but everything observable: the preparation, the state of every
+search after every slice of its budget, witnesses and explanations. `HARNESS_NATIVE_HISTORIES` sets
+the number of random histories per model.
 """
 
 import itertools
@@ -92,7 +92,7 @@ def assert_same_survivors(
 
 
 def assert_equal(kind: Kind, operations: Ops) -> Status:
-    """Everything is equal; returns what the breadth-first search found."""
+    """Assert that everything is equal; return the result of the breadth-first search."""
     problems = (Problem(kind.model_for(operations), operations), native(kind, operations))
     assert_same_preparation(*problems)
     for lean in (True, False):
@@ -113,7 +113,7 @@ def assert_equal(kind: Kind, operations: Ops) -> Status:
 
 
 def assert_witness(kind: Kind, operations: Ops, witness: tuple[tuple[int, ...], ...]) -> None:
-    """Legal one after another, in real time, and all that returned is in it."""
+    """Assert that a witness is legal, respects real time, and has all completed operations."""
     (order,) = witness or ((),)
     state = kind.model.init()
     latest_call = float("-inf")
@@ -185,7 +185,7 @@ def test_wide_masks_are_equal_too(clients, unknown):
 
 
 def wide(clients: int, unknown: int) -> Ops:
-    """Many at once on a few names, after many mutations whose outcome nobody knows."""
+    """Build many concurrent operations on few names, after mutations of unknown outcome."""
     kind = KINDS["directory"]
     made: Ops = []
     seed = 0

@@ -1,4 +1,4 @@
-"""All supplied histories: the expected verdict on the native core, and equal outcomes."""
+"""All supplied histories get the expected verdict from the native core, and equal outcomes."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def assert_equal(
         assert check_operations(model, operations, explained=False) == ours, row
 
 
-# Nightly: Python takes long for it, and comes to the same for the shorter ones.
+# These run only nightly, because Python is slow; shorter histories are compared always.
 LONGEST = "generated/catalog/n10000_c8_k20_x0_b1.tsv"
 FOLDERS = by_folder([row for row in ROWS if row.file != LONGEST])
 

@@ -1,4 +1,4 @@
-"""Plans are data drawn from the seed; injections hit the role they aim at, and nothing else."""
+"""Plans are data drawn from the seed; faults hit only the role that they aim at."""
 
 import asyncio
 import itertools

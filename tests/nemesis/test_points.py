@@ -1,4 +1,4 @@
-"""Faults at points of the target's code: drawn per run, and written in words."""
+"""Faults at points of the target's code, drawn per run and expressed in words."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Dumps of nodes as pages get them, and what pages say, without their markup."""
+"""Sample dumps of nodes, and the text of pages without markup."""
 
 import json
 from html.parser import HTMLParser
@@ -16,7 +16,7 @@ def page_of(address, port):
 
 
 def config(*member_types, opid_index=7):
-    """Masters m1, m2, ... of these types."""
+    """Build a configuration of masters m1, m2, ... with these member types."""
     peers = [PeerConfig(UUIDS[i], f"m{i + 1}:7051", kind) for i, kind in enumerate(member_types)]
     return RaftConfig(opid_index, tuple(reversed(peers)))
 
@@ -126,7 +126,7 @@ class _Text(HTMLParser):
 
 
 def read(html):
-    """The text, the tags and the links of a page."""
+    """Return the text, the tags and the links of a page."""
     parser = _Text()
     parser.feed(html.decode() if isinstance(html, bytes) else html)
     parser.close()
@@ -134,7 +134,7 @@ def read(html):
 
 
 async def get(env, node, target, **options):
-    """A page of a node that was deployed: the decoded JSON, or the bytes."""
+    """Request a page of a deployed node; return the decoded JSON, or the bytes."""
     port = 8051 if node.startswith("m") else 8050
     response = await env.get_page(Address(node, port), target, **options)
     assert response.status == 200, response

@@ -1,4 +1,4 @@
-"""Pages of a whole cluster: in simulation, in processes, and in a real browser."""
+"""Pages of a whole cluster, in the simulation, in processes, and in a real browser."""
 
 import asyncio
 import functools
@@ -20,7 +20,7 @@ MASTERS = ("m1", "m2", "m3")
 
 
 async def every_page(cluster: Deployed):
-    """All pages of a master and of a tablet server, with a table of a hostile name."""
+    """Request all pages of a master and a tablet server, with a hostile table name."""
     env = cluster.env
     await cluster.ok(cluster.new_client(), "create", name=HOSTILE)
     await cluster.until_converged()
@@ -65,7 +65,7 @@ def test_every_page_in_processes_over_http():
     async def body(cluster: Deployed):
         await every_page(cluster)
         data = await get(cluster.env, "m1", "/masters.json")
-        for master in data["masters"]:  # where a browser is sent, somebody answers
+        for master in data["masters"]:  # each link leads to a node that answers
             host, port = master["page"].removeprefix("http://").rsplit(":", 1)
             name = master["address"].partition(":")[0]
             assert (host, int(port)) == cluster.env.endpoint(Address(name, 8051))
@@ -110,7 +110,7 @@ async def test_a_cut_off_follower_shows_its_pages(cluster):
 
 
 def looked_at(looks: int) -> str:
-    """The digest of a run in which somebody looks at pages."""
+    """Return the digest of a run in which pages are requested."""
 
     async def body(cluster: Deployed) -> str:
         for _ in range(looks):
@@ -130,12 +130,12 @@ def test_looking_is_part_of_a_run_and_replays():
 
 
 def marked(*marks):
-    """All of these marks on one test."""
+    """Put all these marks on one test."""
     return lambda test: functools.reduce(lambda done, mark: mark(done), marks, test)
 
 
 class Shown(threading.Thread):
-    """A cluster of processes that stays while a browser looks at it."""
+    """A cluster of processes that runs while a browser shows its pages."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -180,7 +180,7 @@ def test_pages_in_a_browser_light_and_dark(browser_page):
                 cut_off = "es => es.filter(e => e.scrollWidth > e.clientWidth).length"
                 assert browser_page.locator(".scroll").evaluate_all(cut_off) == 0, url
         assert len(papers) == 2, papers
-        # One look at each of another node's pages, by its link.
+        # Open one page of each other node, by its link.
         browser_page.open(next(url for url in urls if url.endswith("/masters")))
         browser_page.follow(browser_page.get_by_role("link", name="m3").last)
         assert browser_page.locator(".brand").inner_text() == "kudu m3"

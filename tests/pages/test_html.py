@@ -1,4 +1,4 @@
-"""Nothing that a user wrote is ever markup."""
+"""Text from users never becomes markup."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from targets.kudu.pages.parts import Html, join, link, tag
 from tests.pages.samples import read
 
-# A parser drops NUL and makes one line end of three; everything else must come back.
+# A parser drops NUL and normalises line ends; all other text must be preserved.
 TEXTS = st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"]))
 
 

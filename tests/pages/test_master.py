@@ -56,7 +56,7 @@ def test_masters_are_those_of_the_configuration_by_address():
     assert (data["errors"], data["warning"], data["config_index"]) == ([], None, 7)
     text, _, links = read(master_views.masters(data))
     assert "Live Masters 3" in text
-    assert "Registration m1 " in text  # its name is in the first column
+    assert "Registration m1 " in text  # the master's name is in the first column
     assert "Errors" not in text
     assert links[0] == "http://m1:8051"
 

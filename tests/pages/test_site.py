@@ -1,4 +1,4 @@
-"""Which page a request gets, and in which form; what all nodes have; pages of tablet servers."""
+"""The choice of page and format, the pages common to all nodes, and tablet servers' pages."""
 
 import json
 import re

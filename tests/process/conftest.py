@@ -1,4 +1,4 @@
-"""Runs of the process environment, and what must be true after each of them."""
+"""Runs in the process environment, and the checks after each run."""
 
 import asyncio
 import contextlib
@@ -48,14 +48,14 @@ def processes_of(run_id: str) -> list[int]:
 
 
 def roles_of(run_id: str) -> dict[str, int]:
-    """The processes of a run by their roles."""
+    """Return the processes of a run, by role."""
     return {procfs.environment_of(pid).get(ROLE_VARIABLE, "?"): pid for pid in processes_of(run_id)}
 
 
 async def process_of(role):
-    """The one of this test process's only run that has this role.
+    """Return the process with this role in the only run of this test process.
 
-    Waited for: the kernel shows no environment of a program that is just being started.
+    The function waits, because the kernel shows no environment of a starting program.
     """
 
     def found():
@@ -73,7 +73,7 @@ async def process_of(role):
 
 @contextlib.contextmanager
 def controller(run_id: str, *words: object):
-    """A driver as a process of its own, which a test may kill, and the line that it says first."""
+    """Start a driver as a separate process, to be killed; return it and its first output line."""
     process = subprocess.Popen(
         [sys.executable, *map(str, words)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     )
@@ -93,7 +93,7 @@ async def never(driver):
 
 
 class Driver:
-    """The actions of tests on a session."""
+    """The actions of tests in a session."""
 
     def __init__(self, session):
         self.session = session
@@ -105,11 +105,11 @@ class Driver:
         return await ask(self.session.env, Address(node, PORT), request, timeout_s)
 
     async def reaches(self, source: str, destination: str) -> str:
-        """`ok`, or the error that `source` got."""
+        """Have `source` call a node; return `ok` or the error."""
         return await self._outcome(source, destination, LIMIT_S / 2)
 
     async def is_cut(self, source: str, destination: str) -> bool:
-        """Whether no answer comes, to any of three: of one, nothing may have been sent in time."""
+        """Whether three requests get no answer; one alone may be sent too late."""
         outcomes = [await self._outcome(source, destination, for_s) for for_s in (0.4, 0.4, 1.2)]
         return set(outcomes) == {"TimeoutError"}
 
@@ -128,12 +128,12 @@ class Driver:
 
     async def wait_ready(self) -> None:
         for name, spec in self.cluster.nodes.items():
-            if spec.entry is not None:  # another one says nothing
+            if spec.entry is not None:  # foreign programs announce nothing
                 await self.wait_event("ready", name)
 
 
 def in_turn(*checks):
-    """A body: one check after another on a cluster that is whole and up, which is what costs."""
+    """Build a body that runs checks in turn on one cluster, because starting it is expensive."""
 
     async def body(driver):
         for check in checks:
@@ -153,8 +153,8 @@ def in_turn(*checks):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch):
-    """Run a coroutine function of a `Driver` on some nodes; nothing may be left afterwards."""
-    # What kernel, nodes and proxy do at once takes longer on a crowded machine.
+    """Run a coroutine function of a `Driver` on some nodes; nothing may remain afterwards."""
+    # Actions of kernel, nodes and proxy take longer on a busy machine.
     for patience in (
         *("child._STATE_TIMEOUT_S", "node._STOP_TIMEOUT_S", "node._KILL_TIMEOUT_S"),
         *("links._SETTLE_S", "linkproxy._START_TIMEOUT_S", "linkproxy._EXIT_TIMEOUT_S"),
@@ -181,7 +181,9 @@ def run(tmp_path: Path, monkeypatch):
         try:
             return ProcessEnvironment().execute(plan, main)
         finally:
-            wait_until(lambda: processes_of(run_id) == [])  # killed, but who reaps orphans?
+            wait_until(
+                lambda: processes_of(run_id) == []
+            )  # killed, but orphans may not be reaped yet
             assert not list(Path("/tmp").glob(f"harness-process-{run_id}-*"))
 
     return execute
@@ -194,11 +196,11 @@ def three():
 
 @pytest.fixture
 def only_a():
-    """For what needs no peer: processes are most of what a test costs."""
+    """Plan a single node, for tests without a peer; processes are the main cost of a test."""
     return [echo_spec("a")]
 
 
 @pytest.fixture
 def sleeper():
-    """`s`, for what any node will do: it costs nothing."""
+    """Plan the cheap node `s`, for tests that work with any node."""
     return [NodeSpec(name="s", role="sleeper", ports=(PORT,), command=("sleep", "1000"))]

@@ -1,7 +1,7 @@
-"""A driver in a process of its own, to be frozen and killed: prints the run's state, then waits.
+"""A driver in a separate process, to be frozen and killed: it prints the run's state and waits.
 
-Arguments: the run's id, how long its faults last, a Toxiproxy or `-`, and `slow` for one more node,
-which computes and is slowed down.
+Arguments: the run's id, the duration of its faults, a Toxiproxy or `-`, and `slow` for another
+node, which computes and is slowed down.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A program that knows nothing of us: an HTTP register that can also read a peer's."""
+"""A foreign program: an HTTP register that can also read the register of a peer."""
 
 import sys
 import urllib.request

@@ -11,7 +11,7 @@ PORT = 7000
 
 
 async def ask(env: Env, address: Address, request: dict[str, Any], timeout_s: float) -> Any:
-    """One request on a connection of its own."""
+    """Send one request over a new connection."""
     async with asyncio.timeout(timeout_s):
         conn = await env.net.connect(address)
         try:
@@ -25,7 +25,7 @@ async def ask(env: Env, address: Address, request: dict[str, Any], timeout_s: fl
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
-    """Echo, ask another node, remember words on disk, or die on request."""
+    """Run a node that echoes, calls another node, stores words on disk, or exits on request."""
     heard: list[Any] = []
 
     async def remember(word: str) -> None:

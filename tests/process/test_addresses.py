@@ -1,4 +1,4 @@
-"""One address for all: the socket identifies the caller, and each link breaks by itself."""
+"""One address for all callers: the socket identifies the caller, and links break separately."""
 
 import asyncio
 import os
@@ -74,10 +74,14 @@ def test_the_book_knows_processes_and_their_children(listener, tmp_path):
         with accepted:
             assert book.find(there, here) is None
             book.note("driver", me, alone=True)
-            assert book.find(there, here) is None  # a child's, and it is alone
+            assert (
+                book.find(there, here) is None
+            )  # the connection of a child process, which is unknown
             book.note("n1", me)
             assert book.find(there, here) == "n1"
-            book.note("n1", procfs.ProcessId(me.pid, me.start_ticks - 1))  # it had this pid before
+            book.note(
+                "n1", procfs.ProcessId(me.pid, me.start_ticks - 1)
+            )  # an earlier process with this pid
             assert book.find(there, here) is None
             book.note("n1", procfs.identify(child.pid), part="beside")
             assert book.find(there, here) == "n1"

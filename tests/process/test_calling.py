@@ -1,4 +1,4 @@
-"""A process calls from its node's address where all share the one it calls, and nowhere else."""
+"""Processes call shared addresses, and only these, from their node's own address."""
 
 import asyncio
 import platform
@@ -48,7 +48,7 @@ else:
 
 
 async def calls_from(how, host=NETWORK, count=1):
-    """The source addresses of a process that closes its calls at once."""
+    """Return the source addresses of a process that closes its connections at once."""
     with socket.create_server((host, 0)) as listener:
         words = [sys.executable, "-c", CALL, host, str(listener.getsockname()[1]), how, CALL]
         process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
@@ -86,7 +86,7 @@ async def test_calls_to_elsewhere_are_left_alone():
 
 
 def held():
-    """The descriptors and threads of this process."""
+    """Return the descriptors and threads of this process."""
     return len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
 
 
@@ -94,7 +94,7 @@ async def test_nothing_is_left_of_processes_that_have_ended():
     def fail():
         raise FileNotFoundError
 
-    await asyncio.to_thread(str)  # the loop's own thread for `to_thread`
+    await asyncio.to_thread(str)  # creates the loop's thread for `to_thread`
     before = held()
     assert await calls_from("plain") == [HOST]
     with pytest.raises(FileNotFoundError):
@@ -114,7 +114,7 @@ async def test_a_process_that_is_killed_while_it_waits_leaves_nothing_either(mon
     with socket.create_server((NETWORK, 0)) as listener:
         words = [sys.executable, "-c", CALL, *map(str, listener.getsockname()), "plain"]
         process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
-        await until(asked.is_set)  # in a thread: a blocked loop blocks no node
+        await until(asked.is_set)  # runs in a thread, so that a blocked loop blocks no node
         process.kill()
         process.wait()
         gate.set()

@@ -1,4 +1,4 @@
-"""The checker of tokens: histories that are right, wrong ones, and all that is uncertain."""
+"""The checker of tokens, on correct, incorrect and uncertain histories."""
 
 import random
 from operator import methodcaller as do
@@ -18,7 +18,7 @@ TOKEN = "alice:yarn:1"
 
 
 class TokenWriter(Writer):
-    """`h.issue("hms1")`, `h.use("hms2", bad=True)`: operations of a millisecond, one by one."""
+    """A writer of consecutive 1 ms operations, such as `h.use("hms2", bad=True)`."""
 
     def begin(self, process, f, **value):
         return self.call(process, f, value)
@@ -46,7 +46,7 @@ class TokenWriter(Writer):
         self.end(process, node=node, **value)
 
     def gone(self, f, process=5, **value):
-        """An operation whose answer was lost."""
+        """Add an operation whose answer was lost."""
         self.begin(process, f, token=TOKEN, **value)
         self.end(process, OpType.INFO)
 
@@ -56,14 +56,14 @@ class TokenWriter(Writer):
 
 
 def judge(*steps, **more):
-    """What is said of a history that these steps write; `more` of the snapshot."""
+    """Check the history that these steps write; `more` adds to the snapshot."""
     h = TokenWriter().play(steps)
     h.snapshot(**more)
     return TokensChecker().check(History(h.lines), None, time_limit_s=10.0)
 
 
 def rule(*steps, **more):
-    """The rules that are broken, or the verdict."""
+    """Return the broken rules, or the verdict if there are none."""
     found = judge(*steps, **more)
     if found.verdict is not Verdict.INVALID:
         return found.verdict.value
@@ -140,7 +140,7 @@ def test_each_rule_finds_what_breaks_it(steps, broken):
 
 
 def within(outer, inner):
-    """`inner` happens while `outer` is under way, whose process is 7."""
+    """Build steps in which `inner` happens during `outer`, whose process is 7."""
 
     def write(h):
         outer(h)
@@ -177,7 +177,7 @@ def test_a_renewal_under_way_is_named(steps, broken):
         ((ISSUE, at(990), REFUSED_THERE), "stale"),
         ((ISSUE, at(1010), REFUSED_THERE), "unshared"),
         ((ISSUE, REFUSED), "refused"),
-        ((ISSUE, exited("hms1"), REFUSED), "stale"),  # its session is another one
+        ((ISSUE, exited("hms1"), REFUSED), "stale"),  # its session is a different one
         ((ISSUE, at(3000), RENEW, REFUSED_THERE), "stale"),
         ((ISSUE, at(3000), do("renew", "hms2"), REFUSED), "stale"),
         ((ISSUE, at(3000), RENEW, at(4010), REFUSED_THERE), "unshared"),
@@ -186,7 +186,7 @@ def test_a_renewal_under_way_is_named(steps, broken):
         ((ISSUE, CANCEL, THERE), "stale"),
         ((ISSUE, CANCEL, USE), "cancelled"),
         ((ISSUE, CANCEL, at(1010), THERE), "cancelled"),
-        ((ISSUE, CANCEL, do("renew", "hms2"), at(3000), USE), "stale"),  # it was added again
+        ((ISSUE, CANCEL, do("renew", "hms2"), at(3000), USE), "stale"),  # the token was added again
         ((ISSUE, within(RENEWING, REFUSED_THERE)), "renew-gap"),
         ((ISSUE, at(6600), THERE), "expired"),
     ],
@@ -206,8 +206,8 @@ EITHER = (USE, REFUSED)
         (ISSUE, at(6000 + MARGIN_MS - 10)),
         (ISSUE, do("gone", "cancel")),
         (ISSUE, at(3000), do("gone", "renew", user="yarn"), at(9000)),
-        (ISSUE, at(3000), do("renew", sent=2), at(9600)),  # a copy may have come later
-        (ISSUE, at(6000), RENEW, at(7000)),  # it may have been removed before it was renewed
+        (ISSUE, at(3000), do("renew", sent=2), at(9600)),  # a copy may have arrived later
+        (ISSUE, at(6000), RENEW, at(7000)),  # the token may have been removed before the renewal
         (ISSUE, clock(2000), at(4000)),
         (ISSUE, clock(-2000), at(8000)),
         (ISSUE, clock(0, drift_ppm=500_000), at(5000)),
@@ -258,10 +258,10 @@ def test_a_permit_gives_up_its_rule_and_no_other():
 
 
 def true_history(rng):
-    """What clients of one atomic store may see: each operation acts at a moment within itself.
+    """Build a possible history of an atomic store; operations act between call and return.
 
-    Clocks of metastores differ by less than the margin; answers are lost, and what was sent may act
-    later; what has expired may be removed at any time.
+    Clocks of metastores differ by less than the margin. Answers are lost, and their requests may
+    act later. Expired tokens may be removed at any time.
     """
     offsets = {node: rng.uniform(0, MARGIN_MS) for node in ("hms1", "hms2")}
     plan = []
@@ -326,7 +326,7 @@ def test_a_true_store_is_never_convicted(seed):
 
 
 def test_an_answer_that_is_turned_round_is_mostly_found():
-    """What is judged at all convicts when it is the other way round."""
+    """An answer that the checker judges makes the history invalid if it is inverted."""
     turned = judged = 0
     for seed in range(20):
         cells = true_history(random.Random(seed))

@@ -1,4 +1,4 @@
-"""Each store of tokens keeps what stores of tokens promise."""
+"""Each token store passes the common cases."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tokens at metastores, in simulation: who accepts what, until when, and what a switch changes."""
+"""Tokens in simulated metastores: acceptance, expiry, and the effects of switches."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ TIMES = {
 
 
 def store_of(hms):
-    """What the database keeps, looked at from outside."""
+    """Return a view of the tokens in the database."""
     env = hms.session.env
     return DatabaseTokens(env, Transactions(env, hms.system._database))
 
@@ -33,7 +33,7 @@ async def issue(hms, node="hms1", owner="alice"):
 
 
 async def verdict(hms, node, call):
-    """What a metastore answers, or the exception's name."""
+    """Return a metastore's answer, or the exception's name."""
     try:
         return await hms.at(node, call)
     except MetastoreError as error:
@@ -41,7 +41,7 @@ async def verdict(hms, node, call):
 
 
 async def uses(hms, token):
-    """Who each metastore takes the bearer of a token for."""
+    """Return the owner that each metastore sees for a token."""
     return [await verdict(hms, node, api.Authenticate(token)) for node in ("hms1", "hms2")]
 
 
@@ -99,7 +99,9 @@ def test_a_token_in_memory_is_good_where_it_was_issued_and_ends_with_it():
         assert await uses(hms, token) == ["alice", api.INVALID_TOKEN]
         renewing = api.RenewDelegationToken(token, "yarn")
         assert await verdict(hms, "hms2", renewing) == api.INVALID_TOKEN
-        await hms.at("hms2", api.CancelDelegationToken(token))  # nothing, and that is no error
+        await hms.at(
+            "hms2", api.CancelDelegationToken(token)
+        )  # cancelling an absent token is no error
         assert await uses(hms, token) == ["alice", api.INVALID_TOKEN]
         await hms.cluster.kill("hms1")
         await hms.cluster.start("hms1")
@@ -136,7 +138,7 @@ async def test_what_has_expired_is_removed_and_keys_with_it(hms):
     assert (len(await kept.all()), len(await kept.keys())) == (5, 1)
     await asyncio.sleep(60)
     assert await kept.all() == {}
-    # Each of both metastores makes a key every 5 s, which is kept for 25 s.
+    # Each of the two metastores creates a key every 5 s, which is kept for 25 s.
     assert 8 <= len(await kept.keys()) <= 14
 
 
@@ -154,7 +156,7 @@ async def test_a_token_lasts_until_the_clock_of_whoever_is_asked_says_so(hms):
 
 
 async def renewals(hms: Deployed):
-    """How often somebody missed a token while it was renewed, and how often it came back."""
+    """Count the reads that miss a token during renewals, and the tokens that reappear."""
     missed = revived = 0
     for _ in range(30):
         token = await issue(hms)
@@ -231,7 +233,7 @@ async def test_a_use_goes_to_the_next_metastore_and_one_that_none_answers_says_n
 
 @on(deploy, bugs=("TOKEN-RENEW-GAP",))
 async def test_the_refusal_of_a_copy_is_not_that_of_the_renewal(hms):
-    """The first metastore removes the token and loses the database; the second finds nothing."""
+    """The first metastore removes the token and loses the database; the second has no token."""
     kept = store_of(hms)
     lost = 0
     for number in range(12):

@@ -1,4 +1,4 @@
-"""The small ZooKeeper of ours keeps the protocol, and its znodes."""
+"""The bundled ZooKeeper conforms to the protocol, and keeps its znodes."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.hive.tokens.zookeepers import answers, with_node
 
 
 async def run_case(case, zookeepers):
-    """A case, below a znode of its own."""
+    """Run a case below a separate znode."""
     here, there = zookeepers.new_session(), zookeepers.new_session()
     root = f"/{case.__name__}"
     await here.create(root, b"")

@@ -1,4 +1,4 @@
-"""A real ensemble behind the protocol: the same promises, and what faults of servers leave."""
+"""A real ensemble behind the protocol: the same guarantees, also under faults of servers."""
 
 import sys
 
@@ -74,7 +74,7 @@ def test_a_server_that_is_paused_or_cut_off_costs_a_reconnect():
 
 
 @pytest.mark.fuse
-@pytest.mark.nightly  # the node of ours loses its power in every run of the tests
+@pytest.mark.nightly  # the usual tests cut the power of the bundled server
 def test_a_power_cut_of_all_loses_nothing_that_was_answered():
     async def body(zookeepers):
         session = zookeepers.new_session()

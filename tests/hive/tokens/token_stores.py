@@ -1,7 +1,8 @@
-"""What every store of tokens does, whatever keeps it: one test a promise.
+"""The guarantees of every token store, with one test per guarantee.
 
-Each is a coroutine of two stores, as two metastores have them open; of the store in memory, which
-nobody shares, both are the same. `CASES` lists them; whoever has a store runs them all.
+Each test is a coroutine over two stores, as two metastores open them; for the store in memory,
+which is not shared, both are the same object. `CASES` lists the tests, and each kind of store runs
+all of them.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What everything that speaks ZooKeeper's protocol here promises: one test a promise.
+"""The guarantees of every implementation of the ZooKeeper protocol, with one test each.
 
-Each is a coroutine of two sessions and a path that is its own. `CASES` lists them; whoever has a
-ZooKeeper runs them all.
+Each test is a coroutine over two sessions and a separate path. `CASES` lists the tests, and each
+implementation runs all of them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A ZooKeeper by itself, and sessions with it."""
+"""A ZooKeeper alone, and sessions with it."""
 
 import asyncio
 import contextlib
@@ -18,14 +18,14 @@ from targets.hive.zookeeper.remote import RemoteZooKeeper
 
 PORT = 2181
 PATIENCE_S = 300.0
-"""An election that fails is begun again ten seconds later, and on a crowded machine some do."""
+"""A failed election is repeated after ten seconds, and on a busy machine some fail."""
 LEASE_S = 3 * PATIENCE_S
-"""No fault heals by itself while somebody waits."""
+"""A lease longer than any wait, so that no fault ends by itself."""
 
 
 @dataclasses.dataclass
 class ZooKeepers:
-    """Running servers, and what opens a session with them."""
+    """Running servers, and a function that opens sessions with them."""
 
     session: object
     new_session: object
@@ -36,7 +36,7 @@ class ZooKeepers:
 
 
 async def answers(session):
-    """Wait until it serves (again)."""
+    """Wait until ZooKeeper serves (again)."""
 
     async def serves():
         await session.fence()
@@ -46,7 +46,7 @@ async def answers(session):
 
 
 async def answered(call):
-    """What a call says that may be done twice: any answer may be lost on a crowded machine."""
+    """Return the answer to a repeatable call; on a busy machine, answers may be lost."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             with contextlib.suppress(ConnectionLossError, MetastoreError):
@@ -55,11 +55,11 @@ async def answered(call):
 
 
 async def written(session, path, number):
-    """Set a znode for the `number`th time, and once, whether the answer comes or not."""
+    """Set a znode for the `number`th time, exactly once even if the answer is lost."""
     wanted = Znode(b"%d" % number, number)
 
     async def is_there():
-        with contextlib.suppress(BadVersionError):  # it was done
+        with contextlib.suppress(BadVersionError):  # the call was executed
             await session.set(path, wanted.data, number - 1)
         await session.fence()
         assert await session.get(path) == wanted
@@ -68,7 +68,7 @@ async def written(session, path, number):
 
 
 def with_node(body, *, environment="sim", seed=1):
-    """Run `body(zookeepers)` against the node of ours."""
+    """Run `body(zookeepers)` against the bundled server."""
     spec = NodeSpec(
         name="zk1",
         role="zk",
@@ -82,12 +82,12 @@ def with_node(body, *, environment="sim", seed=1):
 
 
 def with_ensemble(body, *, environment="process", count=3, **changes):
-    """The same against a real ensemble."""
+    """Run `body(zookeepers)` against a real ensemble."""
     names = [f"zk{number}" for number in range(1, count + 1)]
     specs = [msgspec.structs.replace(spec, **changes) for spec in ensemble_nodes(names)]
     servers = [Address(name, PORT) for name in names]
 
-    def connect(env):  # on a machine that may be crowded
+    def connect(env):  # the machine may be busy
         return KazooZooKeeper(env, servers, answer_s=30.0, session_s=10.0)
 
     return _with_servers(body, specs, connect, environment, 1)
