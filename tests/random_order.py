@@ -1,8 +1,8 @@
-"""Tests in another order every time, so that none comes to depend on what ran before it.
+"""A random order of tests, so that no test depends on earlier tests.
 
-Folders, modules and the tests of each are shuffled, but stay together: what is started once for a
-module is not started twice. The end of a run says the seed; `--order-seed N` repeats it, and
-`--order-seed 0` keeps the order in which tests are written.
+Folders, modules and the tests in them are shuffled but stay together, so that shared fixtures start
+only once. The end of a run prints the seed; `--order-seed N` repeats the order, and `--order-seed
+0` keeps the order in the files.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Draw the seed, or take the one that the controller of this worker drew."""
+    """Draw the seed, or take the seed that this worker's controller drew."""
     told = getattr(config, "workerinput", {}).get(OPTION)
     if told is not None:
         setattr(config.option, OPTION, told)
@@ -31,7 +31,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_configure_node(node):
-    """Tell a worker the seed: options that a conftest brings do not reach it by themselves."""
+    """Pass the seed to a worker; xdist does not pass options that a conftest adds."""
     node.workerinput[OPTION] = getattr(node.config.option, OPTION)
 
 
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def shuffle(items, seed):
-    """Put items into the order of a seed; `nodeid`s alone decide, so that all workers agree."""
+    """Shuffle items by a seed and their `nodeid`s only, so that all workers agree."""
 
     def place(*words):
         return hashlib.sha256(f"{seed} {' '.join(words)}".encode()).digest()

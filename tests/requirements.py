@@ -1,6 +1,6 @@
-"""Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME, LAKE, S3, FUSE,
-POSTGRES, ZOOKEEPER and HIVE); then they fail. Which tools a test needs, its marks say.
+"""Tools that some tests need. If a tool is missing, its tests are skipped with the reason, or fail
+if CI demands the tool (HARNESS_REQUIRE_DOCKER=1, and likewise SPARK, BROWSER, ETCD, FAKETIME, LAKE,
+S3, FUSE, POSTGRES, ZOOKEEPER and HIVE). The marks of a test name its tools.
 """
 
 import functools
@@ -26,10 +26,10 @@ from tests.support.browser import find_chromium
 
 @functools.cache
 def missing_docker():
-    """Why no container can be started here, or `None`; a missing node image is built."""
+    """Return why no container can be started, or `None`; build a missing node image."""
     environment = DockerEnvironment()
     with warnings.catch_warnings():
-        # Where no engine answers, Docker's SDK leaves its socket to the collector.
+        # If no engine answers, Docker's SDK leaves its socket to the garbage collector.
         warnings.simplefilter("ignore", ResourceWarning)
         environment.prepare(print)
         reason = environment.unavailable()
@@ -39,14 +39,14 @@ def missing_docker():
 
 @functools.cache
 def missing_spark():
-    """Why Spark cannot be started here, or `None`."""
+    """Return why Spark cannot be started, or `None`."""
     there, detail = SparkAndJava().look()
     return None if there else detail
 
 
 @functools.cache
 def missing_browser():
-    """Why no page can be opened here, or `None`."""
+    """Return why no page can be opened in a browser, or `None`."""
     if importlib.util.find_spec("playwright") is None:
         return "playwright is not installed"
     fix = "apt-get install chromium-headless-shell"
@@ -55,29 +55,29 @@ def missing_browser():
 
 @functools.cache
 def missing_fuse():
-    """Why foreign programs can have no disk of ours here, or `None`."""
+    """Return why faulty disks are not available, or `None`."""
     return why_missing()
 
 
 def missing_lake():
-    """Why there can be no lake here, or `None`."""
+    """Return why lakes are not available, or `None`."""
     there = all(importlib.util.find_spec(name) for name in ("deltalake", "tenacity"))
     return None if there else "there is no deltalake; pip install 'catalog-harness[report]'"
 
 
 def missing_s3():
-    """Why no S3 server can be started here, or `None`."""
+    """Return why no S3 server can be started, or `None`."""
     there = all(importlib.util.find_spec(name) for name in ("moto", "flask", "flask_cors"))
     return None if there else "there is no moto; pip install 'moto[s3]' flask flask-cors"
 
 
 def missing_etcd():
-    """Why no etcd can be started here, or `None`."""
+    """Return why no etcd can be started, or `None`."""
     return None if shutil.which("etcd") else "there is no etcd; apt-get install etcd-server"
 
 
 def missing_postgres():
-    """Why no PostgreSQL can be started here and spoken to, or `None`."""
+    """Return why no PostgreSQL can be started and used, or `None`."""
     try:
         require_driver()
     except UsageError as error:
@@ -87,7 +87,7 @@ def missing_postgres():
 
 
 def missing_zookeeper():
-    """Why no ZooKeeper can be started here and spoken to, or `None`."""
+    """Return why no ZooKeeper can be started and used, or `None`."""
     try:
         require_kazoo()
     except UsageError as error:
@@ -97,7 +97,7 @@ def missing_zookeeper():
 
 
 def missing_hive():
-    """Why no real metastore can be started here, or `None`. Nothing is fetched for a test."""
+    """Return why no real metastore can be started, or `None`; download nothing."""
     try:
         check_java("Hive")
         require()
@@ -108,7 +108,7 @@ def missing_hive():
 
 
 def missing_kdc():
-    """Why no KDC can be started here, or asked, or `None`."""
+    """Return why no KDC can be started or used, or `None`."""
     programs = ("krb5kdc", "kadmin.local", "kdb5_util", "ktutil")
     if not all(shutil.which(each, path="/usr/sbin:/sbin:/usr/bin:/bin") for each in programs):
         return "there is no KDC; apt-get install krb5-kdc krb5-admin-server krb5-user"
@@ -117,7 +117,7 @@ def missing_kdc():
 
 
 def missing_faketime():
-    """Why no process can be given a wrong clock here, or `None`."""
+    """Return why no process can have a wrong clock, or `None`."""
     return None if find_library() else "there is no libfaketime; apt-get install libfaketime"
 
 
@@ -138,7 +138,7 @@ NEEDS = {
 
 
 def refusal(mark, environ):
-    """What is missing for a test with this mark, and whether it must be there; `None` if not."""
+    """Return what a test with this mark lacks, and whether CI demands it; `None` if nothing."""
     variable, look = NEEDS[mark]
     reason = look()
     if reason is None:

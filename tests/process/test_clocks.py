@@ -1,4 +1,4 @@
-"""Who cannot hear a wrong wall clock is refused, and nothing is left of one."""
+"""Programs that ignore libfaketime are refused, and no wrong clock remains after a run."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.process, pytest.mark.faketime]
 MEMORY = Path("/dev/shm")
 S = 1_000_000_000
 PAUSE_S = 0.05
-# Of this process alone: others on this machine may run the same tests.
+# Count only this process, because others on this machine may run the same tests.
 NAME = os.environ.get("CLOCK_NODE", f"x{os.getpid()}")
 
 
@@ -56,13 +56,13 @@ def left_in_memory():
 
 
 def shift_s(line):
-    """The shift of the node's wall clock, by the monotonic one that all processes share."""
+    """Return the shift of the node's wall clock, by the shared monotonic clock."""
     _, wall, monotonic = line.split()
     return float(wall) - float(monotonic) - (time.time() - time.monotonic())
 
 
 async def new_lines(cluster, count, name=NAME):
-    """Lines of the node's log that it wrote from now on."""
+    """Return a function for the lines that the node logs from now on."""
     before = len(await cluster.logs(name, last_lines=10_000))
     lines = []
 
@@ -102,8 +102,8 @@ async def never(session):
 )
 def test_a_program_that_does_not_hear_it_is_refused_before_the_run(monkeypatch, command, words):
     monkeypatch.setattr(foreignclock, "_ASKS_WITHIN_S", 0.1)
-    ready = ReadyLog("up") if ECHO in command else None  # by then it is not `env` any more
-    # Any program becomes one of Go's by what Go's linker puts into those.
+    ready = ReadyLog("up") if ECHO in command else None  # by then, the process is no longer `env`
+    # Marks of Go's linker make any program look like a Go program.
     make = ("sh", "-c", "cp $(command -v sleep) go && printf '\\377 Go buildinf:' >>go")
     with pytest.raises(UsageError, match=f"a clock fault cannot reach {NAME}: .*{words}"):
         ProcessEnvironment().execute(

@@ -1,4 +1,4 @@
-"""Nodes as processes: life, death, pauses, cuts, measured bites."""
+"""Nodes as processes: starts, exits, pauses, cuts, and measured effects."""
 
 import asyncio
 import errno
@@ -57,7 +57,7 @@ def test_nodes_talk_and_trace(run, only_a):
 
     drawn = run(body, [*only_a, echo_spec("b")])
     assert drawn["a"] != drawn["b"]
-    assert run(draws, only_a) == {"a": drawn["a"]}  # randomness is the seed's
+    assert run(draws, only_a) == {"a": drawn["a"]}  # randomness follows from the seed
 
 
 async def reset_resets_and_counts(driver):
@@ -120,7 +120,9 @@ async def an_unexpected_exit_is_told_with_its_log(driver):
 
 async def a_power_cut_that_the_host_does_not_let_happen_is_not_blamed(driver):
     await driver.cluster.kill("a", lose_unsynced=True, torn=True)
-    (driver.cluster._nodes["a"]._data / f"x{SUFFIX}").mkdir()  # no file, and not readable
+    (
+        driver.cluster._nodes["a"]._data / f"x{SUFFIX}"
+    ).mkdir()  # a folder, which cannot be read as a file
     await driver.cluster.start("a")
     exited = await driver.wait_event("node-exited", "a", count=2)
     assert (exited.data["expected"], exited.data["by"]) == (False, "host")
@@ -128,7 +130,7 @@ async def a_power_cut_that_the_host_does_not_let_happen_is_not_blamed(driver):
 
 
 async def a_signal_from_outside_is_the_hosts_doing(driver):
-    # Not SIGHUP: a suite that `nohup` started has its nodes ignore it, too.
+    # Do not use SIGHUP: under `nohup`, the nodes ignore it as well.
     for count, number in enumerate((signal.SIGKILL, signal.SIGUSR1, signal.SIGXCPU), start=1):
         assert procfs.send(await process_of("node:s"), number)
         exited = await driver.wait_event("node-exited", "s", count)
@@ -165,9 +167,11 @@ CONTROL = "harness.environments.host.control._ANSWER_TIMEOUT_S"
 
 
 async def a_condition_is_not_waited_for_longer_than_the_node_lives(driver):
-    """A hanging node is reported; a frozen or dead one only keeps its condition."""
+    """A hanging node is reported; a paused or dead one only keeps its condition."""
     cluster, hour_ns = driver.cluster, 3600 * 10**9
-    assert procfs.send(await process_of("node:a"), signal.SIGSTOP)  # not by us: it just hangs
+    assert procfs.send(
+        await process_of("node:a"), signal.SIGSTOP
+    )  # not by the harness: the node just hangs
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CONTROL, 0.05)
         with pytest.raises(InfrastructureError, match="a runs, but did not carry out"):
@@ -231,7 +235,7 @@ def test_a_node_that_fails_on_a_full_disk_is_not_blamed(run, monkeypatch):
 @pytest.mark.quick
 def test_a_result_outlives_a_failing_teardown(run, sleeper, caplog):
     async def body(driver):
-        driver.session.env.disk.close = None  # the clients' door will not close
+        driver.session.env.disk.close = None  # the clients' disk cannot be closed
         return "verdict"
 
     assert run(body, sleeper) == "verdict"
@@ -315,7 +319,7 @@ def test_with_a_real_toxiproxy(run, three):
         assert await driver.reaches("a", "b") == "ok"
         conn = await driver.session.env.net.connect(Address("b", PORT))
         assert await driver.cluster.reset([Link(CLIENT, "b")]) == 1
-        assert await conn.recv() is None  # it ends connections in order
+        assert await conn.recv() is None  # it closes connections gracefully
         conn.close()
         return bite
 
@@ -339,7 +343,7 @@ def test_it_is_available_here():
 
 
 def test_a_node_that_gets_no_processor_is_told(run, monkeypatch):
-    """Four that want the same one, and a fifth that wants none."""
+    """Four nodes compete for one processor, and a fifth needs none."""
     monkeypatch.setattr("harness.environments.host.starvation._LOOK_S", 0.25)
     specs = [shell(name, "while :; do :; done") for name in "abcd"]
 
@@ -353,7 +357,7 @@ def test_a_node_that_gets_no_processor_is_told(run, monkeypatch):
                 (await process_of(f"node:{name}")).pid, {min(os.sched_getaffinity(0))}
             )
         await driver.wait_event("ready", "e")
-        await told()  # of the time in which the fifth started, for which it needs a processor
+        await told()  # about the start of the fifth, which needed a processor
         starved = set()
         while starved != set("abcd"):
             data = await told()

@@ -1,4 +1,4 @@
-"""However the driver dies, nothing stays cut, paused or running; living runs are left alone."""
+"""After any death of the driver, nothing stays cut, paused or running; live runs are untouched."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def scratch_of(run_id: str) -> list[Path]:
 
 
 def greet(address: tuple[str, int], for_s: float) -> bytes:
-    """Open a connection as a node would; raises `TimeoutError` across a cut."""
+    """Open a connection as a node would. Raises `TimeoutError` across a cut."""
     with socket.create_connection(address, 5) as conn:
         conn.settimeout(for_s)
         greeting = b"harness/1 test"
@@ -66,7 +66,7 @@ def test_leases_end_although_the_controller_is_frozen():
         except OSError:
             return False
 
-    for lease_s in (4.0, 40.0):  # a short one may be over before we look
+    for lease_s in (4.0, 40.0):  # a short lease may end before the test looks
         run_id = f"death-{os.getpid()}-2-{lease_s:g}"
         with controlled(run_id, lease_s) as (process, b):
             paused = roles_of(run_id)["node:a"]
@@ -79,7 +79,7 @@ def test_leases_end_although_the_controller_is_frozen():
 
 
 def test_a_slow_node_is_neither_left_stopped_nor_alive():
-    """The driver is frozen, then killed, while the node is stopped for a part of a second."""
+    """The driver is frozen, then killed, while the slow node is briefly stopped."""
     run_id = f"death-{os.getpid()}-6"
 
     def frozen(process):
@@ -98,7 +98,10 @@ def test_a_slow_node_is_neither_left_stopped_nor_alive():
 
 
 def test_clean_finds_what_a_dead_driver_and_warden_left_and_spares_the_living(monkeypatch):
-    for patience in ("_WARDEN_TIMEOUT_S", "_EXIT_TIMEOUT_S"):  # also for what other suites left
+    for patience in (
+        "_WARDEN_TIMEOUT_S",
+        "_EXIT_TIMEOUT_S",
+    ):  # also applies to leftovers of other suites
         monkeypatch.setattr(f"harness.environments.process.cleaning.{patience}", LIMIT_S)
     dead, alive = f"death-{os.getpid()}-3", f"death-{os.getpid()}-4"
     with (

@@ -1,4 +1,4 @@
-"""Special cases of processes: accounts, children in groups of their own, and refusals."""
+"""Special cases of processes: accounts, children in separate groups, and refusals."""
 
 import os
 import pwd
@@ -93,7 +93,7 @@ def test_a_node_runs_as_its_user_on_a_folder_of_its_own(run):
 def test_accounts(monkeypatch):
     root = pwd.getpwuid(0)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert account_of("no-such-user") is None  # without root all runs as the harness
+    assert account_of("no-such-user") is None  # without root, everything runs as the harness's user
     monkeypatch.setattr(child.os, "geteuid", lambda: 0)
     assert account_of(None) is None
     for user in ("root", "0", "0:0"):

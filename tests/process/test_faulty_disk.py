@@ -1,4 +1,4 @@
-"""Foreign programs on a disk of ours: what reaches them there, and that no mount is ever left."""
+"""Foreign programs on a disk of the harness: the faults that reach them, and no leftover mounts."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.process
 fuse = pytest.mark.fuse
 WRITE_BACK = "harness.environments.fuse.disk._WRITE_BACK_MS"
 
-# It shows what it finds, writes a file that it syncs and one that it does not, and then reads.
+# The program prints existing files, writes a synced and an unsynced file, and then reads.
 PROGRAM = """
 echo "found: $(echo *)"
 echo a > kept; sync kept
@@ -131,7 +131,7 @@ load_plugin("environments", sys.argv[1]).execute(plan, main)
 
 @contextlib.contextmanager
 def controlled(run_id: str, world: str = "process"):
-    """A driver in a process of its own, whose node is up on its disk."""
+    """Start a driver in a separate process, whose node runs on its faulty disk."""
     try:
         with controller(run_id, "-c", CONTROLLER, world, run_id) as (process, line):
             assert line == "up\n"

@@ -1,4 +1,4 @@
-"""Nodes that are just command lines: ports, peers, kills, pauses and cuts work all the same."""
+"""Nodes that are only command lines: ports, peers, kills, pauses and cuts work as well."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ def test_a_foreign_program_is_deployed_and_broken(run):
             await cluster.worsen_disk("y", DiskQuality(full=True))
 
         fault = await door(driver).cut([Link("x", "y")])
-        for _ in range(3):  # of one, nothing may have been sent in time
+        for _ in range(3):  # a single request may be sent too late
             with pytest.raises(OSError, match=r"timed out|500|closed|reset"):
                 await web("x", "/peer/0.5")
         assert (await door(driver).heal(fault)).count > 0
@@ -110,7 +110,7 @@ def test_children_of_a_foreign_program_die_with_it(run):
         await asyncio.sleep(0.2)
         assert await driver.cluster.kill("sh")
 
-    # The fixture looks for remains.
+    # The fixture checks for remaining processes.
     run(body, [shell("sh", "sleep 1000 & sleep 1000; true")], wait=False)
 
 

@@ -1,4 +1,4 @@
-"""Interference with the link proxy of a run: a fault that ends early did not bite for its time."""
+"""Interference with a run's link proxy: a fault that ends early did not have its effect."""
 
 from http.client import HTTPConnection
 from pathlib import Path
@@ -20,7 +20,7 @@ LINK = Link(CLIENT, "s")
 
 @pytest.fixture
 def given():
-    """A server that a user gives, and can reach as well as we can."""
+    """Start a Toxiproxy as a user's own server, which other programs can reach, too."""
     with serving("ours") as server:
         yield server
 
@@ -30,7 +30,7 @@ def told(driver):
 
 
 def only_toxic(server):
-    """Its proxy and the path of the one toxic there is."""
+    """Return the proxy and the path of the only toxic."""
     proxies = server.request("GET", "/proxies")[1]
     [(proxy, toxic)] = [(name, t) for name, each in proxies.items() for t in each["toxics"]]
     return f"/proxies/{proxy}", f"/proxies/{proxy}/toxics/{toxic['name']}"
@@ -99,7 +99,7 @@ def test_what_others_do_to_the_proxies_is_told_until_it_is_over(run, sleeper, gi
 
 
 def listening_port(pid: int) -> int:
-    """The port of the API: the one whose answer is a refusal."""
+    """Find the port of the API, which answers with a refusal."""
     folder = Path(f"/proc/{pid}")
     sockets = {str(each.readlink()) for each in (folder / "fd").iterdir()}
     for line in (folder / "net/tcp").read_text().splitlines()[1:]:
@@ -130,7 +130,7 @@ def test_a_stranger_cannot_end_a_fault_of_our_own_proxy(run, sleeper):
         port = listening_port(pid)
         assert ask(port, "POST", "/reset") == 401
         assert ask(port, "POST", "/reset", Host="evil.example") == 403
-        assert procfs.environment_of(pid)[TOKEN_VARIABLE]  # which only we can read
+        assert procfs.environment_of(pid)[TOKEN_VARIABLE]  # which only the same user can read
         assert not (await door(driver).heal(fault)).undone
 
     run(body, sleeper)

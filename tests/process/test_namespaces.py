@@ -1,4 +1,4 @@
-"""Runs that another PID namespace cannot see are left alone by every cleaner."""
+"""No cleaner touches runs that it cannot see because of another PID namespace."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_a_live_run_inside_is_left_alone_from_outside():
         process.kill()
         process.wait(LIMIT_S)
         process.stdout.close()
-        for folder in scratch_of(run_id):  # of a namespace that is gone
+        for folder in scratch_of(run_id):  # of a namespace that no longer exists
             remove_signed(folder)
     wait_until(lambda: scratch_of(run_id) == [])
 
@@ -82,7 +82,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 def dead_folder(below, name, **fields):
-    """A scratch folder of a controller that is surely dead."""
+    """Create a scratch folder of a controller that is certainly dead."""
     folder = below / f"{SCRATCH_PREFIX}{name}"
     folder.mkdir()
     owner = {"run_id": name, "controller": str(this_controller()._replace(boot_id="0-0")), **fields}
@@ -151,5 +151,5 @@ def test_a_removal_that_is_killed_leaves_the_signature(tmp_path, monkeypatch):
     assert (folder / OWNER_FILE).exists()
     monkeypatch.undo()
     remove_signed(folder)
-    remove_signed(folder)  # another one was quicker
+    remove_signed(folder)  # another cleaner was faster
     assert not folder.exists()

@@ -1,6 +1,6 @@
-"""Interference of other programs with nodes is reported as theirs, in the events for verdicts.
+"""Interference of other programs with nodes is reported as such, so verdicts respect it.
 
-Whole runs with a verdict, one for each way, are nightly.
+Whole runs with a verdict, one per kind of interference, are nightly.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ def first_of(driver, node):
 
 
 async def child_of(driver, node):
-    """The `sleep` among a node's processes.
+    """Wait for the `sleep` among a node's processes.
 
-    Before it is that program, it is a copy of its parent, which may take a signal for its own.
+    Before the exec, the child is a copy of its parent, which may handle a signal itself.
     """
     first = first_of(driver, node)
 
@@ -80,7 +80,7 @@ def test_who_ended_a_node_is_read_from_how_it_ended(run):
     async def body(driver):
         times = dict.fromkeys((spec.name for spec in NODES), 0)
         for node, number, to_child, told in WAYS_TO_END:
-            # One that has a child has its handlers, too.
+            # A process that has a child has also set its handlers.
             child = None if node in ON_ENV else await child_of(driver, node)
             assert procfs.send(child if to_child else first_of(driver, node), number)
             times[node] += 1
@@ -132,7 +132,7 @@ async def a_port_that_somebody_takes_is_told(driver):
     ((_, port),) = node._listen.values()
     await driver.cluster.kill("server")
     with contextlib.closing(socket.socket()) as polite, pytest.raises(OSError, match="in use"):
-        polite.bind((LOOPBACK, port))  # held by the harness
+        polite.bind((LOOPBACK, port))  # the harness keeps this port
     with contextlib.closing(socket.socket()) as squatter:
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         squatter.bind((LOOPBACK, port))

@@ -1,4 +1,4 @@
-"""The stops of a slow processor, in a simulated loop and on real processes."""
+"""The stops that simulate a slow processor, in a simulated loop and on real processes."""
 
 import asyncio
 import itertools
@@ -30,10 +30,10 @@ class Timer:
 
 
 class World:
-    """A loop, and a node that computes for `share` of the time for which it runs."""
+    """A simulated loop, and a node that computes for `share` of its running time."""
 
     def __init__(self, factor, share=1.0, late_s=()):
-        """`late_s`: by how much each timer comes late, from first to last and again."""
+        """Create the world; timers are late by the values of `late_s`, in turn."""
         self.now_s, self.used_s, self.share = 0.0, 0.0, share
         self.stopped, self.stops_s, self.alive = False, [], True
         self._timer = None
@@ -62,11 +62,11 @@ class World:
         self.stopped = False
 
     def be_late(self, by_s):
-        """Fire the pending timer this much later."""
+        """Fire the pending timer later by this much."""
         self._timer.due_s += by_s
 
     def pass_time(self, time_s):
-        """Let it pass, and return how much the node has computed of it."""
+        """Advance the time; return how long the node has computed."""
         end_s, before_s = self.now_s + time_s, self.used_s
         while self._timer is not None and self._timer.callback and self._timer.due_s <= end_s:
             timer, self._timer = self._timer, None
@@ -174,7 +174,7 @@ SPIN = "while :; do :; done"
 
 
 async def stopped_for_a_moment(driver, *pids):
-    """Wait until they are seen stopped, and running, though the node is not paused."""
+    """Wait until the processes are seen stopped and running, although the node is not paused."""
     for states in (procfs.STOPPED, {"R"}):
         await until(lambda states=states: all(state_of(pid) in states for pid in pids))
         assert driver.cluster.state("s") is NodeState.RUNNING
@@ -189,7 +189,7 @@ def used_s(pid):
 
 
 async def takes_s(driver, computed_s):
-    """The duration of this much computing on the node."""
+    """Return the duration of this amount of computing on the node."""
     pid = driver.cluster._nodes["s"].pid
     clock, begin_s = driver.session.env.clock, used_s(pid)
     begin_ns = clock.monotonic_ns()
@@ -240,7 +240,7 @@ def test_who_else_stops_a_slow_node_is_told(run):
         pid = driver.cluster._nodes["s"].pid
 
         def told():
-            os.kill(pid, signal.SIGSTOP)  # our own SIGCONT may be the next
+            os.kill(pid, signal.SIGSTOP)  # the harness's SIGCONT may come next
             return any(e.kind == "infrastructure" and e.data.get("lasts") for e in driver.events)
 
         await until(told)

@@ -1,4 +1,4 @@
-"""Segments of System V shared memory go with the process that made them, and with no other."""
+"""System V shared memory is removed with the process that created it, and no other."""
 
 import ctypes
 import os
@@ -21,13 +21,13 @@ time.sleep(600)
 
 
 def segments():
-    """The ids of all there are."""
+    """Return the ids of all segments."""
     return {int(line.split()[1]) for line in _SEGMENTS.read_text().splitlines()[1:]}
 
 
 @pytest.fixture
 def maker():
-    """A process that has made one, and its id."""
+    """Start a process that creates a segment; return both."""
     command = [sys.executable, "-c", MAKES_ONE]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         made = int(process.stdout.readline().split()[1])
@@ -46,7 +46,9 @@ def test_whose_it_is_decides(maker):
     assert made in segments()
     assert remove_shared_memory(identify(os.getpid())) == 0
     later = ProcessId(identity.pid, identity.start_ticks + 100 * os.sysconf("SC_CLK_TCK"))
-    assert remove_shared_memory(later) == 0  # of that number, and begun when it was there already
+    assert (
+        remove_shared_memory(later) == 0
+    )  # a process with that pid that started after the segment was created
     assert made in segments()
     assert remove_shared_memory(identity) == 1
     assert made not in segments()

@@ -1,4 +1,4 @@
-"""A program that knows nothing of us and says what time it is: by the wall, and monotonic."""
+"""A foreign program that prints the time of its wall clock and its monotonic clock."""
 
 import sys
 import time

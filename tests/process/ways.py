@@ -1,8 +1,8 @@
-"""Ways in which bystanders end, stop or cut nodes and helpers in processes.
+"""Kinds of interference: another user ends, stops or cuts off nodes and helpers in processes.
 
-Each is one whole run of a small target that is correct, with a bystander who does one thing in the
-middle of it. A run may end `valid` (it did not matter), `unknown` (it did) or with an error that
-says why; `invalid` would blame the target.
+Each is a whole run of a small correct target, during which a bystander does one thing. The run may
+end `valid` (the interference did not matter), `unknown` (it did), or with an error that gives the
+reason; `invalid` would blame the target.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _POLL_S: Final = 0.005
 
 @dataclass(frozen=True)
 class Bystander:
-    """Another user of the machine, who sees processes and knows what each is for."""
+    """Another user of the machine, who sees the run's processes and knows their roles."""
 
     run_id: str
 
     def roles(self) -> dict[str, procfs.ProcessId]:
-        """The first process of each role of the run."""
+        """Map each role of the run to its first process."""
         identities: dict[str, procfs.ProcessId] = {}
         for process in procfs.all_processes():
             marks = procfs.environment_of(process.pid)
@@ -58,7 +58,7 @@ class Bystander:
         return identities
 
     async def process(self, role: str, *, child: bool = False) -> procfs.ProcessId:
-        """The first process of this role, or the last of its descendants."""
+        """Return the first process of this role, or its last descendant."""
         first = await _until(lambda: self.roles().get(role))
         if not child:
             return first
@@ -71,14 +71,14 @@ class Bystander:
         procfs.send(await self.process(role, child=child), number)
 
     async def stop(self, role: str, *, child: bool = False, for_s: float = _STOPPED_S) -> None:
-        """Stop a process, and let it go on."""
+        """Stop a process, and continue it later."""
         process = await self.process(role, child=child)
         procfs.send(process, signal.SIGSTOP)
         await asyncio.sleep(for_s)
         procfs.send(process, signal.SIGCONT)
 
     async def take_port(self, node: str) -> None:
-        """Serve on the port of a node as soon as it is down, until it has failed to start."""
+        """Take the port of a node as soon as it is down, until the node's start has failed."""
         process = await self.process(f"node:{node}")
         port = _port_of(process.pid)
         await _until(lambda: not procfs.is_alive(process))
@@ -87,12 +87,12 @@ class Bystander:
 
 
 Act = Callable[[Bystander], Awaitable[None]]
-"""What a bystander does."""
+"""The action of a bystander."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One thing that a bystander does, to which target, and how its nodes are made for it."""
+    """One kind of interference, its target, and the changes to the target's nodes."""
 
     name: str
     target: str
@@ -100,11 +100,11 @@ class Way:
     edit: NodeEdit = lambda spec: spec
     nemesis: str = "none"
     refused: bool = False
-    """The run ends with a `TargetError`: the node did what no node may."""
+    """The run ends with a `TargetError`, because the node did something that no node may do."""
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer one request as the register does, with a value that was never written."""
+    """Answer one request like the register, but with a value that was never written."""
     await reader.readuntil(b"\r\n\r\n")
     writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\n777777")
     await writer.drain()
@@ -145,7 +145,7 @@ def _announcing(kind: str, **data: Any) -> NodeEdit:
 
 
 def _behind(*wrapper: str) -> NodeEdit:
-    """The program is started by another one, which gets it as its arguments."""
+    """Have another program start the node's program."""
     return lambda spec: msgspec.structs.replace(spec, command=(*wrapper, *spec.command))
 
 
@@ -159,7 +159,7 @@ _PRINTED: Final = json.dumps(
 
 
 def _answering_sigterm(code: int) -> NodeEdit:
-    """The program ends with this code when it is asked to end, as a JVM does with 143."""
+    """Make the program exit with this code at SIGTERM, as a JVM exits with 143."""
     return _behind("sh", "-c", f'trap "exit {code}" TERM; "$@" & wait', "wrapper")
 
 

@@ -1,4 +1,4 @@
-"""The files in `docs/ci` are run, not only read: the cron script whole, the workflow by steps."""
+"""The files in `docs/ci` are executed: the cron script as a whole, the workflow step by step."""
 
 import fcntl
 import json
@@ -20,8 +20,8 @@ CI = ROOT / "docs" / "ci"
 CRON = CI / "nightly-soak.sh"
 WORKFLOW = CI / "nightly-soak.yml"
 PROGRAMS = Path(sys.executable).parent
-# Stands for `harness` where the shell around it is the point: makes the files that a soak and a
-# report leave, says what a report compares, and ends with $STAND_IN_CODE.
+# A stand-in for `harness`, for tests of the shell script around it: it creates the files of a soak
+# and a report, prints what a report compares, and exits with $STAND_IN_CODE.
 STAND_IN = """#!/bin/bash
 verb=$1; shift
 while [ $# -gt 0 ]; do
@@ -50,7 +50,7 @@ fi
 exit "${STAND_IN_CODE:-0}"
 """
 QUIET_CASE = "--env sim --target toy-register --workload register --nemesis none --time-limit 2"
-# Every third seed crashes in its worker, as it would for a mistake of ours.
+# Every third seed crashes in its worker, as after a bug in the harness.
 CRASHING = """
 import harness.soak.seed as seed
 
@@ -66,7 +66,7 @@ seed._run_seed = crash
 STICKING = CRASHING.replace("seed % 3 == 0", "seed > 5").replace(
     'raise RuntimeError("boom")', "__import__('time').sleep(1e6)"
 )
-# One node has no halves to cut: the nemesis hits nothing, and the verdict is unknown.
+# A single node has no halves to cut, so the nemesis hits nothing and the verdict is unknown.
 VACUOUS_CASE = QUIET_CASE.replace("none", "partition-halves")
 
 pytestmark = pytest.mark.slow
@@ -77,7 +77,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def night(tmp_path):
-    """Run the script as cron does, with hardly any environment, under these settings."""
+    """Run the script as cron does, with few variables and these settings."""
 
     def go(*arguments, case=QUIET_CASE, more="", start=subprocess.run):
         (tmp_path / "soak.conf").write_text(
@@ -92,7 +92,7 @@ def night(tmp_path):
 
 
 def stand_in(folder):
-    """Put the stand-in for `harness` into the folder; returns its path."""
+    """Put the stand-in for `harness` into the folder; return its path."""
     program = folder / "harness"
     program.write_text(STAND_IN)
     program.chmod(0o755)
@@ -121,7 +121,9 @@ def test_a_good_night_says_nothing_and_a_bad_one_is_told_and_compared_with_it(ni
     junit = ET.parse(tmp_path / "reports" / f"{label}.xml").getroot()
     assert len(list(junit.iter("testcase"))) >= 3
     runs = {path.parent.name for path in tmp_path.glob("store/register-none/*/run.json")}
-    assert {name for name in runs if name.startswith(f"{label}-")} == runs  # by which it forgets
+    assert {
+        name for name in runs if name.startswith(f"{label}-")
+    } == runs  # the names by which old nights are removed
 
     done = night(case=VACUOUS_CASE)
     assert done.returncode == 2
@@ -173,7 +175,7 @@ def test_a_killed_night_is_resumed(night, tmp_path):
     os.killpg(begun.pid, signal.SIGKILL)
     begun.communicate()
     label = (tmp_path / "current").read_text().split()[0]
-    done = night("--resume", more="SEEDS=5")  # what was begun is done, whatever the settings say
+    done = night("--resume", more="SEEDS=5")  # a resumed night keeps its own settings
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert labels(tmp_path) == [label]
     summary = json.loads((tmp_path / "reports" / f"{label}.json").read_text())
@@ -189,7 +191,7 @@ def test_settings_that_cannot_be_are_told_and_lose_nothing(night, tmp_path):
     assert done.returncode == 254
     assert "no nemesis 'earthquake'" in done.stdout
     assert (tmp_path / "current").exists()
-    # Nor does what an interrupted start left pass for the summary of one that could not begin.
+    # The leftover of an interrupted start must not count as the summary of a failed start.
     label = (tmp_path / "current").read_text().split()[0]
     (tmp_path / "reports" / f"{label}.json").write_text('{"interrupted":true}')
     assert night("--resume", case=QUIET_CASE.replace("none", "earthquake")).returncode == 254
@@ -199,7 +201,7 @@ def test_settings_that_cannot_be_are_told_and_lose_nothing(night, tmp_path):
 
 
 def interrupting(tmp_path, code):
-    """A program that says of a soak that it was interrupted, after it found what it found."""
+    """Create a program that reports a soak as interrupted after its findings."""
     program = tmp_path / "harness"
     program.write_text(
         "#!/bin/bash\n"
@@ -211,7 +213,7 @@ def interrupting(tmp_path, code):
 
 
 def test_a_night_at_work_outlives_an_update_of_the_script(tmp_path):
-    # Bash reads a script as it goes: without care, the rest would be that of the new one.
+    # Bash reads a script while it runs, so an update could change the rest of the night.
     script, program = tmp_path / "nightly.sh", tmp_path / "harness"
     script.write_bytes(CRON.read_bytes())
     script.chmod(0o755)
@@ -241,7 +243,7 @@ def test_an_interrupted_night_goes_on_even_if_it_found_a_bug(night, tmp_path, co
 
 def test_old_nights_are_forgotten(night, tmp_path):
     work = f"HARNESS={stand_in(tmp_path)}\nKEEP_NIGHTS=2\nSEEDS=1\n"
-    for number in range(3):  # labels have seconds: the nights would share one
+    for number in range(3):  # labels include seconds, so the nights would otherwise share one
         assert night(more=f"{work}VERSION_COMMAND=(echo 'v{number} (dirty)')").returncode == 0
     kept = labels(tmp_path)
     assert len(kept) == 2
@@ -257,7 +259,7 @@ def test_old_nights_are_forgotten(night, tmp_path):
 
 @pytest.fixture(scope="module")
 def workflow():
-    """The workflow as a real YAML parser reads it."""
+    """Parse the workflow with a real YAML parser."""
     return yaml.safe_load(WORKFLOW.read_text())
 
 
@@ -281,7 +283,7 @@ def test_the_workflow_is_what_github_takes(workflow):
 
 @pytest.fixture
 def github(workflow, tmp_path):
-    """Run all scripts of the workflow but the installation, as GitHub runs them; the exit codes."""
+    """Run all scripts of the workflow except the installation, as GitHub does."""
     (job,) = workflow["jobs"].values()
 
     def go(number, case=QUIET_CASE, **more):
@@ -340,7 +342,7 @@ def test_a_crashed_seed_costs_the_workflow_nothing_but_its_colour(github, tmp_pa
 
 
 def test_the_workflow_installs_the_harness_from_its_sources(workflow, tmp_path):
-    """By pip itself, which resolves the name and its extra; nothing is fetched or installed."""
+    """The test uses pip's resolver for the name and its extra; nothing is installed."""
     (job,) = workflow["jobs"].values()
     (install,) = [step["run"] for step in job["steps"] if step.get("name") == "install"]
     (tmp_path / "pyproject.toml").write_text(
@@ -379,7 +381,7 @@ def test_the_workflow_soaks_reports_and_compares(github, tmp_path):
     second = (tmp_path / "soak" / "last-label").read_text().strip()
     assert (tmp_path / "soak" / "label-before").read_text().strip() == first
 
-    codes, said = github(2, PATH=path)  # the same night again: compared with the first
+    codes, said = github(2, PATH=path)  # the same night again, compared with the first
     assert codes == {"label": 0, "soak": 0, "report": 0}, said
     assert f"'{second}' against '{first}'" in (tmp_path / "report.txt").read_text()
     assert (tmp_path / "soak" / "label-before").read_text().strip() == first

@@ -1,4 +1,4 @@
-"""The fixtures as a user's tests have them: in a pytest of their own, strict about everything."""
+"""The fixtures in a user's test suite, which runs in a separate, strict pytest."""
 
 import contextlib
 import importlib
@@ -21,7 +21,7 @@ from tests.support.programs import run_program
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow
 
-# The plug-in may have been imported already, by the outer pytest or by another test.
+# The outer pytest or another test may have imported the plug-in already.
 INI = """
 [pytest]
 addopts = --strict-markers --strict-config -p no:cacheprovider SEED
@@ -30,7 +30,7 @@ filterwarnings =
     ignore:Module already imported so cannot be rewritten
 xfail_strict = true
 """
-# Signals and timers are the outer pytest's.
+# Signals and timers belong to the outer pytest.
 OUTER = ("-p", "no:timeout", "-p", "no:faulthandler")
 GROUPS = f"""
 import sys
@@ -54,10 +54,10 @@ def test_finds(run_case):
 
 @pytest.fixture(scope="module")
 def imported():
-    """What suites import: `pytester` forgets what came after it.
+    """Import modules that suites use, because `pytester` unloads modules imported later.
 
-    numpy cannot come twice; and where a part of the target does, it does not know the exceptions of
-    the parts that were there before.
+    numpy cannot be imported twice, and a reloaded part of the target would not recognize the
+    exceptions of parts that were loaded before.
     """
     import numpy as np  # noqa: F401
     import pyarrow.compute
@@ -72,15 +72,15 @@ def imported():
         for name in plugin_names(group):
             load_plugin(group, name)
     for module in pkgutil.walk_packages(targets.__path__, "targets."):
-        with contextlib.suppress(ModuleNotFoundError):  # of an extra that is not installed
+        with contextlib.suppress(ModuleNotFoundError):  # its extra may not be installed
             importlib.import_module(module.name)
 
 
 @pytest.fixture
 def suite(imported, pytester):
-    """Run pytest on this text as a user's suite; returns the result.
+    """Run pytest on this text as a user's suite; return the result.
 
-    In this process, which spares the imports, unless it must be `alone` in one.
+    The suite runs in this process, to save the imports, unless it must be `alone`.
     """
 
     def go(text, *arguments, seed="--harness-seed=1", alone=False):
@@ -98,7 +98,7 @@ def text_of(result):
 
 
 def failure_of(result):
-    """The output of a suite whose one test fails."""
+    """Return the output of a suite whose only test fails."""
     result.assert_outcomes(failed=1)
     return text_of(result)
 
@@ -182,7 +182,9 @@ def test_the_short_summary_is_short_on_ci_systems_too(suite, pytester, monkeypat
     for name in ("CI", "BUILD_NUMBER"):
         monkeypatch.delenv(name, raising=False)
     if variable is not None:
-        monkeypatch.setenv(variable, "true")  # with which pytest no longer trims its summary
+        monkeypatch.setenv(
+            variable, "true"
+        )  # with this variable, pytest no longer shortens its summary
     monkeypatch.setenv("COLUMNS", "200")
     text = text_of(suite(STALE, "--junitxml=junit.xml"))
     summary = text.partition("short test summary info")[2].splitlines()[1:-1]
@@ -191,7 +193,7 @@ def test_the_short_summary_is_short_on_ci_systems_too(suite, pytester, monkeypat
     ]
     (failure,) = ET.parse(pytester.path / "junit.xml").getroot().iter("failure")
     assert failure.get("message") == "Failed: harness: INVALID: a promise was broken"
-    for whole in (text, failure.text):  # which have the explanation, once
+    for whole in (text, failure.text):  # both have the explanation once
         assert len(re.findall("^replay +harness run", whole, re.MULTILINE)) == 1
 
 
@@ -234,7 +236,7 @@ def test_nothing_was_proven(run_case):
 
 
 def test_unknown_fails_unless_it_is_allowed(suite):
-    # One node has no halves: the nemesis never hits anything, and the run proves too little.
+    # A single node has no halves, so the nemesis hits nothing and the run proves too little.
     result = suite(VACUOUS.replace("ALLOW", ""))
     assert "harness: UNKNOWN: nothing was proven" in failure_of(result)
     assert "certificate (what this run really did)" in text_of(result)
@@ -384,7 +386,7 @@ def test_artefacts_that_were_asked_for_stay(suite, pytester):
 def test_workers_share_the_seed_and_no_folder(suite, pytester):
     text = PASSING.replace(TOY, '@pytest.mark.parametrize("n", range(4))\n' + TOY)
     text = text.replace("(run_case)", "(run_case, n)")
-    # Whatever the seed, at this rate some operations meet, without which nothing is proven.
+    # At this rate, some operations overlap for any seed; otherwise nothing would be proven.
     text = text.replace('nemesis="kill-leader"', 'nemesis="none", rate=200')
     result = suite(text, "-n2", "--harness-artifacts=kept", seed="", alone=True)
     result.assert_outcomes(passed=4)
@@ -560,7 +562,7 @@ def test_it(cluster, history):
 
     cluster(seed=3).run(body)
 """
-"""A node that is killed and wiped forgets what it acknowledged."""
+"""A suite in which a killed and wiped node forgets acknowledged writes."""
 
 
 def test_a_history_that_is_judged_invalid_fails_the_test(by_hand):

@@ -1,4 +1,4 @@
-"""What the fixtures `cluster` and `nemesis` do to foreign programs, without starting any."""
+"""The fixtures `cluster` and `nemesis` with foreign programs, without starting any."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ NODES = (
 
 
 def clocks_of(**settings):
-    """Of which nodes a cluster that is deployed so can have clocks changed."""
+    """Return the nodes whose clocks a cluster deployed in this way can change."""
     runs = SimpleNamespace(
         merged_settings=lambda given: ("process", given),
         environment=lambda _: ProcessEnvironment(),
@@ -39,11 +39,11 @@ def test_a_cluster_is_started_for_the_faults_that_it_names():
     with pytest.raises(UsageError, match="'kill-leadr'"):
         clocks_of(nemesis="kill-leadr")
     with pytest.raises(UsageError, match="cannot reach"):
-        clocks_of(nemesis="disk node:r2 full=yes")  # it declares no disk of ours
+        clocks_of(nemesis="disk node:r2 full=yes")  # the node declares no faulty disk
 
 
 def strike(words, *, clocks=(), why_no_disks=None):
-    """A strike in a cluster of these nodes, of which some were started for faults of clocks."""
+    """Strike in a cluster of these nodes, some of which were started with faketime."""
     live = SimpleNamespace(
         cluster=SimpleNamespace(
             environment="process",

@@ -1,4 +1,4 @@
-"""Mistakes in a user's test are shown at the user's line, by one sentence, without our code."""
+"""Mistakes in a user's test are shown at the user's line, in one sentence, without harness code."""
 
 import re
 
@@ -24,7 +24,7 @@ MISTAKES = [
 
 @pytest.fixture
 def user_says(pytester):
-    """What pytest prints for a test with this body, and its report of it as text."""
+    """Run a test with this body; return pytest's output, and its report as text."""
 
     def go(body, *arguments):
         pytester.makeini(INI)

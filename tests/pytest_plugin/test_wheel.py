@@ -1,8 +1,8 @@
-"""What users install: a wheel built from this tree, in a fresh environment outside of it.
+"""The installed product: a wheel built from this tree, in a fresh environment outside of it.
 
-The environment has the developers' third-party packages (linked, so that no network is needed) and
-nothing of ours but what comes out of the wheel. The user's example project, `docs/example`, must
-pass there, in the hands of nobody who has the source.
+The environment has the developers' third-party packages (linked, so that no network is needed); the
+harness comes only from the wheel. The example project of a user, `docs/example`, must pass there
+without the source tree.
 """
 
 import json
@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 
 def pip(*words, python=sys.executable, cwd=None, **environ):
-    """Run pip for `python`, offline; fails with what it said."""
+    """Run pip for `python`, offline; a failure shows pip's output."""
     done = subprocess.run(
         [python, "-m", "pip", "--disable-pip-version-check", *words],
         cwd=cwd, env={**os.environ, "PIP_NO_INDEX": "1", **environ},
@@ -58,9 +58,9 @@ def pip(*words, python=sys.executable, cwd=None, **environ):
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
-    """The wheel, built from a copy of the tree: nothing that an earlier build left gets in.
+    """Build the wheel from a copy of the tree, so that no leftover of an earlier build gets in.
 
-    Built without the native core, as on a machine without Rust; the installation must do without.
+    The build has no native core, as on a machine without Rust; the installation must work.
     """
     source = tmp_path_factory.mktemp("source")
     for name in (*TREE, "_harness_pytestplugin.py"):
@@ -78,7 +78,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory, wheel):
-    """A fresh environment with the wheel and the example in it; the folder of its programs."""
+    """Create a fresh environment with the wheel and the example; return its program folder."""
     home = tmp_path_factory.mktemp("user") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     site = home / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
@@ -89,7 +89,7 @@ def installed(tmp_path_factory, wheel):
     python = str(home / "bin" / "python")
     source = tmp_path_factory.mktemp("example-source") / "example"
     shutil.copytree(ROOT / "docs" / "example", source, ignore=NOT_SOURCE)
-    # What is imported is compiled then; all of it takes longer than all the tests here.
+    # Modules are compiled on import; compiling all of them takes longer than these tests.
     pip("install", "--no-deps", "--no-build-isolation", "--no-compile", "--quiet", str(wheel),
         str(source), python=python)  # fmt: skip
     return home / "bin"
@@ -134,7 +134,7 @@ def test_the_licence_is_in_it(wheel):
 
 
 def test_everything_beside_python_is_of_a_kind_that_is_shipped():
-    """A new kind of file (a template, say) must be added to the package data and to `SHIPPED`."""
+    """Add a new kind of file (such as a template) to the package data and to `SHIPPED`."""
     others = {
         path.suffix
         for package in PACKAGES
@@ -185,7 +185,7 @@ def test_the_command_works_from_the_wheel(user):
     ran = user("harness", "run", "--env", "sim", "--seed", "1", "--time-limit", "3", "--quiet",
                "--nemesis", "kill-leader", "--interval", "1", "--duration", "1")  # fmt: skip
     assert ran.returncode in {0, 2}, ran.stderr
-    assert "failed:" not in ran.stderr  # every reporter had what it needs
+    assert "failed:" not in ran.stderr  # every reporter found what it needs
     found = re.search(r"; page: (\S+)$", ran.stdout, re.MULTILINE)
     assert found, ran.stdout
 

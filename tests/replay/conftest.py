@@ -28,13 +28,13 @@ TAKEN_OVER = "event=leader,term=2"
 
 @pytest.fixture(scope="session")
 def plain():
-    """The outcome of the plain run of the case."""
+    """Run the case without stops, and return the outcome."""
     return conduct(plan_case(CASE, SimEnvironment()), SimEnvironment(), run_id="x", folder=None)
 
 
 @pytest.fixture(scope="session")
 def stopped():
-    """The state at a moment of the case, computed once per moment."""
+    """Provide the state at a moment of the case, computed once per moment."""
     states = {}
 
     def state_at(moment):
@@ -59,7 +59,7 @@ def state_of(case, moment):
 
 @pytest.fixture
 def session(tmp_path, monkeypatch, capsys):
-    """Run `harness replay` with lines on stdin; returns the exit code, stdout and stderr."""
+    """Run `harness replay` with lines on stdin; return the exit code, stdout and stderr."""
     file = tmp_path / "case.json"
     file.write_bytes(CASE.encode())
 
@@ -74,7 +74,7 @@ def session(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory):
-    """The folder of a kept run of the case."""
+    """Run the case and keep it; return its folder."""
     store = tmp_path_factory.mktemp("store")
     file = store / "case.json"
     file.write_bytes(CASE.encode())

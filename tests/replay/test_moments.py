@@ -1,4 +1,4 @@
-"""Moments in words."""
+"""The parser of moments."""
 
 import pytest
 

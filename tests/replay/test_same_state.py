@@ -1,6 +1,6 @@
-"""A hundred replays, each in a fresh interpreter with a hash seed of its own, stop in one state.
+"""A hundred replays in fresh interpreters with different hash seeds stop in the same state.
 
-`python -m tests.replay.test_same_state RUN MOMENT [COUNT]` does so for any run.
+`python -m tests.replay.test_same_state RUN MOMENT [COUNT]` does this for any run.
 """
 
 import collections
@@ -18,7 +18,7 @@ COUNT = 100
 
 
 def state_under(hash_seed, run, moment):
-    """The digests of the state and of the trace, and the first op that differs."""
+    """Return the digests of the state and of the trace, and the first op that differs."""
     words = ["replay", str(run), "--until", moment, "--json", "--quiet"]
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PADDING": "x" * hash_seed * 61}
     done = subprocess.run(
@@ -32,7 +32,7 @@ def state_under(hash_seed, run, moment):
 
 
 def states_of(run, moment, count):
-    """How often each state came, under hash seeds from 0 on."""
+    """Count how often each state occurs, with hash seeds from 0 on."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return collections.Counter(
             pool.map(lambda seed: state_under(seed, run, moment), range(count))

@@ -1,4 +1,4 @@
-"""Sessions: the verb, its prompt and the debugger, with their lines on stdin."""
+"""Sessions of the verb, its prompt and the debugger, with commands on stdin."""
 
 import json
 import re
@@ -79,7 +79,7 @@ def test_the_debugger_opens_in_the_code_that_announces(session):
     assert code == 0
     assert re.search(r"raft_consensus\.py\(\d+\)_announce\(\)", out)
     assert "(pdb m" in out
-    assert out.count("raft_consensus.py") >= 3  # opened, and two lines further
+    assert out.count("raft_consensus.py") >= 3  # the first line, and two further ones
     assert "the run is over" in out
 
 

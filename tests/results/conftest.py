@@ -1,4 +1,4 @@
-"""The browser, for all who look at pages."""
+"""The browser for all tests of pages."""
 
 from tests.support.browser import (  # noqa: F401 - fixtures
     browser,

@@ -1,4 +1,4 @@
-"""Rows and results of exams that never ran, and a planted defect that is cheap to find."""
+"""Made-up rows and results of exams, and a planted defect that is cheap to find."""
 
 import contextlib
 
@@ -16,7 +16,7 @@ TOY = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
 
 @contextlib.contextmanager
 def _broken():
-    """No master of this process ever leads."""
+    """Plant a defect: no master ever becomes leader."""
     original = leadership.Leadership.__init__
 
     def fail(self, *args, **options):

@@ -1,4 +1,4 @@
-"""Comparison with a baseline: it sees a change, and chance alone seldom raises an alarm."""
+"""Comparison with a baseline: it detects changes, and chance rarely raises an alarm."""
 
 import math
 import random
@@ -21,12 +21,12 @@ def verdicts(hits, seeds):
 
 
 def fixed(**hits):
-    """A scoreboard whose switches have these hits of 30 seeds."""
+    """Build a scoreboard whose switches have these numbers of hits in 30 seeds."""
     return board(*((row(name, SWITCH), verdicts(count, 30)) for name, count in hits.items()))
 
 
 def stopped(**trials):
-    """A scoreboard whose switches were found at these seeds, and then stopped."""
+    """Build a scoreboard whose switches were found at these seeds, where they stopped."""
     return board(
         *(
             (row(name, SWITCH, first=True), results(*["valid"] * (count - 1), "invalid"))
@@ -76,7 +76,7 @@ def test_rows_of_one_exam_only_are_named_and_clean_profiles_are_not_compared():
 
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.9])
 def test_intervals_hold_the_rate_as_often_as_they_say(rate):
-    """Summed over all outcomes, rather than drawn."""
+    """The probabilities are summed over all outcomes, not sampled."""
     binomial = sum(
         math.comb(30, hits) * rate**hits * (1 - rate) ** (30 - hits)
         for hits in range(31)
@@ -102,7 +102,7 @@ def test_a_p_value_is_small_only_for_different_rates():
 @pytest.mark.slow
 @pytest.mark.parametrize("stops", [False, True])
 def test_clean_repeats_seldom_alarm(stops):
-    """At most 5 % of exams, as the page says; 100 pairs of exams with 20 rows."""
+    """At most 5 % of exams raise an alarm, in 100 pairs of exams with 20 rows."""
     rng = random.Random(7)
     rates = [rng.random() ** 2 for _ in range(20)]
 

@@ -1,4 +1,4 @@
-"""What is examined: switches from ledgers, planted defects from a module, clean profiles."""
+"""The rows of an exam: switches from ledgers, planted defects of a module, clean profiles."""
 
 from pathlib import Path
 

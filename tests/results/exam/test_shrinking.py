@@ -1,4 +1,4 @@
-"""Sizes of shrunk detections on the scoreboard; the shrinking itself is made up."""
+"""Sizes of shrunk detections on the scoreboard, with a fake shrinker."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.results.exam.made import TOY, board, result, results, row
 
 @pytest.fixture
 def shrunk(monkeypatch):
-    """The calls of `shrink`: seed and kind; each costs 40 CPU s and keeps the generator."""
+    """Fake `shrink` and return its calls; each one costs 40 CPU s and keeps the generator."""
     calls = []
 
     def shrink(trials, case, kind):

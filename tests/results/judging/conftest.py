@@ -1,4 +1,4 @@
-"""A checker that kills its worker, for all who have workers."""
+"""A checker that kills its worker, for all tests with workers."""
 
 import os
 
@@ -26,7 +26,7 @@ class Deadly(CrashChecker):
 
 @pytest.fixture
 def deadly(tmp_path, monkeypatch):
-    """An installed package whose checker `deadly` kills its worker for the seed 666."""
+    """Install a package whose checker `deadly` kills its worker for the seed 666."""
     folder = tmp_path / "site"
     before = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{before}")

@@ -1,4 +1,4 @@
-"""Small stores for tests, and what a report finds of them."""
+"""Small stores for tests, and the results of reports on them."""
 
 import contextlib
 import random
@@ -25,7 +25,7 @@ REGISTER = ("linearizable-register", "liveness", "crash", "stats")
 
 
 def register_ops(seed, *, stale=False, count=12):
-    """A few clients on one register: valid, or ended by a read of what was never there."""
+    """Build ops of a few clients on one register; an invalid history ends in an impossible read."""
     ops = []
     state = None
 
@@ -48,7 +48,7 @@ def register_ops(seed, *, stale=False, count=12):
 
 
 def put_run(store, name, run, history, *, seed=1, label=None, finished=True, **case):
-    """One run in a store, as `harness run` leaves it."""
+    """Put one run into a store, as `harness run` does."""
     return keep_run(
         store, name, run, Case(seed=seed, **{"workload": "register", **case}), history,
         label=label, finished=finished,
@@ -56,20 +56,20 @@ def put_run(store, name, run, history, *, seed=1, label=None, finished=True, **c
 
 
 def plain_store(store, runs=3):
-    """Runs of registers, of which the second is invalid."""
+    """Fill a store with runs of registers, of which the second is invalid."""
     for n in range(runs):
         put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
     return store
 
 
 def put_keyed(store, name, run, history):
-    """One run over independent keys, as `harness import` leaves it."""
+    """Put one run over independent keys into a store, as `harness import` does."""
     case = imported_case("cas-register", independent=True)
     return keep_run(store, name, run, case, history, environment="imported")
 
 
 def hopeless(count, *, values=8, seed=2):
-    """Compare-and-sets that were all open at once: an order of them is a path over all edges."""
+    """Build concurrent compare-and-sets, whose order is a path through all edges of a graph."""
     rng = random.Random(seed)
     ops = []
 
@@ -87,7 +87,7 @@ def hopeless(count, *, values=8, seed=2):
 
 
 def numbered(ops):
-    """Ops as a history of their own."""
+    """Number ops as a separate history."""
     return History(msgspec.structs.replace(op, index=n, time=n * 1_000) for n, op in enumerate(ops))
 
 
@@ -95,13 +95,13 @@ TIMES = ("wall_ns", "cpu_ns")
 
 
 class Found(NamedTuple):
-    """What a report found of a store: its account, and its tables, with runs by their names."""
+    """The results of a report on a store: its summary, and its tables, with runs by name."""
 
     checked: Checked
     tables: dict[str, pa.Table]
 
     def rows(self, *, without=TIMES):
-        """The sorted rows of all tables, times left out."""
+        """Return the sorted rows of all tables, without times."""
         return {
             name: sorted(
                 map(repr, table.drop_columns({*without} & {*table.column_names}).to_pylist())
@@ -110,25 +110,25 @@ class Found(NamedTuple):
         }
 
     def verdict_rows(self):
-        """The rows of the table `verdicts`, by run, checker and key."""
+        """Return the rows of the table `verdicts`, by run, checker and key."""
         rows = self.tables["verdicts"].to_pylist()
         return {(row["run"], row["checker"], row["key"]): row for row in rows}
 
     def verdicts(self):
-        """The verdict of each run, checker and key."""
+        """Return the verdict of each run, checker and key."""
         return {place: row["verdict"] for place, row in self.verdict_rows().items()}
 
     def problems(self):
-        """Runs and kinds of problems."""
+        """Return the runs with problems, and the kinds of problems."""
         return {(short(problem.run), problem.kind) for problem in self.checked.problems}
 
 
 def judge_store(
     store, *, budget=DEFAULT, second_pass=True, checkers=None, facts=True, label=None, **options
 ):
-    """Bring the lake of a store up to date, and judge what is new; `options` are those of `check`.
+    """Update the lake of a store and judge new runs; `options` are those of `check`.
 
-    The problems of the ingest are left out.
+    Problems of the ingest are omitted.
     """
     uri = lake_of_store(store, may_be_empty=True).uri
     return judge_lake(
@@ -141,7 +141,7 @@ def judge_lake(
     uri, *, budget=DEFAULT, second_pass=True, executor="inline", jobs=None, again=False,
     progress=None, **given,
 ):  # fmt: skip
-    """The same of a lake; `given` is for `ReportRuns`."""
+    """Judge the new runs of a lake; `given` is passed to `ReportRuns`."""
     snapshot = Lake.open(str(uri)).snapshot()
     budgets = (budget, budget.larger()) if second_pass else (budget,)
     with contextlib.closing(ReportRuns(snapshot, budgets=budgets, slots=2, **given)) as runs:
@@ -150,7 +150,7 @@ def judge_lake(
 
 
 def tables_of(checked):
-    """The tables, with the rows that count and runs by their names."""
+    """Return the tables, with only the valid rows and with runs by name."""
     with contextlib.closing(DuckEngine()) as engine:
         register(engine, checked, run=NAME_OF_RUN)
         return {
@@ -159,7 +159,7 @@ def tables_of(checked):
 
 
 def store_with_a_killer(folder):
-    """Three sound runs, and one whose seed makes the checker `deadly` kill its worker."""
+    """Build a store of three sound runs, and one that makes `deadly` kill its worker."""
     for n in range(3):
         put_run(folder, "n", f"r{n}", History(register_ops(n)), seed=n)
     put_run(folder, "n", "killer", History(register_ops(1, count=9)), seed=666)

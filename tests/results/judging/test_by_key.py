@@ -1,4 +1,4 @@
-"""Runs over independent keys: rows by key, judged in ranges, as a plain loop over keys judges."""
+"""Runs over independent keys: rows by key, judged in ranges with the results of a plain loop."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ ALONE = imported_case("cas-register", independent=False)
 
 
 def registers(seed, keys=6, ops=8, wrong=0.1):
-    """Operations on keys side by side; some reads see what was never there, some get no answer."""
+    """Build concurrent operations on keys; some reads are impossible, others get no answer."""
     rng = random.Random(seed)
     lines, state = [], {}
     for key in range(keys):
@@ -73,21 +73,21 @@ def registers(seed, keys=6, ops=8, wrong=0.1):
 
 
 def with_faults(ops):
-    """A fault from the third op on: it has a place between theirs."""
+    """Add a fault after the third op."""
     inject = {"action": "inject", "fault": "f1", "kind": "kill", "targets": ["n1"], "note": None}
     note = Op(5, 5, NEMESIS, OpType.INFO, "kill", inject)
     return History(sorted([*ops, note], key=lambda op: op.index))
 
 
 def rows(history, monkeypatch=None, ops_in_a_range=20):
-    """The rows of such a run, in small ranges."""
+    """Return the rows of such a run, in small ranges."""
     if monkeypatch is not None:
         monkeypatch.setattr(line_batches, "KEY_RANGE_OPS", ops_in_a_range)
     return rows_of(history, About(name="n", id="r", case=CASE, record=None))
 
 
 def plain_loop(history):
-    """Key (JSON) -> verdict, by one check after another; keys without answers spoil no others."""
+    """Map each key (JSON) to its verdict, by separate checks."""
     checker = load_checker("cas-register")
     found = {
         json.dumps(key): checker.check(part, ALONE, time_limit_s=60.0).verdict.value
@@ -106,7 +106,7 @@ def source(uri):
 
 
 def judged(uri, executor="inline"):
-    """Key -> row of verdicts, and what `check` says."""
+    """Map each key to its row of verdicts; also return the result of `check`."""
     with source(uri) as found:
         checked = check(found, executor=executor, jobs=2)
         table = tables_of(checked)["verdicts"].to_pylist()
@@ -165,8 +165,8 @@ def test_a_run_is_judged_in_ranges_and_an_invalid_key_is_explained(tmp_path, mon
     assert [key for key, row in found.items() if row["verdict"] == "invalid"] == ["3"]
     assert "read 7 by process 3 (op 1001)" in found["3"]["reason"]
     assert json.loads(found["3"]["counterexample"])["operations"][0] == 1001
-    assert "killed n1" in found["3"]["counterexample"]  # what the nemesis did is told as well
-    assert checked.results_new > 3  # ranges, and facts
+    assert "killed n1" in found["3"]["counterexample"]  # the explanation includes the nemesis
+    assert checked.results_new > 3  # results of ranges, and facts
     assert judged(uri)[1].results_new == 0
 
 
@@ -195,7 +195,7 @@ def test_an_operation_that_is_gone_is_noticed():
 
 
 def test_answers_that_changed_keys_are_caught(tmp_path, monkeypatch):
-    """A mutation: the reads of two keys are swapped, which hold different values."""
+    """A mutation swaps the reads of two keys that hold different values."""
     ops = []
     for key in (1, 2):
         for f, asked, answer in (("write", key, key), ("read", None, key)):

@@ -1,4 +1,4 @@
-"""Two executors, one core: equal rows, and none is lost with a worker."""
+"""Both executors give equal rows, and lose none if a worker dies."""
 
 import shutil
 from pathlib import Path
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.lake
 
 
 def mixed_store(store):
-    """Valid, invalid and hopeless runs."""
+    """Build a store of valid, invalid and undecidable runs."""
     plain_store(store)
     put_run(store, "n", "hard", numbered(hopeless(40)))
     return store

@@ -1,4 +1,4 @@
-"""A lake is judged: nothing twice, nothing lost, whoever else judges it."""
+"""A lake is judged completely and only once, even if several reports judge it."""
 
 import contextlib
 import gc
@@ -43,7 +43,7 @@ OTHER = Budget(cpu_s=299.0, steps=20_000, configurations=1_000)
 
 
 def mixed_store(store):
-    """Valid, invalid, hopeless and keyed runs, two labels, one that was cut short."""
+    """Build a store of valid, invalid, undecidable, keyed and interrupted runs with two labels."""
     for n in range(4):
         label = "v1" if n % 2 else None
         history = History(register_ops(n, stale=n == 1))
@@ -72,14 +72,14 @@ def opened(uri, *, second_pass=False, budget=SMALL, **given):
 
 
 def report(uri, *, budget=SMALL, second_pass=False, **given):
-    """What `check` says, and the rows of its tables."""
+    """Return the result of `check`, and the rows of its tables."""
     found = judge_lake(uri, budget=budget, second_pass=second_pass, **given)
     return found.checked, found.rows()
 
 
 def test_tables_stay_the_same_after_a_compaction(tmp_path):
     store = tmp_path / "store"
-    for n in range(5):  # each an append of its own, of which every file holds one run
+    for n in range(5):  # separate appends, so that every file holds one run
         put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
         ingested(store, tmp_path / "lake")
     _, before = report(tmp_path / "lake")
@@ -124,9 +124,9 @@ def test_a_run_that_came_again_with_another_case_is_judged_anew(tmp_path):
 
 
 def counted(uri, **given):
-    """The tables without anything that is of one report, and whether all files count as they are.
+    """Return the tables without data of a single report, and whether all files count unchanged.
 
-    Whatever else the lake knows of the runs is not to change them.
+    Other knowledge of the lake about the runs must not change them.
     """
     with opened(uri, **given) as source:
         checked = check(source, executor="inline")
@@ -167,7 +167,7 @@ def test_a_report_of_many_appends_leaves_few_files(tmp_path, monkeypatch):
 
     monkeypatch.setattr(judged, "SMALL_FILES_MAX", 0)
     state = {name: results.files(name) for name in results.schemas}
-    counted(uri)  # appends nothing, so writes nothing
+    counted(uri)  # appends nothing, and so writes nothing
     assert {name: results.files(name) for name in results.schemas} == state
 
 
@@ -192,15 +192,15 @@ def test_who_repeats_what_was_put_away_in_this_round_judges_nothing(tmp_path):
         elsewhere = msgspec.structs.replace(config, elsewhere=True)
 
         def do(later_s=0.0):
-            """How many rows there are, and whether a budget may have cut something short."""
+            """Return the number of rows, and whether a budget may have limited them."""
             given = msgspec.structs.replace(elsewhere, since_s=config.since_s + later_s)
             done = [one for one in unit_judge.do_units(units, config=given) if one.part == 1.0]
             assert [one.problems for one in done] == [()] * len(units)
             return len(results.dataset("runs").to_table()), any(one.limited for one in done)
 
         assert do() == (3, False)
-        assert do() == (3, True)  # what was there is not looked at
-        assert do(later_s=600.0) == (6, False)  # of an earlier round
+        assert do() == (3, True)  # existing rows are not read
+        assert do(later_s=600.0) == (6, False)  # rows of an earlier round count
         assert do(later_s=2 * unit_judge.CLOCKS_APART_S) == (9, False)
 
 
@@ -238,7 +238,7 @@ def test_a_report_that_is_interrupted_loses_only_what_was_under_way(tmp_path, mo
         work = unit_judge.do_units(plan.units, config=source.begin(limit_memory=False))
         while next(work).part < 1.0:
             pass
-        work.close()  # killed while it is at the second
+        work.close()  # killed during the second unit
     checked, _ = report(uri)
     assert (checked.results_known, checked.results_new) == (5, 10)
 

@@ -1,4 +1,4 @@
-"""What is said of a report's progress: how fast, and an end that comes true."""
+"""Progress of a report: its pace, and a reliable estimate of its end."""
 
 import random
 
@@ -68,7 +68,7 @@ def test_work_of_no_cost_is_done():
 
 
 def in_order(costs, slots, speed):
-    """(end, cost) of tasks done in this order on so many slots; `speed` says how long one takes."""
+    """Return (end, cost) of tasks in this order on `slots`; `speed` gives their durations."""
     free, ends = [0.0] * slots, []
     for cost in costs:
         at = free.index(min(free))
@@ -78,7 +78,7 @@ def in_order(costs, slots, speed):
 
 
 def assert_right_within_half(ends, part_of):
-    """What is said after a tenth of the work; `part_of` tells the time's part of what is done."""
+    """Check the estimate after a tenth of the work; `part_of` maps work to its share of time."""
     clock, total, done = Clock(), sum(cost for _, cost in ends), 0
     pace, begin_s = Pace(clock), Clock.now_s
     pace.line(progress(0, len(ends), cost=total, cost_done=0))
@@ -97,7 +97,7 @@ def assert_right_within_half(ends, part_of):
 
 @for_each("seed", range(20))
 def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
-    """Tasks of about equal cost on a few slots, the costliest first, whose costs are estimates."""
+    """Tasks of similar estimated cost run on a few slots, the most expensive first."""
     draw = random.Random(seed)
     slots = draw.choice([2, 8, 32])
     costs = sorted((round(1e6 * draw.uniform(0.8, 1.2)) for _ in range(slots * 12)), reverse=True)
@@ -107,7 +107,7 @@ def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
 
 @for_each("seed", range(40))
 def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
-    """Work that is seen when its task ends: a few giants, first, hold most of it."""
+    """A few huge tasks come first and hold most of the work, which counts when a task ends."""
     draw = random.Random(seed)
     slots = draw.choice([2, 8, 32])
     small = [draw.randint(80, 120) for _ in range(slots * 12)]
@@ -122,7 +122,7 @@ def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
     st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 1500)
 )
 def test_a_schedule_is_that_of_the_tasks_in_their_order(costs, slots, done):
-    """By hand: where tasks end, as much of the time has passed as had then; in between, more."""
+    """When a task ends, the share of time equals the plan's; between ends it is larger."""
     schedule, total = Schedule(costs, slots), 0
     ends = in_order(costs, slots, lambda cost: cost)
     for place, (end, cost) in enumerate(ends):

@@ -1,4 +1,4 @@
-"""From a store to verdicts: what is new is judged, nothing is lost, no verdict is made better."""
+"""From a store to verdicts: new runs are judged, none is lost, and no verdict improves."""
 
 import contextlib
 
@@ -91,7 +91,7 @@ def test_progress_reaches_its_end(tmp_path, monkeypatch):
 
 
 class Crashes(Checker):
-    """Raises where a client read 113, spins where it read 114, takes too much for 115."""
+    """A checker that raises if a client read 113, spins for 114, and eats memory for 115."""
 
     api_version = 1
     name = "crash"
@@ -102,7 +102,7 @@ class Crashes(Checker):
         if 113 in seen:
             raise RuntimeError("thirteen!")
         while 114 in seen:
-            with contextlib.suppress(Exception):  # as careless as they come
+            with contextlib.suppress(Exception):  # a careless checker that ignores exceptions
                 sum(range(1000))
         if 115 in seen:
             raise MemoryError
@@ -117,7 +117,7 @@ def reading(value):
 
 @pytest.fixture
 def poisoned(tmp_path, monkeypatch):
-    """A store with every poison, and a checker that three of its histories kill."""
+    """Build a store with all kinds of bad runs, three of which break the checker."""
     for module, lookup in ((result_ids, "load_checker"), (verdict_rows, "checker_named")):
         monkeypatch.setattr(
             module, lookup, lambda name: Crashes() if name == "crash" else load_checker(name)
@@ -135,7 +135,7 @@ def poisoned(tmp_path, monkeypatch):
 
 @pytest.fixture
 def little_cpu(monkeypatch):
-    """What spins is stopped soon; searches end by the steps that they count."""
+    """Use a small CPU limit that stops spinning checkers; searches end by their step limit."""
     monkeypatch.setattr(checking, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 600))
 
 
@@ -220,12 +220,12 @@ def test_what_a_machine_left_unknown_stays_until_it_is_asked_for_again(
     assert linear(first) == {"unknown"}
     assert first.checked.results_unsettled == 1
 
-    second = judge_store(tmp_path, **names)  # costs nothing, and changes nothing
+    second = judge_store(tmp_path, **names)  # does no work, and changes nothing
     assert (second.checked.units, second.verdicts()) == (0, first.verdicts())
     third = judge_store(tmp_path, again=True, **names)
     assert linear(third) == {"valid"}
     assert (third.checked.results_new, third.checked.results_unsettled) == (1, 0)
-    fourth = judge_store(tmp_path, again=True, **names)  # what is settled stays
+    fourth = judge_store(tmp_path, again=True, **names)  # settled results stay
     assert (fourth.checked.units, fourth.rows()) == (0, third.rows())
 
 
@@ -258,7 +258,7 @@ def test_facts_that_cannot_be_extracted_are_named(tmp_path, monkeypatch):
     assert found.problems() == {("n/r1", "facts")}
     assert "no facts of r1" in problem.text
     rows = {row["run"]: row for row in found.tables["runs"].to_pylist()}
-    assert set(rows) == {"n/r0", "n/r1", "n/r2"}  # its verdict needs a place
+    assert set(rows) == {"n/r0", "n/r1", "n/r2"}  # the run's verdict needs a row
     assert {row["run"] for row in found.tables["ops"].to_pylist()} == {"n/r0", "n/r2"}
 
 
@@ -293,7 +293,7 @@ def test_a_checker_that_cannot_be_loaded_costs_its_verdicts_only(tmp_path):
 
 
 def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch):
-    """An id says nothing of the machine: with the package installed there, the next one judges."""
+    """Result ids are independent of the machine, so a machine with the package judges the run."""
     put_run(tmp_path, "n", "r", History(register_ops(1)))
 
     def load(name):
@@ -311,7 +311,7 @@ def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch):
 
 
 class Talks(Checker):
-    """A checker whose result cannot be taken over to the end."""
+    """A checker whose result cannot be transferred completely."""
 
     name = "talks"
     api_version = 1

@@ -1,4 +1,4 @@
-"""A result is made again when the code behind it changes, and only then."""
+"""A result is computed again exactly if the code behind it changes."""
 
 import ast
 from pathlib import Path
@@ -17,7 +17,7 @@ CHECKERS = ("linearizable-register", "crash", "stats")
 
 
 def test_facts_are_made_again_when_any_module_behind_them_changes():
-    """Every module of results that these import belongs to them, except for types."""
+    """Every imported module of `results` counts, except imports for types."""
     known = {*FACTS_MODULES}
     for name in FACTS_MODULES:
         if not name.startswith("results.facts."):
@@ -59,5 +59,5 @@ def test_a_foreign_checker_is_asked_again_when_those_it_is_built_on_change(monke
         result_ids, "package_hash", lambda name: "new" if name == "checkers" else real(name)
     )
     assert result_ids.checker_version(Foreign()) != before
-    Foreign.version = "7"  # its own promise
+    Foreign.version = "7"  # the checker's own version
     assert result_ids.checker_version(Foreign()).endswith(" 7")

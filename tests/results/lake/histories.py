@@ -1,4 +1,4 @@
-"""Histories of all shapes that a store may hold, for whoever makes rows of them."""
+"""Histories of all forms that a store may hold, for tests of the conversion into rows."""
 
 from hypothesis import strategies as st
 
@@ -46,7 +46,7 @@ KINDS = st.sampled_from(["create", "get", "read", "txn", "write"])
 
 @st.composite
 def faults(draw):
-    """The value of an op of the nemesis, of the usual form as a rule."""
+    """Draw the value of an op of the nemesis, mostly in the usual form."""
     value = {
         "action": draw(st.sampled_from(["inject", "heal"])),
         "fault": draw(st.sampled_from(["kill-1", "kill-2", "cut+1"])),
@@ -68,7 +68,7 @@ def faults(draw):
 
 @st.composite
 def noted(draw):
-    """Process, kind and value of what nemesis or harness note."""
+    """Draw process, kind and value of an op of the nemesis or the harness."""
     if draw(st.booleans()):
         return NEMESIS, draw(st.sampled_from(["kill", "cut"])), draw(faults() | JSON)
     f = draw(
@@ -78,14 +78,14 @@ def noted(draw):
         "phase": st.sampled_from(["setup", "chaos"]), "node": TEXT, "term": st.integers(0, 3),
         "bytes": st.dictionaries(TEXT, st.none() | INT64, max_size=2),
     })  # fmt: skip
-    if f == "snapshot":  # large, as they are
+    if f == "snapshot":  # large, like real snapshots
         return HARNESS, f, {"masters": draw(JSON), "padding": "x" * 600}
     return HARNESS, f, draw(typed | JSON)
 
 
 @st.composite
 def histories(draw, *, keyed=False):
-    """Any history; a keyed one has values [key, value]."""
+    """Draw any history; a keyed one has values [key, value]."""
     ops, index, time, open_ops, fresh = [], 0, 0, {}, 0
     for _ in range(draw(st.integers(0, 14))):
         index += draw(st.integers(1, 3))
@@ -130,7 +130,7 @@ def histories(draw, *, keyed=False):
 
 
 def about(name="ddl-none", run="r1", /, *, digest="", label=None, **case):
-    """A finished run that was valid."""
+    """Build the record of a finished valid run."""
     record = RunRecord(
         run=run, environment="sim", started="2026-01-02T03:04:05+00:00", wall_s=1.5,
         verdict=Verdict.VALID, digest=digest, ops=0, versions={"harness": "1"}, label=label,

@@ -1,7 +1,7 @@
-"""Actors on one lake, one of them moving at a time, from one call to the store to the next.
+"""Actors on one lake, which take turns: each turn runs one of them until its next storage call.
 
-Whose turn it is, and whether the call fails or its actor dies before or after it, a test draws.
-Each actor is a thread that runs only while it has the turn: the same draws, the same run.
+A test draws whose turn it is, and whether the call fails or its actor dies before or after it. An
+actor is a thread that runs only during its turns, so equal draws give equal runs.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ class DeadError(BaseException):
 
 
 class Actor:
-    """A thread that works on a lake of its own; `said` is what it was told to be done."""
+    """A thread with its own `Lake` object; `said` lists what the lake acknowledged."""
 
     def __init__(self, name, lake, work):
         self.name, self.lake, self.said = name, lake, None
@@ -46,7 +46,7 @@ class Actor:
         self.waiting = self._moved.get(timeout=DEADLINE_S)
 
     def move(self, harm=None):
-        """Let it do the call it waits for, and go on to its next."""
+        """Let the actor execute its pending call, and run until its next call."""
         self._turn.put(harm)
         self._wait()
 
@@ -83,7 +83,7 @@ class Actor:
 
 
 def play(actors, draw_turn, draw_harm):
-    """Let them move until all have ended; returns what happened, for the reader of a failure."""
+    """Run all actors to their end; return a description of the events, for failure messages."""
     told = []
     while moving := [actor for actor in actors if actor.waiting is not None]:
         actor = draw_turn(moving)

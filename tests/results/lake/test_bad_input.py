@@ -1,4 +1,4 @@
-"""What a lake refuses, or cannot do, is one clear line; nothing is lost, and a retry succeeds."""
+"""Refusals and failures of a lake are one clear line; nothing is lost, and a retry succeeds."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ IMPATIENT = Patience(attempts_max=1)
 
 
 def lines(capsys):
-    """What a command said of its failure."""
+    """Return the error output of a failing command."""
     return capsys.readouterr().err.splitlines()
 
 
@@ -157,7 +157,7 @@ def test_a_lake_whose_runs_were_removed_is_not_begun_again(tmp_path):
 
 
 def test_an_upload_that_was_torn_and_one_that_lands_late_are_in_no_log(tmp_path):
-    """The second try has another name: whatever the first still writes, nobody reads."""
+    """The second try uses another name, so data that the first one still writes is never read."""
     lake = lake_at(tmp_path / "lake")
     writing, tried = lake.place.writing, []
 
@@ -214,11 +214,11 @@ def test_check_finds_a_commit_that_a_power_cut_emptied(tmp_path):
 
 @pytest.mark.parametrize(("listing", "at"), [(True, 1), (False, 2)])
 def test_a_check_finds_no_damage_while_files_are_replaced_and_removed(tmp_path, listing, at):
-    """Before they are listed; or after it, when the log is read for the check: it begins again."""
+    """Files change before the listing, or after it, while the check reads the log and restarts."""
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
     for run in ("r1", "r2", "r3"):
         lake.append(rows([run]))
-    # Of the tables `operations` is read last, for the snapshot and for the check.
+    # The table `operations` is read last, for the snapshot and for the check.
     place, name = (lake.place, "listed") if listing else (lake.logs["operations"], "refresh")
     whole, calls = getattr(place, name), []
 
@@ -238,13 +238,13 @@ def test_a_check_finds_no_damage_while_files_are_replaced_and_removed(tmp_path, 
 @pytest.mark.parametrize("turn", range(3))
 def test_two_creations_at_once(tmp_path, turn):
     lake = created_at_once(tmp_path / "lake", ["r0", "r1", "r2", "r3"])
-    # One creation and four appends: no other creation was committed behind them.
+    # There is one creation and four appends; no second creation was committed.
     assert {log.refresh().version for log in lake.logs.values()} == {4}
 
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of four megabytes."""
+    """Mount a disk of four megabytes."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small disk")
     place = tmp_path / "disk"
@@ -272,7 +272,7 @@ def fill(disk):
 
 @pytest.mark.parametrize("left", [0, 8192])
 def test_a_full_disk(small_disk, left):
-    """Full to the last byte, or so that only some of the files and commits find room."""
+    """The disk is full to the last byte, or has space for only some files and commits."""
     lake = lake_at(small_disk / "lake")
     lake.append(rows(["r1"]))
     fill(small_disk)

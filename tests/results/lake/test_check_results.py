@@ -1,4 +1,4 @@
-"""`harness lake check` looks at the results of reports as well: `LAKE/results`."""
+"""`harness lake check` also checks the results of reports, in `LAKE/results`."""
 
 import shutil
 
@@ -24,7 +24,7 @@ TABLES = {"runs", "verdicts"}
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
-    """A lake of three runs that was reported on twice, with another budget the second time."""
+    """Build a lake of three runs with two reports, which have different budgets."""
     root = tmp_path_factory.mktemp("judged")
     uri = plain_lake(root)
     report(uri)
@@ -34,7 +34,7 @@ def judged(tmp_path_factory):
 
 @pytest.fixture
 def lake(judged, tmp_path):
-    """A copy of it, to spoil."""
+    """Copy that lake, so that a test may damage it."""
     return shutil.copytree(judged, tmp_path / "lake")
 
 
@@ -75,7 +75,7 @@ def test_a_file_of_the_results_that_was_changed_is_damage(lake, capsys):
 
 
 def test_results_about_runs_that_the_lake_lacks_are_left_over(judged, lake, capsys, tmp_path):
-    other = plain_lake(tmp_path / "other")  # the same runs, of another batch
+    other = plain_lake(tmp_path / "other")  # the same runs in another batch
     shutil.copytree(lake / RESULTS, other / RESULTS)
     code, _, found = checked(other, capsys)
     assert code == 0
@@ -100,7 +100,7 @@ def test_results_without_their_table_of_runs(lake, capsys):
 
 
 def lose_rows(lake, table, lost):
-    """Take rows of the results away, as no release does; files are where and what the log says."""
+    """Remove rows of the results, which no release does; the files still match the log."""
     results = results_of(lake)
     log = results.logs[table]
     for file in [*log.refresh().files.values()]:
@@ -125,7 +125,7 @@ def of_one_run(row):
     ],
 )
 def test_a_report_stops_where_verdicts_lost_their_rows(lake, lost, many):
-    """A verdict that is gone would leave its run valid for want of it."""
+    """Without the lost verdict, its run would wrongly count as valid."""
     _, before = report(lake)
     lose_rows(lake, "verdicts", lost)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The jobs of docs/lake.md, which know nothing of ours, find what `results.open` does."""
+"""The jobs in docs/lake.md, which do not use the harness, give the results of `results.open`."""
 
 import random
 import re
@@ -27,11 +27,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "lake.md"
 KINDS = ("cut", "kill", "pause")
 NEMESES = (("kill-leader",), ("kill-leader", "pause-leader"), ("none",))
 LINES_MAX = 16
-"""Of a job, besides imports."""
+"""Maximum number of lines of a job, without imports."""
 
 
 def job(word):
-    """The block of the page that imports this."""
+    """Return the block of the page that imports this module."""
     (found,) = [
         block
         for block in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
@@ -41,14 +41,14 @@ def job(word):
 
 
 def history(seed):
-    """Creates at moments that often are just those at which faults begin and end."""
+    """Build creates at times that often coincide with begins and ends of faults."""
     draw = random.Random(seed)
     lines = []
     for number in range(5):
         start, fault = draw.randrange(100), f"f{number}"
         value = {"fault": fault, "targets": ["m1"], "kind": draw.choice(KINDS), "note": "hit"}
         lines.append((start, NEMESIS, OpType.INFO, "any", {**value, "action": "inject"}))
-        if number:  # the first is never healed
+        if number:  # the first fault is never healed
             heal = {"action": "heal", "fault": fault}
             lines.append((start + draw.randrange(1, 60), NEMESIS, OpType.INFO, "any", heal))
     for number in range(40):
@@ -62,7 +62,7 @@ def history(seed):
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Six runs of two days in a few appends, and rows that a dead writer left of a seventh."""
+    """Build a lake of six runs on two days, and rows that a dead writer left of a seventh."""
     place = tmp_path_factory.mktemp("docs")
     lake = Lake.open(str(place / "lake"), create=True)
     for seed in range(8):
@@ -86,7 +86,7 @@ def lake(tmp_path_factory):
 
 
 def expected(uri):
-    """The answers, by hand, from what `results.open` reads."""
+    """Compute the answers by hand, from the tables of `results.open`."""
     tables = results.open(uri)
     runs, operations, faults = (
         tables.table(name).arrow().to_table().to_pylist()
@@ -119,7 +119,7 @@ def expected(uri):
 def by_duckdb(uri):
     found = {"LAKE": uri}
     with duckdb.connect() as con, pytest.MonkeyPatch.context() as patch:
-        for name in ("register", "sql"):  # of the module: a connection of this test's own
+        for name in ("register", "sql"):  # use a separate connection for this test
             patch.setattr(duckdb, name, getattr(con, name))
         exec(compile(job("import duckdb"), str(PAGE), "exec"), found)
         return found["p99"].fetchall(), found["broken"].fetchall()
@@ -140,7 +140,7 @@ def uri(request, lake):
 
 
 def close(found, wanted):
-    """Percentiles may differ in their last digit."""
+    """Whether rows are equal, except for the last digit of percentiles."""
     assert [row[:3] for row in found[0]] == [row[:3] for row in wanted[0]]
     assert [row[3] for row in found[0]] == pytest.approx([row[3] for row in wanted[0]], abs=0.0011)
     assert found[1] == wanted[1]

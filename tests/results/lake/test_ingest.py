@@ -1,4 +1,4 @@
-"""Stores go into a lake and come out equal; what is known, open or broken is told apart."""
+"""Stores survive a round trip through a lake; known, unfinished and broken runs are reported."""
 
 import json
 import os
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.lake
 
 
 def history(seed, ops=3):
-    """Some operations of one client that are answered, each with `[key, value]`."""
+    """Build answered operations of one client, each with `[key, value]`."""
     lines = []
     for number in range(ops):
         value = [f"k{number % 2}", {"name": f"t{seed}"}]
@@ -42,7 +42,7 @@ FINDING = CheckResult("crash", Verdict.INVALID, "m1 crashed", (), (2,), {"rule":
 
 @pytest.fixture(name="store")
 def store_fixture(tmp_path):
-    """A valid run, one in buckets with a label, a failed one with a log, and an unfinished one."""
+    """Build a store of a valid, a labelled, a failed (with a log) and an unfinished run."""
     store = tmp_path / "store"
     keep_run(store, "ddl-none", "r1", Case(seed=1), history(1))
     keep_run(store, "ddl-none", "r2", Case(seed=2), history(2), label="v1")
@@ -199,7 +199,7 @@ def test_numbers_that_no_column_holds_and_names_of_any_bytes_are_named(store, tm
 def test_ids_with_an_at_sign_come_in_the_order_of_their_keys(tmp_path, monkeypatch):
     monkeypatch.setattr("results.lake.transfer.ingest.RUNS_AT_ONCE", 1)
     store, uri = tmp_path / "store", tmp_path / "lake"
-    for number in range(3, -1, -1):  # the digits of r's key stand where r@1 has its 1
+    for number in range(3, -1, -1):  # the digits of r's key are where r@1 has its 1
         keep_run(store, "ddl", "r", Case(seed=number), history(number))
         if number:
             (store / "ddl" / "r").rename(store / "ddl" / ("r" + number * "@1"))
@@ -219,12 +219,12 @@ def test_no_store_is_a_usage_error(tmp_path):
 
 
 def refuse(name, content):
-    """A storage that fails, which nothing is to be written to."""
+    """A storage that fails on every write."""
     raise InfrastructureError(f"cannot write {name}")
 
 
 class Sink:
-    """A lake that keeps what it is given, and may end of an error first."""
+    """A fake lake that keeps appended rows, and may first fail with an error."""
 
     def __init__(self, appends_max=1000):
         self.appended = []

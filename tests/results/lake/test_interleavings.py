@@ -1,7 +1,7 @@
-"""Writers, compactions, vacuums and readers in any order, dying and failing at any call.
+"""Interleaved writers, compactions, vacuums and readers, which may die or fail at any call.
 
-The oracle knows which runs were acknowledged: they stay, whole and once; others are whole, or
-absent.
+The oracle knows the acknowledged runs, which must exist exactly once and complete. Other runs must
+be complete or absent.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ HARMS_MAX = 4
 
 
 def writer(*batches):
-    """Appends these batches and remembers what it was told."""
+    """Append these batches, and remember the acknowledged ones."""
 
     def work(lake):
         for batch in batches:
@@ -40,7 +40,7 @@ def writer(*batches):
 
 def reader(lake):
     for _ in range(3):
-        # A vacuum without a time of grace may take files of this version.
+        # A vacuum without a grace period may remove files of this version.
         with contextlib.suppress(FileNotFoundError):
             contents(lake)
 
@@ -57,7 +57,7 @@ def vacuumer(lake):
 
 @settings(
     max_examples=examples(12), phases=(Phase.explicit, Phase.reuse, Phase.generate)
-)  # no shrinking: slow
+)  # without shrinking, which is slow
 @given(
     seed=st.integers(0, 2**32),
     harm=st.sampled_from([0.0, 0.02, 0.1]),
@@ -96,7 +96,7 @@ def test_no_acknowledged_run_is_lost_and_none_is_doubled(seed, harm, readers, va
         found = contents(after)
         assert acknowledged - found == set()
         assert damage(after) == []
-        # Whoever was killed appends all of it again.
+        # A killed writer appends everything again.
         everything = ["b0", "b1", "b2", "b3", "c0", "c1", "c2", "a1", "d0", "d1"]
         assert set(after.append(rows(everything))) == found & set(everything)
         compact(after)

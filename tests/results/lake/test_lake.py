@@ -1,4 +1,4 @@
-"""A lake on local disks: what is appended is there, once; what is no lake is refused."""
+"""A lake on local disks stores appended runs exactly once, and refuses other folders."""
 
 import contextlib
 import datetime as dt
@@ -132,7 +132,7 @@ def test_what_breaks_the_rules_is_refused_and_nothing_is_appended(tmp_path):
 
 
 def failing_once(log, name, *, after):
-    """The next call fails: before it, or after it was done."""
+    """Make the next call fail, before or after its execution."""
     call = getattr(log, name)
 
     def fail(*args, **options):

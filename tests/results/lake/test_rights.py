@@ -1,4 +1,4 @@
-"""A user without rights gets one clear line and exit code 254; nothing is lost, also by root."""
+"""A user without rights gets one clear line and exit code 254, and nothing is lost."""
 
 import shutil
 
@@ -19,7 +19,7 @@ UNREADABLE, READ_ONLY = 0, 0o555
 
 @pytest.fixture(scope="module")
 def shell():
-    """Commands of a user whom folders can refuse."""
+    """Run commands as a user without root's rights."""
     shell = Shell()
     yield shell
     shell.close()
@@ -27,7 +27,7 @@ def shell():
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A store of three runs, the lake of them, judged, and a store of another run."""
+    """Build a store of three runs, their judged lake, and a store of another run."""
     root = tmp_path_factory.mktemp("made")
     report(plain_lake(root))
     put_run(root / "other", "n", "r9", History(register_ops(9)), seed=9)
@@ -37,12 +37,12 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def place(made, tmp_path):
-    """A copy of all that, to close."""
+    """Copy everything, so that a test may remove rights."""
     return shutil.copytree(made, tmp_path / "made", symlinks=True)
 
 
 def refused(said):
-    """The only line of a command that was refused, but for those that say how far it is."""
+    """Return the single error line of a refused command, without progress lines."""
     lines = [line for line in said.lines if line.startswith("harness: ")]
     assert (said.code, len(lines), said.out) == (254, 1, ""), said
     return lines[0]
@@ -85,7 +85,7 @@ def test_a_lake_without_the_right_to_read(shell, place, part):
             ("lake", "export", lake, "--store", place / "out"),
             ("ingest", place / "other", "--lake", lake),
         ):
-            if words[0] != "serve" or part in {".", "runs"}:  # it reads no operations
+            if words[0] != "serve" or part in {".", "runs"}:  # `serve` reads no operations
                 assert "check the folder's rights" in refused(shell.harness(*words))
     assert not (place / "out").exists()
     assert shell.harness("lake", "check", lake).code == 0
@@ -114,7 +114,9 @@ def test_a_store_without_the_right_to_read(shell, place, mode):
         for words in (
             ("report", store, "--output", place / "out"),
             ("ingest", store, "--lake", place / "new"),
-            *([("serve", store, "--port", "0")] if mode == UNREADABLE else []),  # else it waits
+            *(
+                [("serve", store, "--port", "0")] if mode == UNREADABLE else []
+            ),  # otherwise `serve` waits
         ):
             line = refused(shell.harness(*words))
             assert str(store) in line
@@ -139,7 +141,7 @@ def test_a_part_of_a_store_that_we_may_not_read_is_named_and_the_rest_judged(she
 @pytest.mark.parametrize("executor", ["inline", "pool"])
 @pytest.mark.parametrize("part", ["runs", "runs/_delta_log", "verdicts"])
 def test_results_of_a_lake_that_may_not_be_written(shell, place, part, executor):
-    """The first worker that is refused ends the report: so would be all others."""
+    """The first refused worker ends the report, because all others would be refused, too."""
     lake = place / "lake"
     words = ("report", lake, "--executor", executor, "--jobs", "2")
     with refusing(lake / "results" / part, READ_ONLY):

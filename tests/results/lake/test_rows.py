@@ -1,4 +1,4 @@
-"""Histories become rows and are equal afterwards; rows say what they mean."""
+"""Histories survive the conversion into rows, and rows have the documented meaning."""
 
 import datetime as dt
 
@@ -131,7 +131,7 @@ def test_answered_is_what_facts_of_a_store_say(kind, answer, answered):
     ],
 )  # fmt: skip
 def test_what_rows_say_of_a_history(tables, table, names, expected):
-    """Phase and faults of operations, attempts apart from them, both ends of faults, sums."""
+    """Rows have phases, faults, separate attempts, both ends of faults, and sums."""
     assert picked(tables[table], *names.split()) == expected
 
 

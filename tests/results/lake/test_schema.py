@@ -1,4 +1,4 @@
-"""The documented schema is the schema, and it covers the vocabularies."""
+"""The documented schema equals the real one, and covers the vocabularies."""
 
 import typing
 from pathlib import Path
@@ -19,7 +19,7 @@ PLAIN = {
 
 
 def markdown(tables, *, head):
-    """Tables as the document has them, without the columns of their `head`."""
+    """Format tables as in the document, without the columns of their `head`."""
     lines = []
     for name, columns in tables.items():
         lines += [f"### {name}", "", "| column | type | unit | meaning |", "|---|---|---|---|"]
@@ -40,7 +40,7 @@ def markdown(tables, *, head):
     ],
 )
 def test_the_document_is_the_schema(mark, tables, head, version):
-    """After a change: put `markdown` between the marks, and raise the version."""
+    """After a change, put the output of `markdown` between the marks, and raise the version."""
     before, _, rest = DOCUMENT.read_text().partition(f"<!-- {mark} -->\n")
 
     assert rest.partition(f"<!-- end of {mark} -->")[0] == markdown(tables, head=head)

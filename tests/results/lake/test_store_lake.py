@@ -1,4 +1,4 @@
-"""The lake of a store has the runs of the store as they are now, each read once."""
+"""The lake of a store has its current runs, and reads each run only once."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(name="store")
 def store_fixture(tmp_path):
-    """Three finished runs under two names."""
+    """Build a store of three finished runs with two names."""
     store = tmp_path / "store"
     for number, name in enumerate(["ddl-kill", "ddl-none", "ddl-none"], 1):
         keep_run(store, name, f"r{number}", Case(seed=number), history(number))
@@ -45,7 +45,7 @@ def store_fixture(tmp_path):
 
 @pytest.fixture(name="read")
 def read_fixture(monkeypatch):
-    """The folders of the runs that were decoded."""
+    """Record the folders of the runs that are decoded."""
     folders = []
     whole = ingest.read_source
 
@@ -71,7 +71,7 @@ def states_of(uri):
 
 
 def assert_whole(uri):
-    """No run is there twice or in part, and none has rows that `runs` does not know of."""
+    """Assert that every run is complete and unique, and that all rows belong to known runs."""
     lake = lake_at(uri)
     assert not [finding for finding in check(lake) if finding.damaged]
     runs = lake.dataset("runs").to_table().to_pylist()
@@ -184,7 +184,7 @@ def test_a_torn_run_that_is_finished_after_all_takes_its_place(store):
         log.append(op)
     log.close()
     assert [problem.kind for problem in lake_of_store(store).problems.kept] == [RUNNING]
-    del folder  # as if its process had ended
+    del folder  # as if the run's process had ended
     uri = lake_of_store(store).uri
     assert states_of(uri)["ddl-none/r4"] == "torn"
 
@@ -347,7 +347,7 @@ def test_reports_of_one_store_at_the_same_time(store):
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_without_locks_the_protocol_keeps_every_run_once(store, monkeypatch, gone):
-    """As on a file system without locks: another update goes through in the midst of one."""
+    """As on a file system without locks, another update runs in the middle of this one."""
     monkeypatch.setattr(store_lake.fcntl, "flock", refuse_lock)
     if gone:
         lake_of_store(store)
@@ -388,7 +388,7 @@ def test_a_user_without_rights_gets_the_lake_in_the_cache(store, tmp_path):
 
 
 def update_in_a_process(begin, store, **env):
-    """`lake_of_store` after some statements, in a new process, which prints the lake's URI."""
+    """Run statements and `lake_of_store` in a new process, which prints the lake's URI."""
     code = (
         f"{begin}\nimport pathlib, sys\n"
         "from results.lake.transfer.store_lake import lake_of_store\n"

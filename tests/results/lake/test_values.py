@@ -1,4 +1,4 @@
-"""Values and outcomes of attempts are taken apart by the rules of `results.lake.tables.values`."""
+"""Values and outcomes of attempts are split into columns by `results.lake.tables.values`."""
 
 import msgspec
 import pyarrow as pa

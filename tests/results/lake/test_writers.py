@@ -1,4 +1,4 @@
-"""Killed writers and upkeep lose nothing of what was acknowledged, and upkeep clears up."""
+"""Killed writers and upkeep lose no acknowledged run, and upkeep removes leftovers."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.lake, pytest.mark.slow, pytest.mark.process]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A store of two real runs."""
+    """Build a store of two real runs."""
     folder = tmp_path_factory.mktemp("store")
     writers.simulate(folder, 2)
     return folder
@@ -25,13 +25,13 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def store(folder):
-    """Their rows."""
+    """Return the rows of these runs."""
     return writers.originals(folder)
 
 
 @contextlib.contextmanager
 def place(kind, tmp_path):
-    """The address of a lake, its direct options, and the proxy by which others reach it."""
+    """Provide a lake's address, its direct options, and the proxy that other processes use."""
     if kind == "local":
         yield str(tmp_path / "lake"), {}, None
         return
@@ -45,7 +45,7 @@ SIZES = [(2, 4, 3), pytest.param((8, 20, 50), marks=pytest.mark.nightly)]
 @pytest.mark.parametrize("sizes", SIZES, ids=["few", "many"])
 @pytest.mark.parametrize("kind", ["local", pytest.param("s3", marks=pytest.mark.s3)])
 def test_killed_writers_lose_nothing_that_was_acknowledged(tmp_path, folder, store, kind, sizes):
-    """Writers, runs of each and kills; the S3 server refuses one request in ten."""
+    """The parameters are writers, runs per writer, and kills; S3 refuses one request in ten."""
     count, runs, kills = sizes
     appends = sum(len(writers.plan(number, count, runs)) for number in range(count))
     with place(kind, tmp_path) as (uri, options, proxy):

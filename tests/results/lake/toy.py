@@ -1,4 +1,4 @@
-"""A small lake: three tables, runs with rows that follow from their name."""
+"""A small lake of three tables, in which the rows of a run follow from its name."""
 
 import datetime as dt
 import threading
@@ -24,12 +24,12 @@ QUICK = Patience(sleep=lambda _: None)
 
 
 def operations_of(run):
-    """How many operations a run has: 1 to 7."""
+    """Return the number of operations of a run, 1 to 7."""
     return sum(run.encode()) % 7 + 1
 
 
 def rows(runs, *, target="kudu", label="nightly", day=DAY):
-    """What a writer appends for these runs."""
+    """Return the rows that a writer appends for these runs."""
     heads = [{"target": target, "label": label, "day": day, "run": run} for run in runs]
     found = {
         "runs": [{**head, "seed": 7, "started": STARTED} for head in heads],
@@ -46,14 +46,14 @@ def rows(runs, *, target="kudu", label="nightly", day=DAY):
 
 
 def lake_at(uri, *, schemas=SCHEMAS, version=1, patience=QUICK, **options):
-    """The lake there; made if there is none."""
+    """Open the lake at this address; create it if it does not exist."""
     return Lake.open(
         str(uri), schemas=schemas, version=version, patience=patience, **options, create=True
     )
 
 
 def contents(lake):
-    """The visible runs, each with its operations; fails where tables disagree or rows are twice."""
+    """Return the visible runs with their operations; fail if tables disagree or rows repeat."""
     snapshot = lake.snapshot()
     runs = snapshot.dataset("runs").to_table()["run"].to_pylist()
     assert sorted(set(runs)) == sorted(runs)
@@ -64,19 +64,19 @@ def contents(lake):
     assert found == {run: list(range(operations_of(run))) for run in runs}
     faults = snapshot.dataset("faults").to_table()["run"].to_pylist()
     assert sorted(faults) == sorted(runs)
-    for table in SCHEMAS:  # no run in two files
+    for table in SCHEMAS:  # no run may be in two files
         spread = snapshot.dataset(table).to_table(columns=["run", "batch"])
         assert spread.group_by(["run", "batch"]).aggregate([]).num_rows == len(runs)
     return set(runs)
 
 
 def damage(lake):
-    """What `check` calls damaged."""
+    """Return the damage that `check` reports."""
     return [finding for finding in check(lake) if finding.damaged]
 
 
 def created_at_once(uri, runs, **options):
-    """The lake there, which as many writers created at once as there are runs, one run of each."""
+    """Have one writer per run create the lake concurrently, and return the lake."""
     start = threading.Barrier(len(runs))
 
     def create(run):

@@ -1,7 +1,7 @@
-"""Processes that append to a lake, compact it and vacuum it, and a judge of what they leave.
+"""Processes that append to a lake, compact it and vacuum it, and a check of the result.
 
-Real runs are repeated under other ids. A writer appends its own runs, and some of its neighbour's
-as well, a few at a time, and prints their keys when `append` has returned.
+Real runs are repeated under other ids. A writer appends its own runs and some of its neighbour's
+runs, a few at a time, and prints their keys once `append` has returned.
 """
 
 import random
@@ -32,24 +32,24 @@ SMALL_BYTES, TARGET_BYTES = 256 << 10, 1 << 20
 DEADLINE_S = 1800.0
 LABELS = ("nightly", "weekly")
 PAUSES = {"compact": 0.5, "vacuum": 15.0}
-"""How long upkeep rests, in times of what it took: a vacuum ends every append that is under way."""
+"""The pause after upkeep, as a multiple of its duration: a vacuum ends all running appends."""
 
 
 def simulate(store, seeds):
-    """Leave some runs in a store."""
+    """Run some seeds into a store."""
     for seed in range(1, seeds + 1):
         case = Case(seed=seed, nemeses=("kill-leader",), time_limit_s=3.0)
         run_seed(SeedJob(case=case, store=str(store), name="real", run_prefix="run-"))
 
 
 def originals(store):
-    """The rows of every run of a store, run by run."""
+    """Return the rows of every run in a store."""
     folders = sorted(folder for _, _, folder in run_folders(store, Problems()))
     return [tables_of([read_source(folder)]) for folder in folders]
 
 
 def copy_of(original, key, label):
-    """The same run under another id and label."""
+    """Return the same run under another id and label."""
     copies = dict(original)
     for column, value in (("run", key), ("label", label)):
         for name, table in copies.items():
@@ -63,13 +63,13 @@ def key_of(writer, number):
 
 
 def rows_of(store, key):
-    """Rows of a key, from which the repeated run and its label follow."""
+    """Return the rows of a key, which determines the repeated run and its label."""
     number = sum(map(int, key.removeprefix("copy/").split("-")))
     return copy_of(store[number % len(store)], key, LABELS[number % len(LABELS)])
 
 
 def plan(writer, writers, runs):
-    """The appends of a writer: its own runs, and every third of its neighbour's."""
+    """Return the appends of a writer: its own runs, and every third run of its neighbour."""
     keys = []
     for number in range(runs):
         keys.append(key_of(writer, number))
@@ -82,7 +82,7 @@ def plan(writer, writers, runs):
 
 
 def write(uri, store, begin, *numbers):
-    """Append from one place of the plan on, and print each append."""
+    """Execute the plan from one position on, and print each append."""
     runs, lake = originals(Path(store)), Lake.open(uri, create=True)
     for keys in plan(*map(int, numbers))[int(begin) :]:
         rows = [rows_of(runs, key) for key in keys]
@@ -103,7 +103,7 @@ def look_after(role, uri):
 
 
 class Process:
-    """One that is started again whenever it was killed."""
+    """A process that is restarted after each kill."""
 
     def __init__(self, environ, role, uri, *words):
         self.environ, self.role, self.uri, self.words = environ, role, uri, words
@@ -111,7 +111,7 @@ class Process:
         self.start()
 
     def start(self):
-        """Begin with the append that was printed last, which is there already."""
+        """Start again with the last printed append, which exists already."""
         words = [self.role, self.uri]
         if self.role == "write":
             store, *numbers = self.words
@@ -126,7 +126,7 @@ class Process:
         self._reader.start()
 
     def _read(self, child, before):
-        """Whole lines only: a torn one says nothing. The first repeats the last one before."""
+        """Read whole lines and ignore a torn one; the first line repeats the last one."""
         for line in child.stdout:
             if not line.endswith("\n"):
                 break
@@ -137,7 +137,7 @@ class Process:
                 self.lines.append(line.strip())
 
     def end(self):
-        """Kill it, read all its output, and return its exit code."""
+        """Kill the process, read all its output, and return its exit code."""
         self.child.kill()
         self._reader.join()
         self.child.stdout.close()
@@ -145,9 +145,9 @@ class Process:
 
 
 def kill_some(writers, upkeep, appends, kills):
-    """At seeded moments end one that still works, and start it again, until the writers are done.
+    """Kill and restart running processes at seeded moments, until the writers are done.
 
-    Raises `RuntimeError` where one ends otherwise, or the writers are not done in time.
+    Raises `RuntimeError` if a process exits otherwise, or if the writers take too long.
     """
     rng, processes = random.Random(1), [*writers, *upkeep]
     deadline_s = time.monotonic() + DEADLINE_S
@@ -171,9 +171,9 @@ def kill_some(writers, upkeep, appends, kills):
 
 
 def judge(lake, store, acknowledged):
-    """What became of the runs, by the kind of loss, and the text of what is left over.
+    """Return the lost runs by kind of loss, and a description of leftovers.
 
-    Every run of the lake is compared with its original; damaged runs are not read.
+    Every run in the lake is compared with its original; damaged runs are not read.
     """
     findings = check(lake)
     left = [f"{each.table}: {each.text}" for each in findings if not each.damaged]
@@ -196,9 +196,9 @@ def judge(lake, store, acknowledged):
 
 
 def tidy(lake):
-    """Compact and vacuum without other writers: then nothing is left over.
+    """Compact and vacuum without other writers, which removes all leftovers.
 
-    The first vacuum takes batches of dead writers out of the logs, the second removes their files.
+    The first vacuum removes batches of dead writers from the logs, the second their files.
     """
     compact(lake, small_bytes=SMALL_BYTES, target_bytes=TARGET_BYTES)
     for _ in range(2):

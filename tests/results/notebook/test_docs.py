@@ -1,6 +1,6 @@
-"""The example of docs/browse.md runs on a store made by the commands above it, and says the same.
+"""The example in docs/browse.md runs on a store of the page's commands, with the same output.
 
-Numbers are left out of the comparison: they are the target's, and change with it.
+The comparison ignores numbers, which change with the target.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import pytest
 from harness.cli import main
 
 CHEAP = ("--jobs", "1", "--reporters", "none")
-"""Added to what the page says: more workers and a page of each run change no table."""
+"""Options added to the page's commands; workers and pages of runs change no table."""
 PAGE = Path(__file__).parents[3] / "docs" / "browse.md"
 
 
@@ -23,12 +23,12 @@ def blocks(language):
 
 
 def shape(text):
-    """Words in order, numbers as #: what the tables are about."""
+    """Replace numbers by #, to compare the form of tables."""
     return re.sub(r"\d+(\.\d+)?", "#", text).split()
 
 
 def printed_by(script):
-    """What a block of the page prints."""
+    """Return the output of a block of the page."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(script, str(PAGE), "exec"), {})

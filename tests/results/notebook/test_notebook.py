@@ -1,6 +1,7 @@
-"""The notebook runs on a lake made by the commands that it names, and shows what is kept in it.
+"""The notebook runs on a lake of its own commands, and reproduces its stored outputs.
 
-After a change: make that lake, and `jupyter execute --inplace` (`pip install nbclient ipykernel`).
+After a change, create that lake and run `jupyter execute --inplace` (`pip install nbclient
+ipykernel`).
 """
 
 import ast
@@ -24,7 +25,7 @@ SIZE_MAX = 110_000  # bytes, with all outputs
 
 
 def kept(cell, kind):
-    """An output that is kept in the file."""
+    """Return an output stored in the file."""
     for output in cell["outputs"]:
         if kind == "stream" and output["output_type"] == "stream":
             return "".join(output["text"])
@@ -44,7 +45,9 @@ def test_the_notebook_answers_its_questions(tmp_path, monkeypatch):
     for line in soaks:
         words = shlex.split(line.replace("1..8", "1..2"))
         assert main([*words[1:], *CHEAP]) in {0, 1, 2}
-    with pd.option_context("display.max_colwidth", 50, "display.width", 80):  # which it changes
+    with pd.option_context(
+        "display.max_colwidth", 50, "display.width", 80
+    ):  # options that the notebook changes
         cells = list(run_cells(PAGE))
     assert "not linearizable" in cells[3]["stream"]
     for cell, found in zip(code_cells(PAGE), cells, strict=True):
@@ -52,7 +55,7 @@ def test_the_notebook_answers_its_questions(tmp_path, monkeypatch):
         assert bool(shown) == bool(kept(cell, "text/plain"))
         assert bool(found["stream"]) == bool(kept(cell, "stream"))
         header = kept(cell, "text/plain").split("\n")[0].split()
-        assert found["columns"] in ([], header)  # of a data frame
+        assert found["columns"] in ([], header)  # the header of a data frame
         assert bool(found["text/html"]) == bool(kept(cell, "text/html"))
         assert ("<svg" in found["text/html"]) == ("<svg" in kept(cell, "text/html"))
 
@@ -64,7 +67,7 @@ def test_the_notebook_answers_its_questions(tmp_path, monkeypatch):
 
 
 def run_marimo_cells(monkeypatch):
-    """The results of the cells of a marimo file, which share their names."""
+    """Run the cells of a marimo file, which share their names; return the results."""
     choose = SimpleNamespace(dropdown=lambda _, *, value, label: SimpleNamespace(value=value))
     stand_in = SimpleNamespace(ui=choose, stop=lambda stops, _: None)
     monkeypatch.setitem(sys.modules, "marimo", stand_in)
@@ -81,5 +84,5 @@ def run_marimo_cells(monkeypatch):
 def test_its_outputs_are_kept_and_small():
     assert len(PAGE.read_bytes()) < SIZE_MAX
     numbers = [cell["execution_count"] for cell in code_cells(PAGE)]
-    assert numbers == list(range(1, len(numbers) + 1))  # run once, from above
+    assert numbers == list(range(1, len(numbers) + 1))  # run once, from top to bottom
     assert not any("Traceback" in str(cell["outputs"]) for cell in code_cells(PAGE))

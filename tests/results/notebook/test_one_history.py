@@ -1,4 +1,4 @@
-"""One history as a data frame: every cell against the history it comes from."""
+"""One history as a data frame, whose cells are compared with the history."""
 
 import pandas as pd
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ DTYPES = {
 
 
 def plain(value):
-    """A cell as Python has it."""
+    """Convert a cell into a Python value."""
     return None if value is pd.NA else value
 
 
@@ -43,7 +43,7 @@ def test_a_row_is_a_pair(made):
 
 
 def test_values_stay_what_they_are():
-    """Lists of one length do not become columns, large numbers stay exact, None stays None."""
+    """Lists of equal length stay lists, large numbers stay exact, and None stays None."""
     late = 2**60 + 1
     made = History(
         [

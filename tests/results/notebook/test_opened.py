@@ -52,7 +52,7 @@ def opened(store):
 
 
 def rows(table, **options):
-    """Rows in an order that does not depend on files."""
+    """Sort rows independently of files."""
     return sorted(table.to_table(**options).to_pylist(), key=repr)
 
 
@@ -66,7 +66,9 @@ def test_a_store_is_opened_through_its_lake(store, opened, tmp_path):
         here, there = rows(finished.table(name).arrow()), rows(lake.table(name).arrow())
         if name == "runs":
             assert {row.pop("folder") for row in here} == {None}
-            assert len({row.pop("folder") for row in there}) == 4  # three not valid, and none
+            assert (
+                len({row.pop("folder") for row in there}) == 4
+            )  # three folders of runs that are not valid, and none
         assert here == there
         assert here or name in {"attempts", "events"}
     assert (set(opened.problems), dict(lake.problems)) == (BROKEN, {})
@@ -89,7 +91,7 @@ def test_a_drawing_is_html_with_its_style(opened, draw, texts):
     assert drawing.title in repr(drawing)
     assert [text for text in texts if text not in html] == []
     assert html.count("<rect") + html.count("<circle") > 0
-    assert ":root" not in html  # a notebook has the style of other drawings on the same page
+    assert ":root" not in html  # a notebook has other drawings with styles on the same page
     assert "<script" not in html
     ET.fromstring(html.replace("</style>", "]]></style>").replace("<style>", "<style><![CDATA["))
 
@@ -121,7 +123,7 @@ def filters(draw, keys):
 
 
 def passes(row, filters):
-    """What the filters mean, said once more."""
+    """Whether a row passes the filters, by independent code."""
     if "label" in filters:
         wanted = filters["label"]
         if row["label"] not in (wanted if isinstance(wanted, list) else [wanted]):
@@ -177,7 +179,7 @@ def test_a_data_frame(opened):
     assert {name: str(kind) for name, kind in creates.dtypes.items()} == {
         "f": "category", "latency_ns": "Int64", "day": "datetime64[ms]",
     }  # fmt: skip
-    assert creates["latency_ns"].isna().sum() == 8  # the last create of a run is never answered
+    assert creates["latency_ns"].isna().sum() == 8  # the last create of each run is never answered
     rows = len(table.pandas())
     assert len(table.pandas(rows_max=rows)) == rows > 120
     with pytest.raises(UsageError, match=f"has {rows} rows here, and rows_max is {rows - 1}"):
@@ -233,7 +235,7 @@ def test_runs_describe_themselves(opened, store):
         assert "runs: 9" in text
         assert "verdicts: valid 4, invalid 2, none 2 and unknown 1" in text
         assert "operations 161" in text
-    assert "<script" not in opened._repr_html_()  # of the hostile label
+    assert "<script" not in opened._repr_html_()  # from the hostile label
     assert "labels: v1 2\n" in repr(opened.only(label="v1"))
     assert repr(opened.table("faults")) == f"Table 'faults' of '{store}': 8 rows"
 
@@ -264,7 +266,7 @@ def test_unknown_tables(opened):
 
 @pytest.mark.lake
 def test_a_snapshot_stays_what_it_is(tmp_path):
-    """What is appended, merged, or left by a writer that died later shows in none of its tables."""
+    """No table of a snapshot shows later appends, merges, or leftovers of dead writers."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     add_run(store, "alpha", "a1", seed=1)
     lake = lake_at(uri)
@@ -272,7 +274,7 @@ def test_a_snapshot_stays_what_it_is(tmp_path):
     before = results.open(uri)
     shutil.rmtree(store / "alpha")
     add_run(store, "alpha", "a2", seed=2)
-    lake._commit_main = lambda *_: False  # dies between its tables, again and again
+    lake._commit_main = lambda *_: False  # the writer dies between its tables, each time
     with pytest.raises(Exception, match="20 times"):
         ingest(store, lake, writer_to(lake))
     dead = results.open(uri)

@@ -1,4 +1,4 @@
-"""What reports found of a lake, opened as tables: of what was found twice one result counts."""
+"""Results of reports on a lake, opened as tables: of repeated results, one counts."""
 
 import datetime as dt
 import random
@@ -42,7 +42,7 @@ def batches_of(lake):
 
 
 def put(lake, found, at, *, batch=None):
-    """Append results as a report does: (run, checker or None for facts, id, mark, word)."""
+    """Append results as a report does, as (run, checker or None for facts, id, mark, word)."""
     known = batches_of(lake)
     there = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
     tables = {name: [] for name in RESULT_TABLES}
@@ -120,7 +120,7 @@ def test_every_range_of_keys_counts(lake):
 
 
 def random_results(lake, seed):
-    """Appends in which results of two checkers and facts come again and again."""
+    """Draw appends in which results of two checkers and facts repeat."""
     draw = random.Random(seed)
     told = []
     for at in range(draw.randrange(1, 6)):
@@ -138,7 +138,7 @@ def random_results(lake, seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_counts_is_the_best_of_each(lake, seed):
-    """By sorting everything that was ever told of a run and checker."""
+    """The expected result comes from sorting all results of a run and checker."""
     told = random_results(lake, seed)
     best = {}
     for at, run, checker, _, mark, word in told:

@@ -1,6 +1,6 @@
-"""One store of simulated runs, judged and reported once, for all tests here.
+"""One store of simulated runs, judged and reported once for all tests in this folder.
 
-They are of the group of those that need Spark, which share a worker: half of these need it too.
+The tests are in the xdist group of Spark tests, since half of them need Spark.
 """
 
 import pytest
@@ -17,7 +17,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def reported(store):
-    """Summary, answers and page."""
+    """Report on the store; return summary, answers and page."""
     return report(str(store), executor="inline", baseline="old", label="new")
 
 

@@ -1,4 +1,4 @@
-"""Small histories by hand: times in ms, indices by position."""
+"""A writer of small histories: times are in ms, and indices follow from positions."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,7 @@ MS = 1_000_000
 
 
 class Script:
-    """Collects ops in the order in which they are told."""
+    """A writer that collects ops in the order of calls."""
 
     def __init__(self):
         self.ops = []
@@ -33,7 +33,7 @@ class Script:
         self._add(time_ms, NEMESIS, OpType.INFO, nemesis, value)
 
     def invoke(self, time_ms, f="create"):
-        """Begin an operation of a new process; returns its process."""
+        """Begin an operation of a new process; return the process."""
         self._process += 1
         self._add(time_ms, self._process, OpType.INVOKE, f, {})
         return self._process
@@ -42,7 +42,7 @@ class Script:
         self._add(time_ms, process, OpType(kind), f, value, error=error, node=node)
 
     def do(self, start_ms, end_ms, kind="ok", f="create", **more):
-        """A whole operation, told at once: nothing lies between its lines."""
+        """Add a whole operation, whose two lines are adjacent."""
         process = self.invoke(start_ms, f)
         self.end(end_ms, process, kind, f, **more)
 
@@ -51,6 +51,6 @@ class Script:
 
 
 def run_of(**changes):
-    """A run as `extract` wants it."""
+    """Build a run in the form that `extract` expects."""
     case = Case(**{"seed": 1, "nemeses": ("kill",), **changes})
     return SimpleNamespace(name="n", run="r", case=case)

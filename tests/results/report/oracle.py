@@ -1,8 +1,8 @@
-"""Every number of a report again, by other means: plain Python over `History` objects.
+"""An oracle that computes every number of a report independently, from `History` objects.
 
-Nothing of `results` is used. Where the report sweeps, this loops over everything; where it works
-with buckets, windows and SQL, this sorts lists. Rows are dictionaries with the columns of the
-answers, in any order of rows.
+The oracle does not use `results`. It loops over everything where the report sweeps, and sorts lists
+where the report uses buckets, windows and SQL. Rows are dictionaries with the columns of the
+answers, in any order.
 """
 
 import itertools
@@ -23,7 +23,7 @@ TYPES = ("ok", "fail", "info")
 
 
 class Run:
-    """One run, read through `load_run` and judged again."""
+    """One run, read by `load_run` and judged again."""
 
     environment, target, profile = "sim", "kudu", "strict"
     population = None  # numbered by the oracle, which knows all runs
@@ -53,17 +53,17 @@ class Run:
 
     @property
     def alike(self):
-        """What runs of one population share: everything but the seed and what it planned."""
+        """The common properties of a population's runs: all except the seed and its plan."""
         return self.label or "", *self.setting
 
     @property
     def setting(self):
-        """The same whatever the label."""
+        """The population without its label."""
         bare = msgspec.structs.replace(self.case, seed=0, faults=None)
         return self.workload, self.nemeses, self.bugs, repr(bare)
 
     def item(self, **fields):
-        """Something of this run."""
+        """Build an item of this run."""
         return {"of": self, "run": self.key, **fields}
 
     def _op(self, pair):
@@ -133,11 +133,11 @@ class Run:
         return begin, min([time for time, _ in times if time > begin], default=self.end)
 
     def down(self, kind, start, end):
-        """Unavailable time within an interval."""
+        """Return the unavailable time within an interval."""
         return sum(max(0, min(b, end) - max(a, start)) for a, b, _ in self.outages[kind])
 
     def split(self, nemesis):
-        """The chaos phase cut at every edge of the nemesis's faults: (start, end, active)."""
+        """Split the chaos phase at every begin and end of faults: (start, end, active)."""
         begin, end = self.chaos()
         own = [f for f in self.faults if f["nemesis"] == nemesis]
         cuts = {begin, end, *(t for f in own for t in (f["start"], f["end"]) if begin < t < end)}
@@ -147,12 +147,12 @@ class Run:
         ]
 
     def struck_by(self):
-        """The nemeses of the case and of the history, but for "none"."""
+        """Return the nemeses of the case and of the history, except "none"."""
         return sorted({*self.case.nemeses, *(f["nemesis"] for f in self.faults)} - {"none"})
 
 
 def outages_of(ops, run_end):
-    """By definition: in each gap between answers, cover by operations, bridge, measure."""
+    """Compute outages by definition: cover each gap between answers, bridge, measure."""
     answers = sorted({op["end"] for op in ops if op["answered"] and op["line"] is not None})
     found = []
     for a, b in itertools.pairwise([0, *answers, run_end]):
@@ -173,7 +173,7 @@ def outages_of(ops, run_end):
 
 
 def middle(value):
-    """The middle of the bucket of a latency: 5 bits after the leading one."""
+    """Return the middle of a latency's bucket: 5 bits after the leading one."""
     value = max(0, value)
     if value < 32:
         return value
@@ -182,25 +182,25 @@ def middle(value):
 
 
 def rank(values, permille):
-    """Nearest rank."""
+    """Return the value at the nearest rank."""
     ordered = sorted(values)
     return ordered[max(1, math.ceil(permille * len(ordered) / 1000)) - 1]
 
 
 def middle_rank(values, permille):
-    """The same in buckets; None of nothing."""
+    """Return the middle of the bucket at the nearest rank; `None` for no values."""
     return middle(rank(values, permille)) if values else None
 
 
 def quantiles(ops):
-    """Of the latencies of operations."""
+    """Return quantiles of the latencies of operations."""
     values = [middle(op["latency"]) for op in ops]
     names = {"p50_ns": 500, "p95_ns": 950, "p99_ns": 990, "p999_ns": 999, "max_ns": 1000}
     return {"ok": len(values), **{name: rank(values, q) for name, q in names.items()}}
 
 
 def wilson(hits, n):
-    """The roots of the score equation (p - x)^2 = z^2 x (1 - x) / n; low and high."""
+    """Return the two roots of the score equation (p - x)^2 = z^2 x (1 - x) / n."""
     if not n:
         return {"low": 0.0, "high": 1.0}
     z2 = 1.959963984540054**2
@@ -210,9 +210,9 @@ def wilson(hits, n):
 
 
 def arrangements(first, second):
-    """The share of all ways to choose the first group whose U is as far from its mean.
+    """Return the share of all choices of the first group whose U is as far from its mean.
 
-    U by its definition: pairs won, half for ties.
+    U counts pairs that the first group wins, and half of the ties.
     """
     both = [*first, *second]
 
@@ -227,14 +227,14 @@ def arrangements(first, second):
 
 
 def field(item, name):
-    """A field of a run, of something of a run, or of that run."""
+    """Return a field of a run, of an item, or of the item's run."""
     if isinstance(item, Run):
         return getattr(item, name)
     return item[name] if name in item else getattr(item["of"], name)
 
 
 def answer(items, *names, of):
-    """A row for each cell of items whose fields `names` agree: these, and what `of` says of it."""
+    """Group items by the fields `names`; return one row per group, with the result of `of`."""
     cells = defaultdict(list)
     for item in items:
         cells[tuple(field(item, name) for name in names)].append(item)
@@ -242,7 +242,7 @@ def answer(items, *names, of):
 
 
 def tally(items, name, values):
-    """How many items have each value."""
+    """Count the items with each value."""
     return {value: sum(field(item, name) == value for item in items) for value in values}
 
 
@@ -259,7 +259,7 @@ def runs_in(items):
 
 
 class Oracle:
-    """Answers over a store; `AtScale` has the others."""
+    """Answers about a store; `AtScale` has the others."""
 
     def __init__(self, store: Path) -> None:
         folders = sorted(path.parent for path in store.glob("*/*/case.json"))
@@ -302,7 +302,7 @@ class Oracle:
         return answer(self.results, "population", "checker", of=of)
 
     def judged(self):
-        """As far as the page shows it."""
+        """Return the judgements that the page shows."""
 
         def of(runs):
             counts = {name: len(field(runs[0], name)) for name in ("ops", "faults", "elections")}
@@ -317,7 +317,9 @@ class Oracle:
             if run.verdict == "valid":
                 continue
             bad = [r for r in run.results if r.verdict.value != "valid"]
-            first = min(bad, key=lambda r: -RANK[r.verdict.value])  # in the order of the case
+            first = min(
+                bad, key=lambda r: -RANK[r.verdict.value]
+            )  # the first one in the order of the case
             rows.append(
                 {
                     **{name: field(run, name) for name in (*names, "seed", "day", "code")},
@@ -614,12 +616,12 @@ class Oracle:
 
 
 def totals_of(rows):
-    """The columns of (a, n, b, m), added up."""
+    """Add up the columns of (a, n, b, m)."""
     return [sum(row[i] for row in rows) for i in range(4)]
 
 
 def ratio_of(rows):
-    """The ratio of a/n to b/m, of as many runs as there are rows."""
+    """Return the ratio of a/n to b/m over all rows, one per run."""
     a, n, b, m = totals_of(rows)
     return {
         "with_rate": a / n if n else None,
@@ -631,7 +633,7 @@ def ratio_of(rows):
 
 
 def log_se(rows):
-    """The standard error of the log of (a/n)/(b/m), by the covariance of the totals of runs."""
+    """Return the standard error of log((a/n)/(b/m)), by the covariance of run totals."""
     count = len(rows)
     totals = totals_of(rows)
     means = [total / count for total in totals]

@@ -1,4 +1,4 @@
-"""What a report says over many runs, days, codes and settings, by other means: see `oracle`."""
+"""The oracle's answers about many runs, days, codes and settings; see `oracle`."""
 
 import math
 from collections import defaultdict
@@ -28,7 +28,7 @@ SEEDS = (
 
 
 def named(history, result):
-    """Invocations of the first two client operations that a result names, by either end."""
+    """Return the invocations of the first two client operations that a result names."""
     found = []
     for index in result.operations:
         for pair in history.pairs:
@@ -38,7 +38,7 @@ def named(history, result):
 
 
 def seeds_until(p, sure):
-    """By trying one number after another."""
+    """Find the number of seeds by trying one number after another."""
     n, missed = 0, 1.0
     while missed > 1 - sure + 1e-12:
         n, missed = n + 1, missed * (1 - p)
@@ -46,13 +46,13 @@ def seeds_until(p, sure):
 
 
 def down_in(runs):
-    """Unavailable time of runs, by kind."""
+    """Return the unavailable time of runs, by kind."""
     kinds = ("mutation", "read")
     return {kind: [run.down(kind, 0, run.end) for run in runs] for kind in kinds}
 
 
 class AtScale(Oracle):
-    """All answers over a store."""
+    """All answers about a store."""
 
     # --- failures ----------------------------------------------------------------------------
 
@@ -71,14 +71,14 @@ class AtScale(Oracle):
         return answer(self.by_signature(), "verdict", "bugs", "signature", "target", of=of)
 
     def by_signature(self):
-        """Failing runs with the first three parts of their signatures: the fourth is counted."""
+        """Group failing runs by the first three parts of their signatures; count the fourth."""
         return [
             {**row, "signature": " · ".join(row["signature"].split(" · ")[:3])}
             for row in self.failing_runs()
         ]
 
     def seen(self, failing):
-        """When some failing runs were seen, and how many runs of their settings came later."""
+        """Return when failing runs were seen, and the number of later runs of their settings."""
         own = [run for run in self.runs if run.key in {row["run"] for row in failing}]
         order = lambda run: (run.record.started, run.key)  # noqa: E731
         first, last = min(own, key=order), max(own, key=order)
@@ -99,7 +99,7 @@ class AtScale(Oracle):
         }
 
     def _found(self):
-        """Hits of runs and their interval, with a line for all where there are several."""
+        """Return hits and their interval, with a line for all runs if there are several."""
         hits = defaultdict(int)
         for row in self.by_signature():
             if row["verdict"] == "invalid":
@@ -140,7 +140,7 @@ class AtScale(Oracle):
     # --- survival ----------------------------------------------------------------------------
 
     def _lives(self):
-        """(population) -> how many operations until the failure or the end, and which it was."""
+        """Map each population to the operations until failure or end, and which of them came."""
         lives = defaultdict(list)
         for run in self.runs:
             if run.verdict == "invalid":
@@ -268,7 +268,7 @@ class AtScale(Oracle):
     # --- costs -------------------------------------------------------------------------------
 
     def costs(self):
-        """The CPU time of checks is as they measured it."""
+        """Return costs; CPU times are those that the checks measured."""
         spent = defaultdict(int)
         for row in pq.read_table(self.store / ".report/tables/verdicts.parquet").to_pylist():
             spent[row["run"]] += row["cpu_ns"]
@@ -307,7 +307,7 @@ class AtScale(Oracle):
         return answer(groups, "by", "value", of=of)
 
     def _sizes(self):
-        """The bytes of each run: a share of its partition, by the lines of its history."""
+        """Return each run's bytes, a share of its partition by the lines of its history."""
         stored, lines = defaultdict(int), defaultdict(int)
         for path in (self.store / ".lake").glob("*/*.parquet"):
             (row,) = pq.read_table(path, columns=["label", "day"]).slice(0, 1).to_pylist()
@@ -323,7 +323,7 @@ class AtScale(Oracle):
     # --- faults ------------------------------------------------------------------------------
 
     def _role(self, run, fault):
-        """Of what a fault hit, by the lines before its injection."""
+        """Return the role of a fault's target, by the lines before its injection."""
         leader = None
         for op in run.history:
             if op.process == "harness" and op.f == "leader":
@@ -360,7 +360,7 @@ class AtScale(Oracle):
         cells, pairs = self._role_counts(), {}
 
         def paired(key, other, runs=None):
-            """Both counts of each run that has one of them, or of `runs`."""
+            """Pair both counts of each run that has one of them, or of `runs`."""
             first, second = cells.get(key, {}), cells.get(other, {})
             every = {*first, *second} if runs is None else runs
             return [(*first.get(run, (0, 0)), *second.get(run, (0, 0))) for run in every]
@@ -384,7 +384,7 @@ class AtScale(Oracle):
         return rows
 
     def uplift_stratified(self):
-        """Pooled ratios, and the spread of their logarithm by its slopes, measured."""
+        """Return pooled ratios, and the spread of their logarithms by measured slopes."""
         groups = defaultdict(list)
         for (population, nemesis, outcome), counts in self.uplift_counts().items():
             run = next(run for run in self.runs if run.population == population)
@@ -415,7 +415,7 @@ class AtScale(Oracle):
         return rows
 
     def agreement(self, strata):
-        """Cochran's Q against the tail of the chi-square distribution."""
+        """Compare Cochran's Q with the tail of the chi-square distribution."""
         found = []
         for rows in strata:
             a, n, b, m = totals_of(rows)
@@ -428,7 +428,7 @@ class AtScale(Oracle):
 
 
 def tail(x, df):
-    """P(X > x) of chi-square by its recursion over degrees of freedom."""
+    """Return P(X > x) of chi-square, by recursion over the degrees of freedom."""
     first = math.erfc(math.sqrt(x / 2)) if df % 2 else math.exp(-x / 2)
     for k in range(1 + (df + 1) % 2, df, 2):
         first += (x / 2) ** (k / 2) * math.exp(-x / 2) / math.gamma(k / 2 + 1)
@@ -436,7 +436,7 @@ def tail(x, df):
 
 
 def mantel_haenszel(strata):
-    """Both sums of the pooled ratio; a stratum is runs of (a, n, b, m)."""
+    """Return both sums of the pooled ratio; a stratum has runs as (a, n, b, m)."""
     above = below = 0.0
     for rows in strata:
         a, n, b, m = totals_of(rows)
@@ -446,7 +446,7 @@ def mantel_haenszel(strata):
 
 
 def pooled_log_se(strata):
-    """By how much log R moves when a total moves, and how totals of runs vary within strata."""
+    """Combine the slopes of log R in the totals with the variance of totals within strata."""
 
     def log_ratio(totals):
         above = sum(a * m / (n + m) for a, n, b, m in totals)

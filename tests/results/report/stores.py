@@ -24,7 +24,7 @@ class Spec:
 
 
 COMPARED = (("none",), ("kill-leader",))
-"""Of these there are as many runs of both labels as a comparison is checked with."""
+"""Both labels have enough runs of these specs for the checked comparison."""
 MIXED = (
     *(
         Spec(seed, nemeses, label=label)
@@ -45,11 +45,11 @@ MIXED = (
 )
 """Twenty-five runs."""
 LAST_SEED_FIRST = 2
-"""Seeds beyond ran a day later, with other code."""
+"""Seeds above this one ran a day later, with other code."""
 
 
 def case_of(spec: Spec) -> Case:
-    """The case of one run, with short faults so that several fit."""
+    """Build the case of one run, with short faults, so that several fit."""
     workload = load_plugin("workloads", spec.workload)
     target = load_plugin("targets", "kudu")
     options = {option.name.replace("-", "_"): option.default for option in target.options}
@@ -71,7 +71,7 @@ def case_of(spec: Spec) -> Case:
 
 
 def add_run(store: Path, name: str, spec: Spec) -> Path:
-    """Run one case in the simulation and keep it whole."""
+    """Run one case in the simulation and keep the whole run."""
     environment = load_plugin("environments", "sim")
     plan = plan_case(case_of(spec), environment)
     run = f"seed-{spec.seed}-{spec.label}"
@@ -85,18 +85,18 @@ def add_run(store: Path, name: str, spec: Spec) -> Path:
 
 
 def started_of(spec: Spec) -> str:
-    """Labels one after the other; the seeds of each on two days."""
+    """Return a run's start; labels run in turn, and seeds of one label on two days."""
     day = (1 if spec.label == "old" else 3) + (spec.seed > LAST_SEED_FIRST)
     return f"2026-01-0{day}T00:00:{spec.seed:02}+00:00"
 
 
 def code_of(spec: Spec) -> str:
-    """What ran it: another version from some seed on, whatever the label."""
+    """Return the code version of a run, which changes at one seed for all labels."""
     return "bbbb" if spec.seed > LAST_SEED_FIRST else "aaaa"
 
 
 def make_store(store: Path, specs: tuple[Spec, ...] = MIXED) -> Path:
-    """A store with a run for each of `specs`."""
+    """Build a store with one run per spec."""
     for spec in specs:
         words = (spec.workload, *spec.nemeses, *spec.bugs)
         add_run(store, "-".join(words), spec)

@@ -1,4 +1,4 @@
-"""Two labels compared: what got worse is said, what only varies is not, and like meets like."""
+"""Comparison of two labels: reports regressions, ignores noise, and compares equal settings."""
 
 import random
 import weakref
@@ -27,7 +27,7 @@ ALIKE = {
 
 
 class Runs:
-    """Rows as `baseline_runs` and `latency_by_run` give them."""
+    """Builder of rows in the form of `baseline_runs` and `latency_by_run`."""
 
     def __init__(self, seed=1):
         self.runs, self.latencies = [], []
@@ -65,7 +65,7 @@ def test_equal_labels_give_no_evidence():
 
 
 def test_false_alarms_are_rare_over_many_comparisons():
-    """Without a correction, 16 comparisons of nothing alarm in half of all reports."""
+    """Without a correction, 16 comparisons of equal labels would alarm in half of all reports."""
     alarms = sum(
         any(
             verdict != NO_EVIDENCE
@@ -134,7 +134,7 @@ def test_ignored_parts_of_settings_do_not_count():
 
 
 def test_a_mixture_is_no_regression():
-    """Each setting is the same in both labels; only how often each was run differs (Simpson)."""
+    """Each setting is equal in both labels; only their frequencies differ (Simpson's paradox)."""
     runs = Runs().add("a", 40).add("a", 5, setting="slow", p50=90_000)
     found = runs.add("b", 5).add("b", 40, setting="slow", p50=90_000).verdicts()
 
@@ -173,12 +173,12 @@ def test_of_many_labels_the_first_are_shown_and_the_others_counted():
 
 
 def test_rows_are_looked_at_once_and_not_kept():
-    """A million runs are a million rows, and ten times as many of latencies."""
+    """A million runs have a million rows, and ten million rows of latencies."""
     runs = Runs().add("a", 300).add("b", 300)
     alive = weakref.WeakSet()
 
     class Kept(dict):
-        """A row that tells whether it is there."""
+        """A row that records whether it still exists."""
 
         __hash__ = object.__hash__
 
@@ -200,7 +200,7 @@ def test_rows_are_looked_at_once_and_not_kept():
             yield row
 
     compare(counted(runs.runs), counted(runs.latencies), baseline="a", label="b")
-    assert max(seen) <= 5  # the first of each label, and the one that is looked at
+    assert max(seen) <= 5  # the first row of each label, and the current one
 
 
 def test_rows_of_a_table_come_some_at_a_time(monkeypatch):

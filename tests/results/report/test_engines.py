@@ -1,4 +1,4 @@
-"""Questions are SQL that DuckDB answers, of a report's tables or of cells gathered from them."""
+"""Questions are SQL for DuckDB, over a report's tables or over cells gathered from them."""
 
 import contextlib
 import re
@@ -32,7 +32,7 @@ def test_a_report_of_no_run_has_all_answers():
 
 @pytest.mark.parametrize("name", query_names())
 def test_sums_of_questions_are_exact_and_rows_are_in_order(name):
-    """Integers only, an order to the last row: so parts add up to the whole."""
+    """Sums are integers and rows have a total order, so parts add up to the whole."""
     text = query(name)
     code = re.sub(r"--[^\n]*|'[^']*'", "", text)
 
@@ -48,7 +48,7 @@ def test_sums_of_questions_are_exact_and_rows_are_in_order(name):
 
 @pytest.mark.parametrize("name", query_names())
 def test_a_question_reads_tables_or_what_was_gathered_from_them(name):
-    """Never both: an engine has no cells, and the driver no tables."""
+    """A question never reads both: an engine has no cells, and the driver no tables."""
     code = re.sub(r"--[^\n]*|'[^']*'", "", query(name))
     read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", code))
     own = set(re.findall(r"(\w+) AS \(", code))
@@ -88,7 +88,7 @@ def test_whole_numbers_come_as_int64(engine):
 
 
 def register_run(engine, **tables):
-    """One run "r" that nobody judged: what is not of a known run is of no population."""
+    """Build one run "r" without results; rows of unknown runs belong to no population."""
     tables["runs"] = [{"workload": "w", "nemeses": "", "bugs": "", "setting": "s"}]
     for name in ("verdicts", "unavailability", *tables):
         rows = [{"run": "r", **row} for row in tables.get(name, ())]
@@ -97,7 +97,7 @@ def register_run(engine, **tables):
 
 
 def test_percentiles_are_nearest_ranks_at_their_edges(engine):
-    """Of two values the lower one is the median; of a thousand and one the last is beyond p99.9."""
+    """The median of two values is the lower one; of 1,001 values, the last is beyond p99.9."""
     ops = [
         {"f": f, "type": "ok", "lat_bucket": bucket, "n": n, "phase": "", "active": ""}
         for f, bucket, n in (("two", 3, 1), ("two", 9, 1), ("many", 1, 999), ("many", 2, 1))

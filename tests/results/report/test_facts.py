@@ -1,4 +1,4 @@
-"""Facts of a run, from histories written by hand, and against definitions taken literally."""
+"""Facts of a run, from hand-written histories, compared with literal definitions."""
 
 import time
 from typing import NamedTuple
@@ -27,7 +27,7 @@ def rows(history, table, **changes):
 
 
 def spans(history):
-    """The begin and the end of each fault, in ms."""
+    """Return the begin and the end of each fault, in ms."""
     return [(fault["start_ns"] // MS, fault["end_ns"] // MS) for fault in rows(history, "faults")]
 
 
@@ -37,7 +37,7 @@ STEP = OUTAGE_NS_MIN // 5  # a tenth of a second
 
 
 class Try(NamedTuple):
-    """One operation: from invocation to completion, or to the end of the run."""
+    """One operation, from its invocation to its completion or to the end of the run."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class Try(NamedTuple):
 
 
 def outages(tries, end_ns):
-    """Of operations one by one."""
+    """Compute outages operation by operation."""
     answered = [item.completed and item.answered for item in tries]
     starts, ends = [item.start for item in tries], [item.end for item in tries]
     columns = np.array(starts, np.int64), np.array(ends, np.int64), np.array(answered, np.bool_)
@@ -55,7 +55,7 @@ def outages(tries, end_ns):
 
 @st.composite
 def tries(draw):
-    """Operations on a grid of tenths of a second, up to eight seconds."""
+    """Draw operations on a grid of tenths of a second, up to eight seconds."""
     found = []
     for _ in range(draw(st.integers(0, 8))):
         start = draw(st.integers(0, 60))
@@ -84,7 +84,7 @@ def test_outages_are_what_their_definition_says(operations):
             for op in operations
             if item.start <= op.start < item.end
             or op.start < item.start < op.end
-            or (item.ended == "idle" and op.start == item.end)  # one of no length, the last
+            or (item.ended == "idle" and op.start == item.end)  # one the last one, of length 0
         ]
         assert item.tried == len(inside)
 
@@ -100,7 +100,7 @@ def test_an_outage_of_each_ending():
     found = outages([failing(1, 2), failing(3, 4), failing(6, 7), answered, open_end], 30 * second)
 
     assert found == [
-        Outage(1 * second, 4 * second, 2, "idle"),  # a break of one second is bridged
+        Outage(1 * second, 4 * second, 2, "idle"),  # a gap of one second is bridged
         Outage(6 * second, 7 * second, 1, "idle"),
         Outage(9 * second, 10 * second, 1, "answered"),
         Outage(20 * second, 30 * second, 1, "end"),
@@ -125,7 +125,7 @@ def test_a_fault_is_active_from_its_injection_up_to_just_before_its_heal():
     script = Script()
     script.phase(0, "chaos")
     script.do(99, 99)
-    script.do(100, 100)  # the line before the injection, at the same moment: the moment counts
+    script.do(100, 100)  # the line precedes the injection at the same time, and the time counts
     script.inject(100, "kill", "k1")
     script.do(100, 150)
     script.do(199, 250)
@@ -190,7 +190,7 @@ def test_an_id_used_twice_is_healed_in_order_and_a_stray_heal_is_nothing():
 
 
 def test_the_final_heal_knows_what_came_before_it_at_the_same_moment():
-    """In virtual time the last answer and the heal share a moment; lines tell them apart."""
+    """In virtual time, the last answer and the heal may have the same time; their lines differ."""
     script = Script()
     script.inject(100, "kill", "k")
     script.do(150, 500, f="get")
@@ -235,7 +235,7 @@ def test_outages_after_a_heal_count_only_those_it_fell_into():
 
     assert first["mutation_outage_ns"] == 1000 * MS
     assert second["mutation_outage_ns"] == 0
-    assert third["mutation_outage_ns"] is None  # it ended because nobody tried on
+    assert third["mutation_outage_ns"] is None  # it ended because no client made another attempt
     assert [f["read_outage_ns"] for f in (first, second, third)] == [0, 0, 0]
     assert first["mutation_down_ns"] == 1900 * MS
 
@@ -247,7 +247,7 @@ def test_operations_without_completion_are_info_and_have_no_latency():
     script.do(200, 203, node="m1")
     script.do(300, 300, kind="fail", error="NOT_THE_LEADER/X: text: more", value=None)
     script.do(400, 401, kind="fail", error="EXISTS: no", value={"result": "exists"})
-    script.do(500, 501, kind="info", value={"result": "exists"})  # an echo is no answer
+    script.do(500, 501, kind="info", value={"result": "exists"})  # an echo is not an answer
     found = rows(script.history(), "ops")
 
     names = ("type", "answered", "error_code", "node")
@@ -297,7 +297,7 @@ def test_only_the_chaos_phase_is_exposure():
 
 
 def test_strange_histories_make_facts_all_the_same():
-    """What comes from elsewhere may hold anything: nothing is guessed, nothing crashes."""
+    """Foreign histories may contain anything: nothing is guessed, and nothing crashes."""
     script = Script()
     script.fact(10, "leader", node=None, term="seven")
     script.fact(11, "leader")

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 INPUTS = {"slowest", "percentiles", "baseline_runs", "detection", "clean_runs", "totals"} | {
     name for name in query_names() if kind_of(name) == "cells"
 }
-"""What only statistics, the summary and other questions read; what is made of it is compared."""
+"""Answers that only statistics, the summary and other questions use; their results are compared."""
 ANSWERS = sorted(
     ({*query_names()} - INPUTS)
     | {"detection_rates", "clean_rates", "uplift_ratios", "signatures"}
@@ -30,11 +30,11 @@ ANSWERS = sorted(
     | {"uplift_by_role", "uplift_stratified"}
 )
 OF_ALL = {"cost_cells", "costs", "digest_cells", "totals"}
-"""How many there are and what was spent is added up over everything: no rate, no comparison."""
+"""Totals of counts and costs over all runs, without rates or comparisons."""
 
 
 def same(value, expected):
-    """Equal, but for the rounding of fractions."""
+    """Whether values are equal, apart from the rounding of fractions."""
     if isinstance(value, float) and isinstance(expected, float | int):
         return value == pytest.approx(expected, rel=1e-9, abs=1e-12)
     return value == expected
@@ -104,9 +104,9 @@ def test_the_summary_equals_the_independent_computation(reported, oracle):
 
 
 class Page(html.parser.HTMLParser):
-    """Tables by id, as lists of rows of (text, data-v); titles of drawings.
+    """A parser of the page: tables by id, as rows of (text, data-v), and titles of drawings.
 
-    The line above rows of a population is put into their column for it.
+    The heading line of a population becomes a column of the rows below it.
     """
 
     def __init__(self, text):
@@ -170,7 +170,7 @@ UNITS = {
 
 
 def read_back(text):
-    """What a reader takes from a cell: sign of a bound, the number, half of its last digit."""
+    """Read a cell: the sign of a bound, the number, and half of its last digit."""
     if text == NOTHING:
         return None
     match = re.fullmatch(r"([<>] )?([\d,]+)(?:\.(\d+))?(?: (\S+))?", text)
@@ -182,7 +182,7 @@ def read_back(text):
 
 EMPTY = {"changed_verdicts", "permitted", "flakes", "signature_changes", "regressions"}
 PARTS = {"uplift_ratios", "trend_by_code", "trend_by_day"}
-"""Of these the page shows what belongs there."""
+"""Tables of which the page shows only a part."""
 
 
 @pytest.fixture(scope="module")
@@ -198,13 +198,13 @@ def rows_of(oracle, answers, name):
 
 
 def test_the_page_shows_every_table(page):
-    """All but those that have nothing to say in this store."""
+    """All tables are shown, except those that are empty for this store."""
     assert set(page.tables) == set(LAYOUTS) - EMPTY
 
 
 @pytest.mark.parametrize("name", sorted(set(LAYOUTS) - EMPTY))
 def test_cells_say_what_the_independent_computation_says(page, reported, oracle, name):
-    """Each numeric cell: its raw value is the oracle's, and its text reads back as that value."""
+    """The raw value of each numeric cell is the oracle's, and its text reads back as that value."""
     layout = LAYOUTS[name]
     shown = [row for row in page.tables[name] if row]
     expected = rows_of(oracle, reported[1], name)
@@ -258,7 +258,7 @@ def test_intervals_on_the_page_are_the_independent_ones(page, reported, oracle, 
         other["of"] = of.words(other["population"])
         key = tuple(other[columns[at]] for at in identity)
         if key not in rows:
-            continue  # by kind of operation: in the second table
+            continue  # by kind of operation, in the second table
         text = rows.pop(key)[columns.index("range")][0]
         if name != "uplift_ratios":
             low, high = other["low"], other["high"]
@@ -275,7 +275,7 @@ def test_intervals_on_the_page_are_the_independent_ones(page, reported, oracle, 
 
 
 def test_comparisons_of_labels_equal_brute_force(reported, oracle):
-    """Means, medians, p-values by counting all arrangements and all tables; Holm by its bound."""
+    """Means and medians match; p-values come from counting all arrangements; Holm by its bound."""
     _, answers, _ = reported
     lines = {(row["setting"], row["metric"]): row for row in answers.rows("regressions")}
     done = 0
@@ -304,7 +304,7 @@ def test_comparisons_of_labels_equal_brute_force(reported, oracle):
     assert done == 2 * len(METRICS)
     for row in lines.values():
         assert row["p_value"] <= row["p_adjusted"] <= min(1.0, len(lines) * row["p_value"])
-        assert row["verdict"] == "no evidence"  # 3 against 2 runs can tell nothing
+        assert row["verdict"] == "no evidence"  # 3 runs against 2 show nothing
 
 
 METRICS = {
@@ -339,7 +339,7 @@ def test_every_run_is_linked_and_every_failure_says_how_to_run_it_again(reported
 
 
 def test_numbers_of_runs_lead_to_as_many_runs(reported):
-    """As `harness serve` filters them, which shows this page beside its lists of runs."""
+    """The filters are those of `harness serve`, which shows this page and its lists of runs."""
     answers = reported[1]
     failures = {
         row["run"]: " · ".join(row["signature"].split(" · ")[:3])
@@ -366,7 +366,7 @@ def has(run, name, value):
 
 
 def test_no_answer_adds_up_runs_of_several_populations(reported):
-    """Each names its population, or the one run that it is about; but for the summary's own."""
+    """Each answer names its population or its run, except the summary's own answers."""
     answers = reported[1]
     for name in sorted(answers.tables.keys() - {"digest_cells", "totals"}):
         columns = set(answers.tables[name].column_names)
@@ -381,7 +381,7 @@ def test_the_limit_of_a_table_is_said(page, reported, oracle):
 
 
 def test_bars_are_as_long_as_their_numbers(page, reported, oracle):
-    """The first drawing: runs that are alike."""
+    """The test reads the first drawing, of runs that are alike."""
     alike = oracle.populations()
     of = Populations(reported[1].rows("populations"))
     longest = max(row["runs"] for row in alike)

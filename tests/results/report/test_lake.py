@@ -1,4 +1,4 @@
-"""`harness report LAKE`: what is about a lake that is no store's own."""
+"""`harness report LAKE` for lakes that do not belong to a store."""
 
 import json
 import shutil
@@ -20,12 +20,12 @@ SPECS = tuple(
     for number, spec in enumerate(MIXED)
     if number in {0, 3, 5, 8, 11, 13, 16, 17, 19, 22, 23, 24}
 )
-"""All kinds of those runs: labels, nemeses, bugs, workloads, a power cut."""
+"""A mixture of the runs: labels, nemeses, bugs, workloads, a power cut."""
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """A lake with such runs."""
+    """Build a lake with these runs."""
     root = tmp_path_factory.mktemp("both")
     store = make_store(root / "store", SPECS)
     assert ingest_verb([str(store), "--lake", str(root / "lake")]) == 0
@@ -34,14 +34,14 @@ def lake(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def told(lake):
-    """The exit code and the output of a report on the lake, as JSON."""
+    """Return the exit code and the JSON output of a report on the lake."""
     import contextlib
     import io
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         code = main(["report", str(lake), "--executor", "inline", "--json"])
-    assert not (lake / ".report" / "tables").exists()  # the lake has them
+    assert not (lake / ".report" / "tables").exists()  # the lake itself has the tables
     return code, json.loads(out.getvalue())
 
 
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(lake, tmp_path, capsys, ta
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_run_without_any_result_counts_in_the_headline(tmp_path, capsys, known):
-    """Else a report of the others is green."""
+    """Otherwise a report of the other runs would be green."""
     import deltalake
 
     store, lake = tmp_path / "store", tmp_path / "lake"

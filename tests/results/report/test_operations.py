@@ -23,7 +23,7 @@ VALUES = ({}, {"result": "mismatch"}, {"value": 3}, None, ["r", 1, 2])
 
 
 def chaotic(seed, *, lines=400):
-    """A keyed history with everything in it: faults that overlap, phases, losses, silence."""
+    """Build a keyed history with overlapping faults, phases, lost answers and silence."""
     rng = random.Random(seed)
     ops, busy, fresh, now, faults = [], {}, 0, 0, []
 
@@ -72,7 +72,7 @@ def told(tables):
 @pytest.mark.lake
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_a_lake_give_the_facts_of_their_history(seed):
-    """Of a run over independent keys, whose history is never held as a whole."""
+    """The run is over independent keys, so its history is never held as a whole."""
     history = chaotic(seed)
     case = msgspec.structs.replace(
         imported_case("cas-register", independent=True), nemeses=("kill",)

@@ -1,4 +1,4 @@
-"""What profiles permit, in the tables and the first lines of a report."""
+"""Permitted anomalies in the tables and the first lines of a report."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +13,7 @@ from results.report.summary import exit_code
 
 
 def row(verdict, **permitted):
-    """What a checker said, as the table has it."""
+    """Build the row of a checker's result."""
     details = {"permitted": permitted, "rule": "+".join(sorted(permitted))}
     result = CheckResult("c", Verdict(verdict), "why", details=details)
     return _row_of("c", result, History(()), None)
@@ -21,7 +21,7 @@ def row(verdict, **permitted):
 
 @pytest.fixture
 def engine(tmp_path):
-    """Runs of one population: valid, permitted twice, and permitted beside an unknown."""
+    """Build runs of one population: valid, permitted twice, and permitted with an unknown."""
     told = {
         "r1": [row("valid")],
         "r2": [row("permitted", **{"stale-read": 3, "torn-list": 1})],

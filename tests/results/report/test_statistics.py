@@ -25,7 +25,7 @@ from tests.tiers import examples
 
 
 def binomial_tail(n, p, least):
-    """P(X >= least), summed term by term."""
+    """Return P(X >= least), summed term by term."""
     return math.fsum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(least, n + 1))
 
 
@@ -153,7 +153,7 @@ def test_what_has_no_interval_says_why(rows, why):
     )
 )
 def test_sums_over_runs_say_of_the_spread_what_the_runs_themselves_say(rows):
-    """As a sum of squares of each run's residual, which needs all runs; sums come in any order."""
+    """The reference is a sum of squared residuals of all runs; sums may come in any order."""
     sums = Sums.of(rows)
     assert Sums.of(rows[::-1]) == sums
     parts = Sums(*map(sum, zip(Sums.of(rows[:1]), Sums.of(rows[1:]), strict=True)))
@@ -169,7 +169,7 @@ def test_sums_over_runs_say_of_the_spread_what_the_runs_themselves_say(rows):
 
 
 def test_intervals_of_risk_ratios_cover_the_truth_though_operations_come_in_clusters():
-    """Each run has a mood of its own; a naive interval covers far less than it claims."""
+    """Each run has its own rate, so a naive interval covers far less than it claims."""
     rng = random.Random(11)
     covered = naive = total = 0
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""`harness report`: what it prints, writes and returns, for stores good and bad, and bad use."""
+"""`harness report`: output, files and exit codes, for good and bad stores, and wrong calls."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ from tests.support.run_folders import keep_run
 
 
 def quick_history(kind="ok"):
-    """A register's history that takes no time to judge."""
+    """Build a register's history that is quick to judge."""
     script = Script()
     script.fact(0, "leader", node="m1", term=1)
     script.phase(1, "chaos")
@@ -38,7 +38,7 @@ def quick_history(kind="ok"):
 
 
 def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("kill",), bugs=()):
-    """A run folder by hand; a stale one has a read of a value that was overwritten."""
+    """Write a run folder by hand; a stale run has a read of an overwritten value."""
     case = Case(seed=seed, workload="register", nemeses=nemeses, bugs=bugs, rate=5.0)
     history = quick_history()
     if stale:
@@ -57,7 +57,7 @@ def add_quick(store, name, run, *, seed=1, stale=False, label=None, nemeses=("ki
 
 @pytest.fixture(scope="module")
 def made_small(tmp_path_factory):
-    """Two stale runs with a bug, three others; all `unknown` at best (no liveness was recorded)."""
+    """Build two stale runs with a bug and three others, `unknown` at best without liveness."""
     store = tmp_path_factory.mktemp("small")
     for seed in (1, 2):
         add_quick(store, "reg", f"bad-{seed}", seed=seed, stale=True, label="a", bugs=("B1",))
@@ -68,7 +68,7 @@ def made_small(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def judged_small(made_small, tmp_path_factory):
-    """The same, judged already."""
+    """The same store, already judged."""
     store = shutil.copytree(made_small, tmp_path_factory.mktemp("judged") / "store", symlinks=True)
     assert judge_store(store).checked.results_new == 25
     return store
@@ -76,13 +76,13 @@ def judged_small(made_small, tmp_path_factory):
 
 @pytest.fixture
 def small(made_small, tmp_path):
-    """A copy of that store, which the test may change."""
+    """Copy that store, so that a test may change it."""
     return shutil.copytree(made_small, tmp_path, symlinks=True, dirs_exist_ok=True)
 
 
 @pytest.fixture
 def judged(judged_small, tmp_path):
-    """A copy of the one that is judged, for tests of what is made of verdicts."""
+    """Copy the judged store, for tests of the results of verdicts."""
     return shutil.copytree(judged_small, tmp_path, symlinks=True, dirs_exist_ok=True)
 
 
@@ -150,7 +150,7 @@ def test_json_is_one_object_that_says_the_same_and_what_it_left_out(judged, caps
 @pytest.mark.slow
 @pytest.mark.parametrize(("fails", "code"), [("true", 1), ("false", 2)])
 def test_a_known_failure_is_marked_and_excused_if_asked(judged, tmp_path, capsys, fails, code):
-    """Without the two excused runs, three unknown ones are left."""
+    """Without the two excused runs, three unknown runs remain."""
     known = tmp_path / "known.toml"
     entry = "[[known]]\nsignature = '{}'\nticket = '{}'\nfails = {}\n"
     signature = "linearizable-register"
@@ -221,7 +221,7 @@ def test_an_answer_of_an_earlier_report_does_not_stay(judged, capsys):
     for path in (*of_another_version, *(judged / ".report" / name for name in kept)):
         path.write_bytes(b"")
     listed = judged / ".report" / ".report-files.json"
-    # What a list says beyond what a report writes is not believed.
+    # Entries of a list beyond the files that a report writes are ignored.
     names = ["tables/old.parquet", "sql/old.sql", "sql/gone.sql", "answers/notes.txt"]
     names += ["notes.sql", "../notes.parquet", "tables/../../notes.parquet"]
     listed.write_text(json.dumps([*json.loads(listed.read_text()), *names]))
@@ -252,7 +252,7 @@ def test_a_folder_of_somebody_elses_is_refused_before_any_work(small, tmp_path, 
     assert own.read_text() == "mine"
     assert not (small / ".lake").exists()
 
-    assert report(capsys, small, "--output", own)[0] == 254  # a file, no folder
+    assert report(capsys, small, "--output", own)[0] == 254  # a file, not a folder
 
 
 @pytest.mark.slow
@@ -345,11 +345,15 @@ def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
     code, out, _ = report(capsys, small, "--json")
     found = json.loads(out)
 
-    assert code == 1  # the stale runs: invalid dominates
-    assert found["runs"] == 5 or found["runs"] == 6  # a foreign file may be told only when read
+    assert code == 1  # because of the stale runs: invalid dominates
+    assert (
+        found["runs"] == 5 or found["runs"] == 6
+    )  # a foreign file may only be noticed when it is read
     assert found["verdicts"]["invalid"] == 2
     assert found["crashed"] == 1
-    assert found["runs"] + found["not_judged"] == 8  # torn, foreign and strange are none of them
+    assert (
+        found["runs"] + found["not_judged"] == 8
+    )  # torn, foreign and malformed runs are not among them
     named = {run for run, _, _ in found["problems"]}
     assert {"poison/torn", "poison/foreign", "poison/crashed", "poison/strange"} <= named
     page = (small / ".report" / "report.html").read_text()
@@ -386,7 +390,7 @@ def test_a_run_folder_gets_the_page_of_the_run(small, capsys):
     folder = small / "reg" / "bad-1"
     code, out, _ = report(capsys, folder)
 
-    assert code == 0  # as recorded: this run was never judged
+    assert code == 0  # as recorded, because this run was never judged
     assert out == f"page    {folder / 'report.html'}\n"
     assert (folder / "report.html").is_file()
 
@@ -439,7 +443,7 @@ def test_unsettled_results_are_counted_and_judged_again_on_demand(tmp_path, caps
 
 @pytest.mark.slow
 def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, capsys):
-    """The histories by hand end before liveness can be told: all are unknown, none is valid."""
+    """The hand-written histories end before the liveness check, so all are unknown."""
     for number in range(5):
         add_quick(tmp_path, "n", f"r{number}", seed=number)
     code, out, _ = report(capsys, tmp_path, "--executor", "inline")

@@ -1,4 +1,4 @@
-"""A real server on the loopback device, in a thread."""
+"""A real server on the loopback interface, in a thread."""
 
 import contextlib
 import http.client
@@ -15,17 +15,17 @@ from tests.results.serve.stores import make_store, small_store
 from tests.support.run_folders import ingested
 
 CLIENT_S = 120.0
-"""Ends a hang: on a crowded machine an answer takes its time."""
+"""A time limit that ends hangs; on a busy machine, answers may be slow."""
 
 
 class Served:
-    """A running server, and a way to ask it."""
+    """A running server, and methods that send it requests."""
 
     def __init__(self, store, server):
         self.store, self.server, self.url = store, server, server.url.rstrip("/")
 
     def ask(self, path, *, method="GET", headers=None):
-        """(status, headers, body) of one request."""
+        """Send one request; return (status, headers, body)."""
         connection = http.client.HTTPConnection(
             "127.0.0.1", self.server.server_port, timeout=CLIENT_S
         )
@@ -35,19 +35,19 @@ class Served:
             return answer.status, answer.headers, answer.read()
 
     def page(self, path):
-        """The text of a page that must be there."""
+        """Return the text of a page, which must exist."""
         status, _, body = self.ask(path)
         assert status == 200, body
         return body.decode()
 
     def api(self, path):
-        """The data behind an address of the API that must be there."""
+        """Return the data at an address of the API, which must exist."""
         return json.loads(self.page(f"/api/{path}"))
 
 
 @contextlib.contextmanager
 def serving(place, **options):
-    """A store or a lake, served."""
+    """Serve a store or a lake."""
     with contextlib.closing(Library(str(place), **options)) as library:
         server = StoreServer("127.0.0.1", 0, Application(library))
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -62,7 +62,7 @@ def serving(place, **options):
 
 @pytest.fixture(name="eager")
 def eager_fixture(monkeypatch):
-    """Every page looks for news, and waits for them."""
+    """Make every page look for new runs, and wait for them."""
     monkeypatch.setattr(runs, "LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(runs, "LOOK_REST", 0.0)
     monkeypatch.setattr(runs, "FAILED_REST_S", 0.0)
@@ -71,20 +71,20 @@ def eager_fixture(monkeypatch):
 
 @pytest.fixture
 def store(tmp_path):
-    """The path of a store that a test fills."""
+    """Provide the path of a store that a test fills."""
     return tmp_path / "store"
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A small store with good, broken and hostile runs, served."""
+    """Serve a small store with good, broken and hostile runs."""
     with serving(small_store(tmp_path_factory.mktemp("serve") / "store")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def lake_served(tmp_path_factory):
-    """The lake of a small store, served."""
+    """Serve the lake of a small store."""
     root = tmp_path_factory.mktemp("lake")
     with serving(ingested(make_store(root / "store"), root / "lake")) as made:
         yield made

@@ -1,4 +1,4 @@
-"""Stores to browse, made in milliseconds: one with broken runs, and one that goes into a lake."""
+"""Small stores to browse: one with broken runs, and one that goes into a lake."""
 
 import os
 
@@ -16,7 +16,7 @@ HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
 
 
 def history(latency_ms=2, count=20):
-    """`count` operations a second apart: ok, fail and info in turn; the last stays open."""
+    """Build `count` operations, one per second: ok, fail and info in turn; the last stays open."""
     lines = [
         (0, HARNESS, OpType.INFO, "phase", {"phase": "warm-up"}),
         (2 * S, HARNESS, OpType.INFO, "phase", {"phase": "chaos"}),
@@ -39,7 +39,7 @@ def add_run(
     store, name, run, *, verdict=Verdict.VALID, label=None, started="2026-11-20T10:00:00+00:00",
     made=None, results=None, finished=True, failure=None, interrupted=False, versions=None, **case,
 ):  # fmt: skip
-    """A finished run; returns its folder."""
+    """Add a finished run; return its folder."""
     the_case = Case(
         **{"seed": 1, "nemeses": ("kill-leader",), "faults": (Fault("f", "kill", S, S),), **case}
     )
@@ -58,7 +58,7 @@ def add_run(
 
 
 def failing(signature, verdict=Verdict.INVALID):
-    """What a run records that failed like that."""
+    """Return the record of a run that failed in this way."""
     checker = signature.split(" · ")[0]
     found = CheckResult(checker, verdict, "why it is so", ("It saw op 4.",), (4,))
     return {

@@ -1,4 +1,4 @@
-"""What tests of pages share."""
+"""Fixtures shared by tests of pages."""
 
 import pytest
 
@@ -23,13 +23,13 @@ AS_AT_FIRST = """() => {
   scrollTo(0, 0);
   return [told(), window.toldAtFirst];
 }"""
-"""Brings the page back to its first view; gives what it says then, and what it said at first."""
+"""A script that resets the page to its first view; returns the status now and at first."""
 DRAWN = "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 
 
 @pytest.fixture(scope="session")
 def made_page(tmp_path_factory):
-    """The page of `small_run`, which is invalid; tests only read it."""
+    """Build the page of `small_run`, which is invalid; tests only read it."""
     history = small_run()
     folder = tmp_path_factory.mktemp("made")
     return PageReporter().write(write_run(folder, history, [stale_read(history)]))
@@ -37,7 +37,7 @@ def made_page(tmp_path_factory):
 
 @pytest.fixture
 def open_page(browser_page, made_page):
-    """The same page, opened and drawn: for tests that point at it, or change how it looks."""
+    """Open and draw that page, for tests that point at it or change its appearance."""
     browser_page.open(made_page)
     browser_page.wait_for_selector("html[data-ready]")
     return browser_page
@@ -45,15 +45,15 @@ def open_page(browser_page, made_page):
 
 @pytest.fixture(scope="session")
 def kept_tab(chromium):
-    """Where the page stays that is loaded once."""
+    """Keep the browser tab of the shared page."""
     return Tab(chromium)
 
 
 @pytest.fixture
 def shared_page(browser, kept_tab, made_page):
-    """The same page, loaded once: for tests that select, filter and move, all of which is undone.
+    """Load that page once, for tests that select, filter and move; every change is undone.
 
-    A page costs ten times what such a test does with it.
+    Loading a page costs ten times as much as such a test.
     """
     page = kept_tab.lend()
     if page.url == "about:blank":
@@ -62,6 +62,6 @@ def shared_page(browser, kept_tab, made_page):
     now, first = page.evaluate(AS_AT_FIRST)
     assert now == first
     yield page
-    page.evaluate(f"async () => {{ await ({DRAWN})(); }}")  # what is drawn late may complain, too
+    page.evaluate(f"async () => {{ await ({DRAWN})(); }}")  # late drawing may log errors, too
     page.hear_no_more()
     assert page.unexpected() == [], page.problems

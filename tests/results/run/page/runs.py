@@ -1,4 +1,4 @@
-"""Histories and run folders made by hand, so that what a page must say of them is known."""
+"""Hand-written histories and run folders, for which the content of the page is known."""
 
 from harness.case import Case
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
@@ -10,7 +10,7 @@ S = 1_000_000_000
 
 
 class Script:
-    """Writes a history line by line; `at` is in ms."""
+    """A writer of a history, line by line; `at` is in ms."""
 
     def __init__(self):
         self.lines = []
@@ -32,7 +32,7 @@ class Script:
         return self
 
     def op(self, start, end, process, f, asked, kind, answer=None, *, node="m1", **extra):
-        """One operation with one RPC attempt that spans it."""
+        """Add one operation, with one RPC attempt of the same duration."""
         outcome = "ok" if kind == "ok" else "RPC: lost"
         attempts = (Attempt(node, int(start * MS), int(end * MS), outcome),)
         self.call(start, process, f, asked)
@@ -50,7 +50,7 @@ class Script:
 
 
 def small_run():
-    """Two masters, one partition, one kill, a table with a whole life, a stale read."""
+    """Build a run of two masters, a partition, a kill, one table's whole life, and a stale read."""
     script = Script()
     script.fact(0, "phase", {"phase": "setup"}).fact(100, "leader", {"node": "m1", "term": 1})
     script.fact(101, "phase", {"phase": "chaos"})
@@ -97,7 +97,7 @@ def small_run():
 
 
 def stale_read(history):
-    """The verdict on `small_run`: its read at 700 ms is stale."""
+    """Return the verdict on `small_run`: its read at 700 ms is stale."""
     wanted = [
         pair.invoke.index
         for pair in history.pairs
@@ -114,7 +114,7 @@ def stale_read(history):
 
 
 def write_run(store, history, results, *, name="made", case=None, logs=None, replay="harness run"):
-    """A whole run folder; `logs` are texts by file name."""
+    """Write a whole run folder; `logs` maps file names to texts."""
     verdict = max((result.verdict for result in results), key=lambda v: v.rank)
     path = keep_run(
         store, name, "run-1",
@@ -130,6 +130,6 @@ def write_run(store, history, results, *, name="made", case=None, logs=None, rep
 
 
 def show(page, folder):
-    """The page of a run, made and drawn."""
+    """Build and draw the page of a run."""
     page.open(PageReporter().write(folder))
     page.wait_for_selector("html[data-ready]")

@@ -1,6 +1,6 @@
-"""The page in a real browser: what it shows, how it is steered, and that a run cannot act in it.
+"""The page in a real browser: content, controls, and protection against hostile runs.
 
-Any console message, uncaught exception, dialog or request to the network fails a test
+A console message, uncaught exception, dialog or network request fails a test
 (`tests.support.browser`).
 """
 
@@ -29,7 +29,7 @@ def state(page):
 
 
 def indices(history, wanted):
-    """Of the operations for which `wanted(call, done)` holds."""
+    """Return the indices of operations for which `wanted(call, done)` holds."""
     return [pair.invoke.index for pair in history.pairs if wanted(pair.invoke, pair.completion)]
 
 
@@ -55,7 +55,7 @@ def test_the_first_view_of_an_invalid_run_shows_the_anomaly(open_page):
     assert now["to"] > max(pair.completion.time for pair in pairs)
     assert now["to"] - now["from"] < (now["end"] - now["begin"]) / 2
     assert now["selected"] == focus[0]
-    # The frames are really painted in the red of the theme.
+    # The frames are painted in the red of the theme.
     open_page.wait_for_function("""() => {
       const canvas = document.getElementById("operations");
       const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -128,7 +128,7 @@ def test_a_cycle_is_shown_as_its_checker_drew_it(browser_page, tmp_path):
 
 
 def test_an_operation_has_one_number_whichever_its_end_is_named_by(browser_page, tmp_path):
-    """Results of old versions name operations of Elle by their completions."""
+    """Results of old versions name Elle's operations by their completions."""
     history = small_run()
     pair = next(pair for pair in history.pairs if pair.invoke.f == "get")
     call, done = pair.invoke.index, pair.completion.index
@@ -242,7 +242,7 @@ def test_a_table_named_in_full_is_meant_alone(browser_page, tmp_path):
     show(browser_page, write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")]))
     browser_page.fill("#table", "t1")
     assert browser_page.evaluate(FOUND) == [0]
-    browser_page.fill("#table", "t")  # no table has this name: part of it will do
+    browser_page.fill("#table", "t")  # no table has this name, so a part of the name is enough
     assert browser_page.evaluate(FOUND) == [0, 2]
 
 
@@ -400,7 +400,7 @@ def random_history(count=600):
         f = rng.choice("abc")
         ops.append((start, slot, OpType.INVOKE, f))
         if n >= count - 8:
-            continue  # open to the end
+            continue  # open until the end
         ops.append((end, slot, kind, f))
         free[slot + 1000 * (kind is OpType.INFO)] = end + 1
     ops.sort(key=lambda op: op[0])
@@ -455,7 +455,7 @@ def test_rates_outside_of_the_range_are_not_counted(browser_page, tmp_path):
     )
     inside = [p for p in history.pairs if p.completion and begin <= p.completion.time < end]
     assert sum(map(sum, found)) == len(inside)
-    # What never ended counts at the very end of the run: not before it, and once.
+    # An operation that never ended counts once, at the end of the run.
     last = max(op.time for op in history)
     ended = [p for p in history.pairs if p.completion and p.completion.time < last]
     for to, expected in ((last, len(ended)), (last + 1, len(history.pairs))):
@@ -480,7 +480,7 @@ EVIL_SVG = (
 
 
 def hostile_history():
-    """The same text in every place where a run may have one."""
+    """Build a history with the same text in every possible place."""
     about = {"fault": EVIL, "targets": [EVIL], "note": EVIL}
     answer = {"result": "ok", "table_id": EVIL, "schema_version": EVIL, "tables": [[EVIL, EVIL]]}
     facts = [
@@ -545,7 +545,7 @@ def test_a_hostile_run_executes_nothing(browser_page, tmp_path, deflate_from):
     for index in calls:
         browser_page.evaluate(f"() => harnessPage.page.selectIndex({index})")
         assert EVIL in browser_page.inner_text("#detail")
-    if deflate_from:  # from here on the other page is the same
+    if deflate_from:  # from here on, the other page has the same bytes
         sweep_panels(browser_page)
     counts = browser_page.evaluate(
         "() => [document.scripts.length, document.images.length, document.querySelectorAll("
@@ -558,7 +558,7 @@ def test_a_hostile_run_executes_nothing(browser_page, tmp_path, deflate_from):
 
 
 def sweep_panels(page):
-    """Point at, and click on, everything in every panel: tips and details show what is there."""
+    """Point at and click everything in every panel; tips and details must appear."""
     page.keyboard.press("0")
     for panel in ("lanes", "operations", "latency", "rate", "table-lanes"):
         page.locator(f"#{panel}").scroll_into_view_if_needed()
@@ -648,7 +648,7 @@ def test_many_operations_are_drawn_coarse_and_few_exactly(browser_page, tmp_path
     history = random_history(4000)
     show(browser_page, write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")]))
     browser_page.wait_for_function("() => harnessPage.page.visibleOps > 0")
-    assert not browser_page.is_visible("#tables-part")  # it speaks of none
+    assert not browser_page.is_visible("#tables-part")  # the run has no tables
     assert "drawn coarse" in browser_page.inner_text("#status")
     total = len(history.pairs)
     assert browser_page.evaluate("() => harnessPage.page.visibleOps") == total

@@ -1,4 +1,4 @@
-"""Columns hold exactly what the history says: decoded here by other code, and compared."""
+"""Columns hold exactly the content of the history: decoded by independent code and compared."""
 
 import itertools
 
@@ -27,11 +27,11 @@ TYPES = ["ok", "fail", "info"]
 CALLS = histories(backwards=False).map(
     lambda history: History(op for op in history if isinstance(op.process, int))
 )
-"""What clients did."""
+"""The operations of clients."""
 
 
 def decoded(raw, strings):
-    """Rows of the columns, with plain loops."""
+    """Decode the columns into rows, with plain loops."""
     rows, index, start, attempt = [], 0, 0, 0
     for n in range(raw["count"]):
         index += raw["index"][n]
@@ -68,7 +68,7 @@ def decoded(raw, strings):
 
 
 def expected(history):
-    """The same rows from the ops themselves, without `History.pairs`."""
+    """Build the same rows from the ops themselves, without `History.pairs`."""
     rows, running = [], {}
     for op in history:
         if op.type is OpType.INVOKE:
@@ -123,9 +123,9 @@ def test_operations_in_a_lane_never_overlap(history, concurrency):
     for spans in by_lane.values():
         for (_, end), (start, _) in itertools.pairwise(
             sorted(spans)
-        ):  # several may be at one moment
+        ):  # several may have the same time
             assert end <= start
-    # Clients that the case knows of have a lane each, and those that take over use them.
+    # Each client of the case has a lane, which its successors use.
     if concurrency == CLIENTS:
         assert len({(process % CLIENTS, lane) for process, lane in lanes.items()}) == len(by_lane)
 
@@ -168,7 +168,7 @@ def test_of_too_many_operations_the_named_and_the_nearest_stay():
     history = History(ops)
     chosen = select(history, (3, 180), 100, most=12)
     kept = [pair.invoke.index for pair in chosen.pairs]
-    # 3 is a completion: its operation begins at 2. The rest lie around 100.
+    # 3 is a completion, whose operation begins at 2. The others are around 100.
     assert kept == [2, 90, 92, 94, 96, 98, 100, 102, 104, 106, 108, 180]
     assert not chosen.complete
     assert chosen.total == 100

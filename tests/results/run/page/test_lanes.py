@@ -1,4 +1,4 @@
-"""Lanes of faults, leaders, nodes and tables: small histories whose truth is known by hand."""
+"""Lanes of faults, leaders, nodes and tables, for small histories with known results."""
 
 import itertools
 
@@ -51,9 +51,9 @@ def test_a_leader_that_answers_after_the_next_one_was_seen():
     first, second = reigns_of(small_run())
     assert (first.node, first.term, first.start, first.end) == ("m1", 1, 100 * MS, 500 * MS)
     assert first.until == "m2 was seen to lead in term 2"
-    # Its last answer in term 1 is the list at 1015 ms, not only the read at 705.
+    # Its last answer in term 1 is the list at 1015 ms, after the read at 705 ms.
     assert first.answered == 1015 * MS
-    # The second one's process ended before anybody else was seen to lead.
+    # The second leader's process ended before another leader was seen.
     assert (second.node, second.end, second.until) == ("m2", 1000 * MS, "its process ended")
     assert second.answered is None
 
@@ -81,16 +81,16 @@ def test_a_node_is_down_until_the_first_proof_that_it_runs():
 
 
 def down_and(script):
-    """The one state of a node that ended at 100 ms."""
+    """Return the only state of a node that ended at 100 ms."""
     script.fact(100, "node-exit", {"node": "m1", "code": 1, "expected": False})
     history = script.history()
     return states_of(history, faults_of(history))[0]
 
 
 def test_what_does_and_what_does_not_prove_that_a_node_runs_again():
-    # Sent before the end, answered after it: proves nothing.
+    # Sent before the exit and answered after it, this proves nothing.
     assert down_and(Script().op(90, 110, 0, "get", {}, "ok", {})).end is None
-    # Sent later, but lost.
+    # Sent later, but without an answer.
     assert down_and(Script().op(120, 130, 0, "get", {}, "fail", None)).end is None
     # Answered by another node.
     assert down_and(Script().op(120, 130, 0, "get", {}, "ok", {}, node="m2")).end is None
@@ -144,7 +144,7 @@ def test_spans_in_a_lane_are_disjoint_and_lanes_are_as_few_as_can_be(pairs):
             assert before[1] is not None
             assert before[1] <= after[0]
     ends = [float("inf") if end is None else end for _, end in spans]
-    # As many as are open at one moment. Moments lie just after a begin; an empty span is none.
+    # The number of spans open at one moment, just after a begin; empty spans do not count.
     most = max(
         (
             sum(s <= spans[n][0] and (e > spans[n][0] or m == n) for m, ((s, _), e) in
@@ -181,7 +181,7 @@ def test_changes_that_were_not_acknowledged_are_in_no_lane():
     assert lanes == []
     script.op(5, 6, 0, "alter", {"name": "a"}, "ok", {"result": "not-found", **table})
     lanes, _ = tables_of(script.history(), ())
-    assert [lane.events for lane in lanes] == [[]]  # spoken of, but not changed
+    assert [lane.events for lane in lanes] == [[]]  # mentioned, but not changed
 
 
 def test_of_too_many_tables_those_of_the_anomaly_and_the_newest_stay(monkeypatch):

@@ -1,4 +1,4 @@
-"""The page as a reader meets it: what stands where, and what leads where, in a real browser."""
+"""The page for a reader in a real browser: the layout, and the links."""
 
 import re
 from importlib import resources
@@ -27,7 +27,7 @@ TEXTS = """() => new Promise((done) => {
     done(texts);
   }));
 })"""
-"""What the canvases say when they are drawn once more."""
+"""A script that redraws the canvases and returns their texts."""
 
 
 def heading(page):
@@ -46,7 +46,7 @@ def test_one_line_tells_a_run_from_its_neighbours(tmp_path):
     assert "bug" not in about(clean)
 
 
-# What stands in which colour on which ground, by names of the style's variables.
+# The colours of texts and backgrounds, by names of the style's variables.
 WORDS = [
     *[(name, ground) for name in ("ink", "soft", "red", "link") for ground in ("paper", "panel")],
     *[
@@ -58,14 +58,14 @@ WORDS = [
 
 
 def themes():
-    """The colours of the light theme, of the dark one, and of a dark system, by name."""
+    """Return the colours of the light theme, the dark theme, and a dark system, by name."""
     style = (resources.files("results.run.page") / "assets" / "page.css").read_text()
     blocks = re.findall(r":root[^{]*\{([^}]*)\}", style)
     return [dict(re.findall(r"--([a-z0-9-]+):\s*#([0-9a-f]{6})", block)) for block in blocks]
 
 
 def luminance(colour):
-    """Relative luminance, as WCAG 2.2 defines it."""
+    """Return the relative luminance, as WCAG 2.2 defines it."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
@@ -94,7 +94,9 @@ def test_that_line_stands_under_the_verdict(shared_page):
 @browser_test
 def test_a_bar_of_a_leader_that_still_answers_says_so(shared_page):
     assert "still answers in term 1" in shared_page.evaluate(TEXTS)
-    shared_page.evaluate("() => harnessPage.view.set(1000e6, 1800e6)")  # its last 15 ms: no room
+    shared_page.evaluate(
+        "() => harnessPage.view.set(1000e6, 1800e6)"
+    )  # the last 15 ms leave no room for a text
     assert not [text for text in shared_page.evaluate(TEXTS) if text.startswith("still")]
 
 
@@ -109,7 +111,7 @@ def test_faults_and_leaders_are_reached_without_a_pointer(shared_page):
     for key, wanted in (
         ("f", "fault partition-leader-1"),
         ("f", "fault kill-leader-1"),
-        ("f", "fault partition-leader-1"),  # and round again
+        ("f", "fault partition-leader-1"),  # back to the first one
         ("Shift+F", "fault kill-leader-1"),
         ("Shift+L", "m2 leads in term 2"),
         ("Shift+L", "m1 leads in term 1"),
@@ -165,7 +167,7 @@ def test_nobody_leads_after_the_leader_ended(shared_page):
 @browser_test
 def test_the_part_in_view_is_as_long_as_it_says(shared_page):
     shared_page.evaluate("() => harnessPage.view.fit()")
-    status = "document.getElementById('status').textContent"  # drawn with the next frame
+    status = "document.getElementById('status').textContent"  # updated with the next frame
     shared_page.wait_for_function(f"() => {status}.startsWith('0.000 s to 1.800 s (1.800 s)')")
 
 
@@ -205,7 +207,7 @@ def test_a_run_that_was_cut_short_says_so_and_how_to_judge_it(browser_page, tmp_
 
 
 def far_apart(told):
-    """A run of 100 s with an anomaly of three operations at 10 s, and others each 10 s later."""
+    """Build a run of 100 s with an anomaly of three operations every 10 s."""
     script = Script().fact(0, "phase", {"phase": "chaos"})
     for start in range(10_000, 100_000, 10_000):
         for process in range(3):
@@ -227,12 +229,12 @@ def test_of_many_anomalies_the_one_explained_is_shown(browser_page, tmp_path, to
     assert 9_000 * MS < begin < 10_000 * MS or told == 4
     assert begin < 10_000 * MS
     assert last_ms * MS < end < 1.4 * last_ms * MS
-    browser_page.keyboard.press("p")  # from the first one back to the last one of all
+    browser_page.keyboard.press("p")  # from the first one back to the last one
     assert harness_selected(browser_page) == verdict.operations[-1]
 
 
 def waited(fact, took_s, ok=False):
-    """A run in which the target was healed at 10 s, and how long the harness waited for it."""
+    """Build a run in which the target was healed at 10 s, and the harness then waited."""
     script = Script().fact(0, "phase", {"phase": "chaos"})
     script.op(9_000, 9_010, 0, "list", {}, "ok", {"tables": [], "term": 1})
     value = {"ok": ok, "took_s": took_s, "bound_s": took_s}
@@ -349,11 +351,11 @@ def test_times_do_not_run_into_the_name_of_the_axis(shared_page):
         drawn = shared_page.evaluate(places, start_ms * MS)
         times = [left for text, left in drawn if text.endswith(" s")]
         assert len(times) > 2
-        assert min(times) >= 108, (start_ms, drawn)  # the name ends at 104
+        assert min(times) >= 108, (start_ms, drawn)  # the name of the axis ends at 104
 
 
 def test_what_was_said_of_another_history_does_not_stand_beside_this_one(tmp_path, capsys):
-    """The verdict of `run.json` is of the history that it names by its digest."""
+    """The verdict in `run.json` belongs to the history with the digest in that file."""
     folder = write_run(tmp_path, small_run(), [CheckResult("stats", Verdict.VALID, "kept")])
     assert report_main([str(folder)]) == 0
     assert build(load_run(folder), read_results(folder))["verdict"] == "valid"

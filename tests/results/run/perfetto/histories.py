@@ -15,7 +15,7 @@ ERRORS = st.sampled_from([None, "E: x", "</script>"])
 
 @st.composite
 def histories(draw, *, backwards=True):
-    """A history as clients, nemesis and harness may leave it, times drawn from a small range."""
+    """Draw a history of clients, nemesis and harness, with times in a small range."""
     count = draw(st.integers(0, 25))
     steps = st.integers(-3 if backwards else 0, 60)
     time, ops, open_calls, clients = 0, [], set(), {slot: slot for slot in range(CLIENTS)}
@@ -31,7 +31,7 @@ def histories(draw, *, backwards=True):
             else:
                 f = next(op.f for op in reversed(ops) if op.process == process)
                 type_ = draw(st.sampled_from([OpType.OK, OpType.FAIL, OpType.INFO]))
-                if type_ is OpType.INFO:  # another process takes over, as interpreters have it
+                if type_ is OpType.INFO:  # another process takes over, as in the interpreter
                     clients[slot] += CLIENTS
                 open_calls.remove(process)
                 attempts = tuple(draw(st.lists(attempt(time), max_size=3)))
@@ -56,7 +56,7 @@ def histories(draw, *, backwards=True):
 
 
 def attempt(around):
-    """An RPC near a time; it may last longer than its operation, or overlap another."""
+    """Draw an RPC near a time; it may outlast its operation, or overlap another RPC."""
     return st.builds(
         lambda node, start, length: Attempt(
             node, max(0, around - start), max(0, around - start) + length, "ok"

@@ -1,4 +1,4 @@
-"""Traces: what every viewer demands of slices, whatever the history, and every fact just once."""
+"""Traces of any history have valid slices for every viewer, and each fact exactly once."""
 
 import gzip
 import itertools
@@ -37,13 +37,13 @@ def stored(history, folder=Path("store/x/1"), **case):
 
 
 def events_of(history, *, events_max=EVENTS_MAX, **case):
-    """The events as a reader gets them: through JSON."""
+    """Return the events after a round trip through JSON."""
     trace = trace_of(stored(history, **case), events_max=events_max)
     return json.loads(json.dumps(list(trace.events)))
 
 
 def ns(time_us):
-    """As Perfetto reads a time: what is behind the ns is cut off, not rounded."""
+    """Convert a time as Perfetto does: fractions of a ns are cut off, not rounded."""
     return int(time_us * 1000)
 
 
