@@ -1,8 +1,8 @@
 """A run as explicit data: everything that decides what happens, in one JSON document.
 
 The seed determines the fault schedule, the workload's choices, the nodes' random numbers and, in
-simulation, latencies. A planned case contains the schedule itself, so shrinking edits the case. No
-part of a case depends on the environment: a case found in simulation runs in Docker.
+simulation, latencies. A planned case contains the schedule itself, so shrinking can edit it. No
+part of a case depends on the environment: a case that failed in simulation also runs in Docker.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
 SEARCH: Final = "search"
-"""The key of `Case.drawn` for the name of the search that made the faults (`harness.search`)."""
+"""The key in `Case.drawn` under which a case that a search made (`harness.search`) names the
+search."""
 Damage = Literal["minority", "majority"]
 """The share of a replica group that may lose synced data to faults (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
@@ -88,10 +89,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     If `draw` is not 0, the seed draws between 1 and `draw` nemeses from `nemeses`, and also knobs,
     options and the pace of faults. The seed never draws values that the user set: options and knobs
-    that are present, fields that differ from their defaults, and fields in `given`. A planned case
-    has the drawn values; `drawn` then holds the values that these fields had before the draw, and
-    that are equal for all seeds of a soak. If a search made the faults, `drawn` names it, too
-    (`SEARCH`).
+    that are present, fields that differ from their defaults, and fields in `given`. In a planned
+    case the fields hold the drawn values, and `drawn` keeps their values from before the draw,
+    which are equal for all seeds of a soak. If a search made the faults, `drawn` also names the
+    search (`SEARCH`).
     """
 
     schema: int = CASE_SCHEMA
@@ -121,7 +122,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def searched(self) -> bool:
-        """Whether a search made the faults; it tries moments at which a fault may hit nothing."""
+        """Whether a search chose the faults, which it may time so that some of them hit nothing."""
         return SEARCH in self.drawn
 
     @property

@@ -117,7 +117,7 @@ programs only if an environment declares that they do (`harness.plugins.Environm
 
 
 class Fidelity(enum.Enum):
-    """The faithfulness with which an environment performs a fault."""
+    """The resemblance of an environment's fault to the real fault."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"
@@ -304,12 +304,12 @@ def unsupported(
 
 
 def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
-    """Return the error for `what` (in `ENV_NODES_ONLY`) on the foreign programs `foreign`."""
+    """Return the error for a fault `what` (in `ENV_NODES_ONLY`) that would hit foreign programs."""
     return UsageError(
-        f"{what} cannot reach {', '.join(foreign)}: a foreign program. The harness controls disk "
-        "and clock only of nodes written against `Env`, and the disk of a foreign program that "
-        "declares `faulty_disk`. No fault rots bits on the disk of a foreign program, because its "
-        "page cache would make the rotten bits permanent"
+        f"{what} cannot reach {', '.join(foreign)}: a foreign program. The harness controls the "
+        "disk and clock only of nodes written against `Env`, and the disk of a foreign program "
+        "that declares `faulty_disk`. Bit rot is never injected on the disk of a foreign program, "
+        "because its page cache would write the flipped bits back for good"
     )
 
 

@@ -218,8 +218,8 @@ class PageResponse(NamedTuple):
 
 
 PageHandler = Callable[[PageRequest], Awaitable[PageResponse]]
-"""The function that makes a node's pages. If the function raises, the page has status 500 and the
-node reports an event `page-failed`, but the node goes on."""
+"""The function that makes a node's pages. If it raises, the page has status 500 and the node
+reports an event `page-failed`; the node keeps running."""
 
 
 class Env(Protocol):
@@ -327,7 +327,7 @@ def load_entry(entry: str, node: str) -> NodeMain:
     whose = f"the entry {entry!r} of node {node!r}"
     module_name, _, function_name = entry.partition(":")
     if not module_name or not function_name:
-        raise UsageError(f"{whose} must read like 'package.module:function'")
+        raise UsageError(f"{whose} must have the form 'package.module:function'")
     try:
         module = import_module(module_name)
     except ImportError as error:
@@ -335,5 +335,5 @@ def load_entry(entry: str, node: str) -> NodeMain:
         raise UsageError(f"{whose} does not load: {error}{why and f'; {why}'}") from error
     function = getattr(module, function_name, None)
     if not callable(function):
-        raise UsageError(f"{whose} is no function; it must be `async def main(env, config)`")
+        raise UsageError(f"{whose} is not a function; it must be `async def main(env, config)`")
     return function  # type: ignore[no-any-return]

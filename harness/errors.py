@@ -151,12 +151,12 @@ def measured(count: int, units: str) -> str:
 
 
 NAMES_SHOWN_MAX: int = 90
-"""The maximum length of the list of known names in an error message about an unknown name."""
+"""The maximum length of the list of valid names in the error message for an unknown name."""
 
 
 def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
-    """Return a suggestion for an unknown name: similar known names, or else the first known names,
-    and the command `see` that lists all known names.
+    """Return the end of an error message about an unknown name: the most similar known names, or
+    else the first known names, and the command `see` that lists all of them.
     """
     names = list(known)
     if not names:

@@ -24,8 +24,8 @@ from harness.exact import exact, is_scalar
 from harness.ops import History, Op, OpType, Pair
 
 VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
-"""The rules and anomalies that a result names if the history has no answer to check. A key with
-such a result does not change the verdict on the other keys."""
+"""Rules and anomalies that mean "the history has no answer to check". A key with such a result does
+not change the verdict on the other keys."""
 
 
 class Shape(enum.Enum):

@@ -219,12 +219,11 @@ def digest_of(ops: Iterable[Op]) -> str:
 
 
 class Pairing:
-    """A validator that reads a history op by op and refuses a history that no clients could
-    produce.
+    """Reads a history op by op, and refuses a history that no real clients could produce.
 
-    Client processes are numbers. A named process may write notes of type `info`. The validator
-    refuses invocations and completions of a named process unless its name is in `ACTORS`, since no
-    checker would judge them.
+    Client processes are numbers. A process with a name may write notes of type `info`, but it
+    cannot invoke or complete operations unless its name is in `ACTORS`, since no checker would
+    judge them.
 
     Other harnesses reuse a process after its operation ended in `info`. In a `foreign` history the
     validator accepts a reused process and counts it in `reused`. The operation that ended in `info`
@@ -464,7 +463,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartialOrder(msgspec.Struct, frozen=True):
-    """One of the longest legal prefixes of a linearization; `steps` are its invocations' indices.
+    """One of the longest legal prefixes of a linearization; `steps` are the indices of its
+    invocations.
 
     `states` describes the state after each of the last `len(states)` steps; `pending` are the
     operations that were open at the end of the prefix.
@@ -476,7 +476,8 @@ class PartialOrder(msgspec.Struct, frozen=True):
 
 
 class Counterexample(msgspec.Struct, frozen=True):
-    """Data for a picture of an invalid history; all numbers are indices of invocations.
+    """The data from which the picture of an invalid history is drawn; all numbers are indices of
+    invocations.
 
     `failing` is the first operation that cannot be linearized (`None` if no single operation is to
     blame); the operations of `core` contradict each other; `labels` describes operations.

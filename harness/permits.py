@@ -77,7 +77,7 @@ TORN_GET: Final = "torn-get"
 
 FACT: Final = "permits"
 PERMITTED: Final = "permitted"
-"""The key for permit counts in the details of a result: permit -> number of occurrences."""
+"""The key in a result's details under which a checker counts its uses of each permit."""
 
 
 Condition = Literal["", "power-cut", "leader-change", "leader-back"]

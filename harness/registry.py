@@ -141,7 +141,7 @@ class PlugInPoint(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """The plug-ins of one group by name, and the names that several plug-ins share."""
+    """The plug-ins of one group by name, and the names that several plug-ins claim."""
 
     by_name: Mapping[str, PlugInPoint]
     taken: Mapping[str, tuple[str, ...]]

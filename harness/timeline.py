@@ -74,8 +74,8 @@ CPU: Final = "cpu"
 DISK: Final = "disk"
 OPERATION: Final = "operation"
 EXCUSED_AFTER_NS: Final = 10_000_000_000
-"""If a node exits within this time after the end of a disk or clock fault, the fault is blamed for
-the exit."""
+"""The time after the end of a disk or clock fault within which the exit of its node is still blamed
+on the fault."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}
@@ -90,7 +90,7 @@ _NAMES: Final = (
 
 
 ALL_CLIENTS: Final = "client"
-"""The link end that means all clients (`harness.cluster.CLIENT`)."""
+"""The link end that represents all clients together (`harness.cluster.CLIENT`)."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -180,11 +180,11 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Reign(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which one node led. It ended at `end` for the reason `until`. Term 0 means a target
-    without terms.
+    """A time in which one node led; it ended at `end`, for the reason `until`. Term 0 means a
+    target without terms.
 
-    `answered` is the time of the node's last answer to a client after `end`, in this term
-    (`in_term`) or without a term. `asked`: no node announces leaders, so the harness asked for the
+    `answered` is the time of the node's last answer to a client after `end`, if the answer named
+    this term (`in_term`) or none. `asked`: no node announces leaders, so the harness asked for the
     leader at certain moments, and changes in between are unknown. `contested`: another node had
     already led in this term or in a later term.
     """
@@ -399,7 +399,9 @@ class _Life:
         for op in history.facts("live"):
             for node in core_of(op):
                 for kind in (DOWN, PAUSED):
-                    self._add(node, kind, op.time, "over by the fact `live`: part of the core")
+                    self._add(
+                        node, kind, op.time, "over by the fact `live`, which lists it in the core"
+                    )
         for op in history.facts("node-exit"):
             self._add(_field(op.value, "node"), PAUSED, op.time, "over by its fact `node-exit`")
         self._all = [

@@ -32,11 +32,11 @@ PARTITION_RANDOM_NODE = AimedNemesis(
     "cut one from others",
 )  # fmt: skip
 PARTITION_RING = AimedNemesis(
-    "partition-ring", "each member hears a majority, and no two members the same one",
+    "partition-ring", "cut links so that each member hears a majority, and no two the same",
     "cut ring", suits_all=False,
 )  # fmt: skip
 PARTITION_BRIDGE = AimedNemesis(
-    "partition-bridge", "cut the cluster into halves that one member still reaches both of",
+    "partition-bridge", "cut the cluster into two halves; one member still reaches both",
     "cut bridge", suits_all=False,
 )  # fmt: skip
 PARTITION_ONE_WAY = AimedNemesis(
@@ -52,12 +52,12 @@ PARTITION_CLIENTS = AimedNemesis(
     "cut client from leader", suits_all=False,
 )  # fmt: skip
 PARTITION_SOME_CLIENTS = AimedNemesis(
-    "partition-some-clients", "cut some clients off and others not, or have some on each side",
+    "partition-some-clients", "cut only some clients off, or leave some on each side",
     "cut half@clients from leader", "cut one@clients from all", "cut halves with clients",
     "cut bridge with clients", suits_all=False,
 )  # fmt: skip
 PARTITION_FLAPPING = AimedNemesis(
-    "partition-flapping", "cut the leader off and let it back, four times in a row",
+    "partition-flapping", "cut the leader off and reconnect it, four times in a row",
     "cut leader from members", schedule=FLAPPING, suits_all=False,
 )  # fmt: skip
 PARTITION = AimedNemesis(
@@ -70,15 +70,15 @@ PARTITION = AimedNemesis(
 # --- kills, restarts and power cuts ----------------------------------------------------------
 
 KILL_LEADER = AimedNemesis(
-    "kill-leader", "kill the leader (SIGKILL), start it again later on its disk",
+    "kill-leader", "kill the leader (SIGKILL); restart it later on its disk",
     "kill leader",
 )  # fmt: skip
 KILL_FOLLOWER = AimedNemesis(
-    "kill-follower", "kill one member that does not lead, start it again later on its disk",
+    "kill-follower", "kill one member that does not lead; restart it later on its disk",
     "kill follower", suits_all=False,
 )  # fmt: skip
 KILL_RANDOM = AimedNemesis(
-    "kill-random", "kill one random node (SIGKILL), start it again later on its disk",
+    "kill-random", "kill one random node (SIGKILL); restart it later on its disk",
     "kill one",
 )  # fmt: skip
 KILL_TSERVER = AimedNemesis(
@@ -86,11 +86,11 @@ KILL_TSERVER = AimedNemesis(
     "kill one@nonmembers", suits_all=False,
 )  # fmt: skip
 KILL_MAJORITY = AimedNemesis(
-    "kill-majority", "kill as many members as a quorum needs, start them again later",
+    "kill-majority", "kill as many members as a quorum needs; restart them later",
     "kill majority", suits_all=False,
 )  # fmt: skip
 KILL_ALL = AimedNemesis(
-    "kill-all", "kill every node (SIGKILL) at once, start all again later",
+    "kill-all", "kill every node (SIGKILL) at once; restart all of them later",
     "kill all",
 )  # fmt: skip
 CRASH_LOOP = AimedNemesis(
@@ -98,7 +98,7 @@ CRASH_LOOP = AimedNemesis(
     "kill one@members", schedule=FLAPPING, suits_all=False,
 )  # fmt: skip
 SWIZZLE = AimedNemesis(
-    "swizzle", "kill three nodes one by one, start them again in another order",
+    "swizzle", "kill three nodes one by one; restart them in another order",
     "kill one", schedule=ONE_BY_ONE, suits_all=False,
 )  # fmt: skip
 KILL = AimedNemesis(
@@ -106,30 +106,30 @@ KILL = AimedNemesis(
     "kill leader", "kill follower", "kill one", "kill majority", "kill all", suits_all=False,
 )  # fmt: skip
 RESTART_RANDOM = AimedNemesis(
-    "restart-random", "stop one random node in order (SIGTERM), start it again later",
+    "restart-random", "stop one random node gracefully (SIGTERM); restart it later",
     "restart one", suits_all=False,
 )  # fmt: skip
 POWER_CUT_LEADER = AimedNemesis(
-    "power-cut-leader", "kill the leader and lose what it had not synced, start it again later",
+    "power-cut-leader", "kill the leader, which loses its unsynced data; restart it later",
     "power-cut leader",
 )  # fmt: skip
 POWER_CUT_ALL = AimedNemesis(
-    "power-cut-all", "kill every node at once and lose unsynced data, start all later",
+    "power-cut-all", "kill every node at once, with loss of unsynced data; restart all later",
     "power-cut all",
 )  # fmt: skip
 
 # --- pauses ----------------------------------------------------------------------------------
 
 PAUSE_LEADER = AimedNemesis(
-    "pause-leader", "freeze the leader (SIGSTOP), thaw it later",
+    "pause-leader", "freeze the leader (SIGSTOP); thaw it later",
     "pause leader",
 )  # fmt: skip
 PAUSE_RANDOM = AimedNemesis(
-    "pause-random", "freeze one random node (SIGSTOP), thaw it later",
+    "pause-random", "freeze one random node (SIGSTOP); thaw it later",
     "pause one",
 )  # fmt: skip
 PAUSE_MAJORITY = AimedNemesis(
-    "pause-majority", "freeze as many members as a quorum needs, thaw them later",
+    "pause-majority", "freeze as many members as a quorum needs; thaw them later",
     "pause majority", suits_all=False,
 )  # fmt: skip
 PAUSE = AimedNemesis(
@@ -140,51 +140,51 @@ PAUSE = AimedNemesis(
 # --- metastores over one database ------------------------------------------------------------
 
 KILL_METASTORE = AimedNemesis(
-    "kill-metastore", "kill one metastore (SIGKILL), start it again later",
+    "kill-metastore", "kill one metastore (SIGKILL); restart it later",
     "kill one@hms", suits_all=False,
 )  # fmt: skip
 PAUSE_METASTORE = AimedNemesis(
-    "pause-metastore", "freeze one metastore (SIGSTOP), thaw it later",
+    "pause-metastore", "freeze one metastore (SIGSTOP); thaw it later",
     "pause one@hms", suits_all=False,
 )  # fmt: skip
 PARTITION_METASTORE = AimedNemesis(
-    "partition-metastore", "cut one metastore off from the database, or clients from one",
+    "partition-metastore", "cut one metastore off from the database, or clients from a metastore",
     "cut one@hms from role:db", "cut client from one@hms", "cut half@clients from one@hms",
     suits_all=False,
 )  # fmt: skip
 KILL_DATABASE = AimedNemesis(
-    "kill-database", "kill the database (SIGKILL), start it again later on its disk",
+    "kill-database", "kill the database (SIGKILL); restart it later on its disk",
     "kill role:db", suits_all=False,
 )  # fmt: skip
 RESTART_DATABASE = AimedNemesis(
-    "restart-database", "restart the database, in order or by SIGKILL, in the midst of a "
+    "restart-database", "restart the database, gracefully or by SIGKILL, in the middle of a "
     "transaction, before its commit is sent",
     "restart role:db when event change-written", "kill role:db when event change-written",
     suits_all=False,
 )  # fmt: skip
 PAUSE_DATABASE = AimedNemesis(
-    "pause-database", "freeze the database (SIGSTOP), thaw it later",
+    "pause-database", "freeze the database (SIGSTOP); thaw it later",
     "pause role:db", suits_all=False,
 )  # fmt: skip
 POWER_CUT_DATABASE = AimedNemesis(
-    "power-cut-database", "kill the database and lose what it had not synced, start it later",
+    "power-cut-database", "kill the database, which loses its unsynced data; restart it later",
     "power-cut role:db", suits_all=False,
 )  # fmt: skip
 
 RESTART_METASTORES = AimedNemesis(
-    "restart-metastores", "stop the metastores in order (SIGTERM) and start them, one by one",
+    "restart-metastores", "restart the metastores gracefully (SIGTERM), one by one",
     "do rolling-restart on role:hms", suits_all=False,
 )  # fmt: skip
 METASTORE_MEMBERSHIP = AimedNemesis(
-    "metastore-membership", "add all metastores that are not listed, or remove one, under load",
+    "metastore-membership", "add all unlisted metastores to the list, or remove one, under load",
     "do add-metastore on role:hms", "do remove-metastore on one@hms", suits_all=False,
 )  # fmt: skip
 KILL_ZOOKEEPER = AimedNemesis(
-    "kill-zookeeper", "kill one server that keeps tokens (SIGKILL), start it again later",
+    "kill-zookeeper", "kill one server that keeps tokens (SIGKILL); restart it later",
     "kill one@zk", suits_all=False,
 )  # fmt: skip
 PAUSE_ZOOKEEPER = AimedNemesis(
-    "pause-zookeeper", "freeze one server that keeps tokens (SIGSTOP), thaw it later",
+    "pause-zookeeper", "freeze one server that keeps tokens (SIGSTOP); thaw it later",
     "pause one@zk", suits_all=False,
 )  # fmt: skip
 PARTITION_ZOOKEEPER = AimedNemesis(
@@ -195,7 +195,7 @@ PARTITION_ZOOKEEPER = AimedNemesis(
 # --- bad links -------------------------------------------------------------------------------
 
 SLOW_LINKS = AimedNemesis(
-    "slow-links", "what members send one of them comes 200 ms late, give or take 50",
+    "slow-links", "delay everything that members send to one of them by 150 to 250 ms",
     "shape members from one@members delay=200ms jitter=50ms", suits_all=False,
 )  # fmt: skip
 RESET_LINKS = AimedNemesis(
@@ -206,7 +206,7 @@ RESET_LINKS = AimedNemesis(
 # --- clocks, processors and disks -------------------------------------------------------------
 
 CLOCK_JUMP = AimedNemesis(
-    "clock-jump", "the wall clock of one random node jumps by five seconds, forth or back",
+    "clock-jump", "the wall clock of one random node jumps five seconds ahead or back",
     "clock one offset=5s", "clock one offset=-5s", suits_all=False,
 )  # fmt: skip
 CLOCK_DRIFT = AimedNemesis(
@@ -214,7 +214,7 @@ CLOCK_DRIFT = AimedNemesis(
     "clock one drift=100000ppm", "clock one drift=-100000ppm", suits_all=False,
 )  # fmt: skip
 CLOCK_STROBE = AimedNemesis(
-    "clock-strobe", "the wall clock of one random node jumps forth and back, twice a second",
+    "clock-strobe", "the wall clock of one random node jumps ahead and back, twice a second",
     "clock one offset=2s strobe=250ms", suits_all=False,
 )  # fmt: skip
 CLOCK = AimedNemesis(
@@ -224,29 +224,29 @@ CLOCK = AimedNemesis(
     "clock all offset=1s", suits_all=False,
 )  # fmt: skip
 SLOW_CPU = AimedNemesis(
-    "slow-cpu", "the leader, or one random node, computes ten times as slowly",
+    "slow-cpu", "the processor of the leader, or of one random node, is ten times slower",
     "cpu leader factor=10", "cpu one factor=10", suits_all=False,
 )  # fmt: skip
 DISK_ERRORS = AimedNemesis(
-    "disk-errors", "one in twenty requests of one node's disk fails (EIO); it may end, and is "
-    "started again later",
+    "disk-errors", "one in twenty requests to one node's disk fails (EIO); if the node exits, "
+    "it is restarted later",
     "disk one error=5%", suits_all=False,
 )  # fmt: skip
 DISK_FULL = AimedNemesis(
-    "disk-full", "there is no room left on one node's disk (ENOSPC), until later",
+    "disk-full", "one node's disk is full (ENOSPC) for a while",
     "disk one full=yes", suits_all=False,
 )  # fmt: skip
 SLOW_DISK = AimedNemesis(
-    "slow-disk", "the disk of the leader, or of one random node, takes 100 ms for a request",
+    "slow-disk", "the disk of the leader, or of one random node, takes 100 ms per request",
     "disk leader delay=100ms", "disk one delay=100ms", suits_all=False,
 )  # fmt: skip
 SLOW_DISKS = AimedNemesis(
-    "slow-disks", "the disks of all members take 100 ms for a request, or all disks 20 ms",
+    "slow-disks", "the disks of all members take 100 ms per request, or all disks 20 ms",
     "disk members delay=100ms", "disk all delay=20ms", suits_all=False,
 )  # fmt: skip
 BIT_ROT = AimedNemesis(
-    "bit-rot", "a bit is flipped in half of the blocks on the disk of the leader, or of one random "
-    "node; it is started on them, may end, and is started again later",
+    "bit-rot", "half of the blocks on the disk of the leader, or of one random node, get a flipped "
+    "bit; the node is restarted on them, and restarted again later if it exits",
     "disk leader bitrot=50%", "disk one bitrot=50%", suits_all=False,
 )  # fmt: skip
 DISK = AimedNemesis(

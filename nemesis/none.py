@@ -1,4 +1,4 @@
-"""No fault at all: the control with which every chaos run is compared."""
+"""No fault at all: the control group for chaos runs."""
 
 from __future__ import annotations
 

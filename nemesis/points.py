@@ -1,9 +1,9 @@
-"""Faults at points of the target's code, which the seed draws: the nemesis `at-points`.
+"""The nemesis `at-points`, whose faults strike at points of the target's code that the seed draws.
 
-A target announces its points (`Env.point`): a vote is cast, an entry is appended, a
-snapshot is installed. Faults at planned times rarely hit the milliseconds after such a point, and
-many defects need two faults at related points. So each run mostly chooses one of the target's
-groups of points, and strikes at these again and again (compare `BUGGIFY` in FoundationDB's
+A target announces its points (`Env.point`): a vote is cast, an entry is appended, a snapshot is
+installed. Faults at planned times rarely hit the milliseconds after such a point, and many defects
+need two faults at related points. So each run mostly chooses one of the target's groups of points,
+and strikes at these again and again (compare `BUGGIFY` in FoundationDB's
 `flow/include/flow/Buggify.h`, which also arms few sites per run). Some faults strike at a planned
 time instead, so that a leader is lost and elections happen at all.
 
@@ -39,14 +39,14 @@ AT_A_POINT: Final = (
 PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
 """Faults at planned times, so that leaders change."""
 PROVOKE_ONE_IN: Final = (4, 4, 12)
-"""The share of provoking faults is one in this number. A new leader asks for all reports, so a lost
-report only stays lost if leaders change rarely."""
+"""One fault in this number is a provoking fault. A new leader asks for all reports, so a lost
+report stays lost only if leaders change rarely."""
 FAULTS_PER_INTERVAL: Final = 3
 ALL_GROUPS_ONE_IN: Final = 4
 NTH: Final = (1, 1, 1, 2, 3)
 AFTER_MS: Final = (0, 0, 1, 3, 10, 50)
 LASTS_MS: Final = (50, 50, 300, 1000, 2500)
-"""How long a fault lasts: less and more than an election takes."""
+"""The possible durations of a fault: shorter and longer than an election."""
 T = TypeVar("T")
 
 
@@ -58,7 +58,7 @@ class AtPoints(Nemesis, suits_all=False):
     doc = "faults at drawn points of the target's code, such as right after a vote"
 
     def __init__(self, points: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
-        """Strike at `points` of a target (`Target.points`)."""
+        """Strike at these `points` of a target (`Target.points`)."""
         self._points = points
         every = [*(f"{words} when event x" for words in AT_A_POINT), *PROVOKING]
         self.requires: frozenset[Capability] = frozenset().union(

@@ -49,7 +49,7 @@ def java(monkeypatch, tmp_path):
         ('openjdk version "17.0.17" 2025-10-21', True, "Java 17 ("),
         ('openjdk version "21" 2023-09-19', True, "Java 21 ("),
         ('java version "1.8.0_392"', False, "is Java 1; Spark needs 17 or newer: install"),
-        ("no such thing", False, "says no version"),
+        ("no such thing", False, "prints no version"),
     ],
 )
 def test_doctor_on_java(java, says, there, words):

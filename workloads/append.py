@@ -120,7 +120,7 @@ def read_of(name: str) -> Txn:
 
 
 def _tables_at_most(case: Case) -> int:
-    """About the number of tables that a run creates, by its length, rate and share of reads."""
+    """Estimate the number of tables that a run creates, by its length, rate and share of reads."""
     options = case.workload_options
     share = (100 - int(options["reads"])) / 100
     width = (1 + int(options["appends"])) / 2

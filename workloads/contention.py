@@ -45,7 +45,7 @@ def readers_of(case: Case) -> int:
 
 
 def draw_kind(mix: Mix, rng: random.Random) -> str:
-    """A random kind of operation, drawn by weight."""
+    """Draw a kind of operation by weight."""
     return rng.choices([kind for kind, _ in mix], [weight for _, weight in mix])[0]
 
 

@@ -56,16 +56,15 @@ DONE_MAX: Final = 200
 ADDED_MAX: Final = 16
 """The maximum number of names for which the generator remembers the last added column."""
 MOVE_GAPS_NS: Final = (1_000_000, 4_000_000, 16_000_000)
-"""Maximum gaps between the renames and lists of a burst of moves; renames take about as long."""
+"""The largest gaps between the operations of a burst of moves; a rename takes about as long."""
 DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "names": (2, 4, 4),
     "partitions": (2, 3),
     "moves": (0, 50),
 }
-"""The values of options that a soak draws from. With fewer names, operations race more. With more
-tablets, DDL is finished at more different moments. Bursts of moves leave less time for other
-operations. Append new entries at the end, so that earlier draws stay the same.
-"""
+"""The option values that a soak draws from. With fewer names, operations race more. With more
+tablets, the parts of one DDL operation finish at more different moments. Bursts of moves leave less
+time for other operations. Append new entries at the end, so that existing draws stay the same."""
 
 
 class _DdlOps(Blind, msgspec.Struct, frozen=True):
@@ -74,8 +73,8 @@ class _DdlOps(Blind, msgspec.Struct, frozen=True):
     A burst of up to `burst` operations at once hits one name, `hot`; `left` operations of the burst
     are still to come. `moves` percent of the bursts are twice as long and rename between `hot` and
     `other` while other clients list. Operations of such a burst are up to `gap_ns` apart; the next
-    one is due at `due_ns`. The gaps matter because a list must be in progress just when a rename
-    takes effect, which is rare for a list that begins together with the rename.
+    one is due at `due_ns`. The gaps matter: a list shows a rename only if it is in progress when
+    the rename takes effect, which is rare if both begin at the same moment.
     """
 
     names: int

@@ -30,7 +30,7 @@ def parse_bounds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         if not part.strip().isdecimal() or int(part) > BOUND_MS_MAX:
             raise UsageError(
-                f"{part!r} in --bounds is no number of ms in 0 .. {BOUND_MS_MAX}; write 200,1000"
+                f"{part!r} in --bounds is not a number of ms in 0 .. {BOUND_MS_MAX}; write 200,1000"
             )
         bounds.append(int(part))
     return tuple(bounds)
@@ -56,7 +56,7 @@ class FollowerReadsWorkload(DdlWorkload):
     """DDL, and reads with a bound on their staleness."""
 
     name = "follower-reads"
-    doc = "DDL, and reads of any replica that say how old an answer may be"
+    doc = "DDL, and reads from any replica with a bound on the age of the answer"
     vocabulary = "follower-reads"
     options = (
         *(

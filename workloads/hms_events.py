@@ -27,7 +27,7 @@ class HmsEventsWorkload(HmsDdlWorkload):
     """Some clients poll the event log, and the others change tables."""
 
     name = "hms-events"
-    doc = "readers of a metastore's events, which must see each once and in order"
+    doc = "readers of a metastore's events, who must see each event once and in order"
     options = (
         NAMES,
         Option("mix", DEFAULT_MIX, "weights of the operations of clients that change tables"),
@@ -49,7 +49,7 @@ class HmsEventsWorkload(HmsDdlWorkload):
         if all(kind in READS for kind, _ in mix):
             raise UsageError(
                 f"--mix {options['mix']!r} changes no table, so there are no events to read; give "
-                "create a weight"
+                "the kind `create` a weight"
             )
         return HmsOps(
             names=int(options["names"]),

@@ -25,7 +25,7 @@ OWNERS: Final = ("alice", "bob")
 RENEWER: Final = "yarn"
 STRANGER: Final = "mallory"
 METASTORES_MAX: Final = 840
-"""A multiple of all numbers up to eight, so that a draw modulo the number of metastores is fair."""
+"""A multiple of the numbers 1 to 8, so that a draw modulo the number of metastores is fair."""
 TOKENS_MAX: Final = 1000
 FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
@@ -94,7 +94,10 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         Option("tokens", 10, "number of newest tokens that clients use", within=(1, TOKENS_MAX)),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         Option(
-            "false-percent", 5, "percentage of forged uses and of renewals by strangers", (0, 100)
+            "false-percent",
+            5,
+            "percentage of uses that are forged, and of renewals by other users",
+            (0, 100),
         ),
         burst_option(6, "operations at once on one token"),
     )
@@ -116,7 +119,7 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Verify only a forged token, since a probe cannot use the token that `Issue` returns."""
+        """Verify only a forged token, since a probe cannot learn the token that `Issue` returns."""
         del case
         return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))
 

@@ -110,7 +110,7 @@ def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any])
 def members_need(
     options: Mapping[str, Any], target_options: Mapping[str, Any], *, moves: bool
 ) -> dict[str, Any]:
-    """The target options without which `_refuse_idle` would refuse the case."""
+    """Return the target options that keep `_refuse_idle` from refusing the case."""
     replicas = int(options["replicas"])
     if not int(options["members"]):
         return {}
@@ -134,5 +134,5 @@ def _refuse_idle(
     if not moves and not spares and isinstance(masters, int) and masters <= least:
         raise UsageError(
             f"--masters is {masters}, with --least-masters {least} and without --spare-masters: "
-            "no master can be added or removed; give --spare-masters 1, or fewer --least-masters"
+            "no master can be added or removed; give --spare-masters 1, or a lower --least-masters"
         )

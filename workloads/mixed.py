@@ -3,7 +3,7 @@
 The operations come from `ddl`, `rows` and `members`, with the weights `--ddl`, `--rows` and
 `--members`. DDL uses the tables `t0`, `t1`, ... Rows use `r0`, `r1`, ... and `bank`, which are
 never renamed or deleted, and whose replicas move. The checkers of rows and of membership judge only
-their own operations. The checkers of the catalog judge the creates of all parts.
+their own operations. The checkers of the catalog judge the creates of all three.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class _RowsOps:
         return new_table(name, nonce, self.partitions, self.replicas)
 
     def _cells(self, kind: Kind, number: int, rng: random.Random) -> dict[str, Any]:
-        """The cells to write: none for a delete, one for updates and some upserts, else two."""
+        """Draw the cells to write: none for deletes, one for updates and some upserts, else two."""
         if kind == "delete":
             return {}
         value = f"n{self.count}.{number}"

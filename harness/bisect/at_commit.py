@@ -1,11 +1,12 @@
 """One commit in its work tree: its interpreter, its plug-ins, and the seeds of a case.
 
 A seed is one process, `python -m harness run --env sim --case FILE --json`, which every version of
-the harness has. By default the interpreter of the command runs it, with the work tree first in the
-search path, so that packages of the repository hide installed ones. The registry of plug-ins reads
-entry points of installed distributions; the entry points in the `pyproject.toml` of the work tree
-replace the ones of the installed distribution with the same name. Compiled modules are the
-installed ones: a repository whose compiled code changes needs a set-up command that builds `.venv`.
+the harness has. By default the interpreter that runs `harness bisect` runs it, with the work tree
+first in the search path, so that packages of the repository hide installed ones. The registry of
+plug-ins reads entry points of installed distributions; the entry points in the `pyproject.toml` of
+the work tree replace the ones of the installed distribution with the same name. Compiled modules
+are the installed ones: a repository whose compiled code changes needs a set-up command that builds
+`.venv`.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _REASON_CHARACTERS_MAX: Final = 300
 
 
 class SeedRun(msgspec.Struct, frozen=True):
-    """One seed at a commit: the kinds of its proven failures, or why it could not run.
+    """One seed at a commit: the kinds of its proven failures, or the reason why it could not run.
 
-    `undecided` names the checkers that came to no verdict.
+    `undecided` names the checkers that reached no verdict.
     """
 
     seed: int
@@ -61,7 +62,7 @@ class AtCommit(msgspec.Struct, frozen=True):
 
     def mark(self, kind: Kind) -> Mark:
         """Bad if any seed failed in this way, good if the checker of `kind` judged all seeds and
-        none failed so, else skip.
+        none failed in this way, else skip.
         """
         if self.seed_of(kind) is not None:
             return Mark.BAD
@@ -138,7 +139,7 @@ class Commits:
     def __init__(
         self, case: Case, seeds: Sequence[int], *, jobs: int, setup: str | None, scratch: Path
     ) -> None:
-        """`scratch` is a folder for files that go with the search."""
+        """Run seeds of `case`, and keep temporary files in the folder `scratch`."""
         self.seeds = tuple(seeds)
         self._jobs = jobs
         self._setup = setup
@@ -149,10 +150,11 @@ class Commits:
             file.write_bytes(msgspec.structs.replace(case, seed=seed).encode())
 
     def test(self, tree: Path, *, until: Kind | None = None) -> AtCommit:
-        """Run all seeds with the code in `tree`; with `until`, end at the first such failure.
+        """Run all seeds with the code in `tree`; with `until`, stop at the first failure of this
+        kind.
 
-        If several workers end at different failures, the result has only the seeds up to the first
-        one: it does not depend on the number of workers.
+        Several workers may stop at different failures. The result then ends with the first of these
+        seeds, so it does not depend on the number of workers.
         """
         if why := self._set_up(tree):
             return AtCommit((SeedRun(self.seeds[0], trouble=why),))

@@ -58,11 +58,11 @@ class Repository:
         if shutil.which("git") is None:
             raise UsageError("this machine lacks `git`; install it (Debian's package git)")
         if not folder.is_dir():
-            raise UsageError(f"--repo is {str(folder)!r}, which is no folder")
+            raise UsageError(f"--repo is {str(folder)!r}, which is not a folder")
         answer = _git(folder, "rev-parse", "--show-toplevel")
         if answer.returncode:
             raise UsageError(
-                f"--repo is {str(folder)!r}, which is in no git repository with files; give the "
+                f"--repo is {str(folder)!r}, which is not in a git repository with files; give the "
                 "folder of a clone"
             )
         self.root = Path(answer.stdout.strip())
@@ -73,8 +73,8 @@ class Repository:
         answer = _git(self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
         if answer.returncode or not _HASH.fullmatch(answer.stdout.strip()):
             raise UsageError(
-                f"{what} is {name!r}, which is no commit of {self.root}; `git log` shows its "
-                "commits, and a shallow clone needs `git fetch --unshallow`"
+                f"{what} is {name!r}, which is not a commit of {self.root}; `git log` shows "
+                "its commits, and a shallow clone needs `git fetch --unshallow`"
             )
         return self.about(answer.stdout.strip())
 
@@ -88,8 +88,9 @@ class Repository:
             raise UsageError(f"GOOD and BAD are the same commit {good.short}; name two commits")
         if _git(self.root, "merge-base", "--is-ancestor", good.hash, bad.hash).returncode:
             raise UsageError(
-                f"GOOD ({good.short}) is no ancestor of BAD ({bad.short}), so no commit between "
-                "them can be the first bad one; name an ancestor, such as `git merge-base` gives"
+                f"GOOD ({good.short}) is not an ancestor of BAD ({bad.short}), so no commit "
+                "between them can be the first bad one; name an ancestor, such as the commit that "
+                "`git merge-base` prints"
             )
 
     @contextlib.contextmanager
@@ -115,8 +116,8 @@ class Repository:
 
     @contextlib.contextmanager
     def bisection(self, good: Commit, bad: Commit, below: Path) -> Iterator[Bisection]:
-        """Yield a bisection between two commits. Its state is in an empty work tree of its own, so
-        that a bisection by the user in the same repository is not disturbed.
+        """Yield a bisection between two commits. It runs in an empty work tree of its own, so that
+        it does not disturb a bisection that the user has started in the same repository.
         """
         folder = below / "bisection"
         try:

@@ -1,4 +1,6 @@
-"""`harness bisect`: the first bad commit of a repository, by one case in the simulation."""
+"""`harness bisect`: find the first bad commit of a repository by running one case in the
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -70,15 +72,13 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness bisect",
-        description="Find the first commit of a git repository at which a case fails as it does "
-        "at BAD, by runs in the simulation with the code of each tested commit.",
+        description="Find the first commit of a git repository at which a case fails in the same "
+        "way as at BAD. The code of each tested commit runs the case in the simulation.",
         epilog=EPILOG,
     )
     parser.add_argument("good", metavar="GOOD", help="a commit at which the case does not fail")
     parser.add_argument("bad", metavar="BAD", help="a later commit at which the case fails")
-    parser.add_argument(
-        "--case", type=Path, required=True, metavar="FILE", help="the case, such as a run's"
-    )
+    parser.add_argument("--case", type=Path, required=True, metavar="FILE", help="the case to run")
     parser.add_argument(
         "--repo",
         type=Path,
@@ -91,8 +91,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         type=int,
         default=SEEDS_DEFAULT,
         metavar="N",
-        help="number of seeds per commit, from the case's own on: the seed that fails may differ "
-        "between commits (default: %(default)s)",
+        help="number of seeds per commit, starting with the case's own: the seed that fails may "
+        "differ between commits (default: %(default)s)",
     )
     parser.add_argument(
         "--jobs",

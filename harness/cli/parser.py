@@ -144,8 +144,8 @@ class Parser(argparse.ArgumentParser):
         if "" in arg_strings:
             name = "/".join(action.option_strings) or action.metavar or action.dest
             raise UsageError(
-                f"{name} is '', which is no value; give one, or leave it out "
-                "(is a variable of your shell not set?)"
+                f"{name} is ''; give a value, or leave the option out (is a "
+                "variable of your shell not set?)"
             )
         return super()._get_values(action, arg_strings)
 

@@ -51,9 +51,9 @@ _READ_BY: Final[dict[str, frozenset[str]]] = {
     "import": frozenset({"store"}),
 }
 _OF_TARGET: Final = frozenset({"workload", "profile"})
-"""Keys that are ignored if the command line names another target than the file."""
+"""Keys that are ignored if the command line names a target other than the file's."""
 _OF_WORKLOAD: Final = frozenset({"target", "profile"})
-"""Keys that are ignored if the command line names another workload and no target."""
+"""Keys that are ignored if the command line names another workload, but no target."""
 
 
 def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:

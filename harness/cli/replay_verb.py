@@ -1,4 +1,4 @@
-"""`harness replay`: a run of the simulation again, up to one moment, to look at and to step on."""
+"""`harness replay`: repeat a simulated run and stop it at a moment, to inspect and step it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parsed = parser.parse_args(list(arguments))
     if parsed.json and (parsed.step or parsed.pdb):
-        raise UsageError("--json prints one state, so it goes with neither --step nor --pdb")
+        raise UsageError("--json prints one state, so it cannot be combined with --step or --pdb")
     if parsed.pdb and parsed.until is None and not parsed.step:
         raise UsageError(f"--pdb needs a moment: add --until {FORMS}")
     if parsed.until is None and (parsed.node or parsed.page):
@@ -100,8 +100,8 @@ def _load(path: Path) -> tuple[Case, History | None, str, Path]:
     stored = load_run(path)
     if stored.case.target == IMPORTED or stored.foreign:
         raise UsageError(
-            f"{str(path)!r} has a history that its case did not make, so there is nothing to run "
-            "again; `harness check` judges it"
+            f"{str(path)!r} has an imported history, which no case can produce again; "
+            "`harness check` judges it"
         )
     if stored.record is None:
         note(f"harness: {stored.note}; its environment is unknown, and the simulation replays it")
@@ -172,8 +172,8 @@ class _Session:
         at = self._replay.differs_at
         if at is not None:
             note(
-                f"harness: this is not the stored run any more: op {at} differs from its history; "
-                "the code or a plug-in has changed since"
+                f"harness: the replay differs from the stored run, from op {at} on; the code or a "
+                "plug-in has changed since"
             )
 
     def _show(self, state: Stopped) -> None:

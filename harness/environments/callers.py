@@ -4,7 +4,7 @@ All nodes of a run are processes of one machine and call from 127.0.0.1. So this
 has the caller's socket of each connection, and a query (sock_diag(7)) returns the socket's inode.
 The process that holds the socket has a descriptor `socket:[inode]` (proc(5)). Per connection, the
 query costs some 10 us, and the search for the descriptor costs 2 us per descriptor of the nodes'
-processes. Reading /proc/net/tcp instead takes milliseconds on a machine with a thousand sockets.
+processes. Reading /proc/net/tcp would take milliseconds on a machine with a thousand sockets.
 The lookup needs no privilege, since a process may inspect processes of the same user, and root may
 inspect all processes.
 

@@ -1,4 +1,4 @@
-"""The process that controls a run, and whether it is still alive.
+"""The identity of the process that controls a run, and whether this process is still alive.
 
 A controller is identified by its pid, its start time, its PID namespace and the kernel's boot id,
 so it differs from a later process with the same pid, from processes before a reboot, and from

@@ -2,5 +2,5 @@
 
 `selectors` choose the targets of a fault at the moment of the fault, and `schedules` its times.
 `parser` reads faults in words (`cut leader from members every 10s for 4s`), and `nemesis_from_text`
-makes nemeses of them. The `ledger` injects and heals faults; tests use it through `door`.
+turns them into nemeses. The `ledger` injects and heals faults; tests use it through `door`.
 """

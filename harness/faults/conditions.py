@@ -63,7 +63,7 @@ class Links:
         if quality is not None:
             quality.check()
             if quality == type(quality)():
-                raise UsageError(f"{quality} leaves the links as they are; set delay_ms, ...")
+                raise UsageError(f"{quality} has no effect on the links; set delay_ms, ...")
         self._laid[fault_id] = laid
         try:
             await self._settle(laid.links, lease_s)

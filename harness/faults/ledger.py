@@ -208,7 +208,7 @@ class Ledger:
     async def _end(self, node: str) -> bool:
         """Kill a node that is running; returns whether it was killed.
 
-        A paused node stays paused, since it reads its disk only if it restarts later.
+        A paused node is not killed, since it reads its disk only after a later restart.
         """
         return self._controls.state(node) is NodeState.RUNNING and await self._controls.kill(node)
 

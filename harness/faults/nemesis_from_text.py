@@ -54,7 +54,7 @@ class AimedNemesis(Nemesis):
 
     @classmethod
     def of_text(cls, text: str) -> AimedNemesis:
-        return cls(text, "what its name says", text)
+        return cls(text, "the fault that its name describes", text)
 
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
@@ -129,7 +129,7 @@ class AimedNemesis(Nemesis):
         return self.sentence(fault).trigger
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Choose the targets that this fault's sentence means at this moment."""
+        """Choose the targets that this fault's sentence selects at this moment."""
         sentence = self.sentence(fault)
         scene = msgspec.structs.replace(scene, draw=int(fault.args.get(DRAW, 0)))
         whom = sentence.whom
@@ -191,7 +191,7 @@ def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Targe
 def _missed(sentence: Sentence, scene: Scene) -> Aim:
     if sentence.whom.needs_leader and scene.roles(sentence.whom.group).leader is None:
         return Aim(what=sentence.kind, note="missed: no node leads at this moment")
-    note = f"missed: `{sentence.text}` means no node at this moment"
+    note = f"missed: `{sentence.text}` selects no node at this moment"
     return Aim(what=sentence.kind, note=note)
 
 

@@ -129,7 +129,7 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clients_min(self) -> int:
-        """The number of clients that a run needs, so that every client in the sentence exists."""
+        """The number of clients that a run needs for every client in the sentence to exist."""
         ends = self.whom.ends if isinstance(self.whom, Links) else []
         names = [int(end.name) for end in ends if end.word == CLIENT and end.name]
         return max(names, default=-1) + 1
@@ -186,7 +186,7 @@ def _trigger(text: str, words: list[str]) -> Trigger:
         name, equals, value = word.partition("=")
         if not name or not equals or not value:
             fix = "write FIELD=VALUE, nth=3 or after=5ms"
-            raise _wrong(text, f"has {word!r} behind an event", fix)
+            raise _wrong(text, f"has {word!r} after an event", fix)
         if name == "nth":
             if not re.fullmatch(r"[1-9]\d{0,5}", value):
                 raise _wrong(text, f"has nth={value}", "write a whole number from 1, such as nth=3")
@@ -200,14 +200,14 @@ def _trigger(text: str, words: list[str]) -> Trigger:
 
 def _whom(text: str, verb: str, body: list[str]) -> Nodes:
     if len(body) != 1:
-        raise _wrong(text, f"has {' '.join(body)!r} behind {verb}", f"write `{verb} WHOM`")
+        raise _wrong(text, f"has {' '.join(body)!r} after {verb}", f"write `{verb} WHOM`")
     return _nodes(text, body[0], client=False)
 
 
 def _operation(text: str, body: list[str]) -> tuple[Operate, Nodes]:
     rule = "write `do OPERATION on WHOM`, and perhaps variant=NAME"
     if len(body) not in {3, 4} or body[1] != "on":
-        raise _wrong(text, f"has {' '.join(body)!r} behind do", rule)
+        raise _wrong(text, f"has {' '.join(body)!r} after do", rule)
     variant = re.fullmatch(r"variant=([\w.-]+)", body[3]) if len(body) == 4 else None
     if len(body) == 4 and variant is None:
         raise _wrong(text, f"has {body[3]!r}", rule)

@@ -63,7 +63,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_clients(self) -> bool:
-        """Whether the selector means clients and no nodes."""
+        """Whether the selector selects clients rather than nodes."""
         return self.word == CLIENT or self.among == CLIENTS
 
     @property
@@ -142,12 +142,14 @@ def check_names(
     if selector.among not in {"", MEMBERS, NONMEMBERS, CLIENTS, *roles, *groups}:
         sets = [MEMBERS, NONMEMBERS, *roles, *groups]
         raise UsageError(
-            f"'@{selector.among}' is no set of nodes; {choices_near(selector.among, sets)}"
+            f"'@{selector.among}' is not a set of nodes; {choices_near(selector.among, sets)}"
         )
 
 
 def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
-    """The nodes that the selector may mean at any moment; members are unknown before the run."""
+    """The nodes that the selector may select at any time, although members are unknown before the
+    run.
+    """
     if selector.word == "node":
         return [name for name in specs if name == selector.name]
     role = selector.name if selector.word == "role" else selector.among
@@ -156,7 +158,7 @@ def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
 
 
 def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[str, ...]:
-    """The nodes or clients that the selector means now; empty if it means none.
+    """Select nodes or clients at this moment; the result may be empty.
 
     Nodes that are not drawn are in the order of declaration. `excluded` are the nodes at the other
     end of the links.
@@ -214,7 +216,7 @@ def _pool(selector: Nodes, scene: Scene) -> list[str]:
 
 
 def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """The two sides and the links that the selector means now; no links if a side is empty.
+    """Select the two sides and the links at this moment; without links if a side is empty.
 
     The first side is the subject of the fault: the isolated node, the smaller half, or a node
     rather than the clients.

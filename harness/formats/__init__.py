@@ -1,4 +1,4 @@
-"""Histories that others recorded, and ours, in formats that are recognised by content.
+"""Files with histories of the harness and of other tools, in formats recognised by content.
 
 | format         | what                                                      | model by default  |
 |----------------|-----------------------------------------------------------|-------------------|

@@ -117,7 +117,7 @@ class OpLines:
         is_op = _WITHIN if logged is None and not self._pure else _WHOLE
         match = is_op.fullmatch(text, start)
         if match is None and (self._pure or (logged and _MEANT.match(text, start))):
-            what = f"{text[start:][:80]!r} is no op; a line is PROCESS :TYPE :OPERATION VALUE, "
+            what = f"{text[start:][:80]!r} is not an op; a line is PROCESS :TYPE :OPERATION VALUE, "
             expected = (
                 f"where a process is a number, and a type one of :{_TYPES.replace('|', ', :')}"
             )

@@ -134,7 +134,7 @@ def _set(words: _Words) -> str:
                 f"a read is answered with {value!r}, so 'add' belongs to a counter, not a set"
             )
         if members(value) is None:
-            raise words.none("a read is answered with a map, which is no set")
+            raise words.none("a read is answered with a map, which is not a set")
     added = [exact(value) for value in words.asked("add")]
     if not words.answers("read") and len(set(added)) < len(added):
         raise words.none("no read is answered, and elements are added twice, as to a counter")
@@ -147,7 +147,7 @@ def _key_value(words: _Words) -> str:
         if value is not None and not (
             _is_list(value) and len(value) == 2 and isinstance(value[1], (str, NoneType))
         ):
-            raise words.none(f"{clipped(repr(value), 80)} is no [key string]")
+            raise words.none(f"{clipped(repr(value), 80)} is not a [key string] pair")
     return "kv-string"
 
 

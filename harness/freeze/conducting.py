@@ -1,9 +1,9 @@
-"""One run on a holder: the command follows the op log, judges it, and freezes the run.
+"""One run on a holder: the command follows the op log, checks it, and freezes the run.
 
 The command and the holder share two folders. The run folder has the op log, which the holder
-writes. The holder's own folder (`harness.up.records`) has the end of the run. If either process
-dies, the other ends the run: the holder notices that its stdin is closed, and its warden undoes the
-deployment if the holder is killed.
+writes. The holder's own folder (`harness.up.records`) records how the run ended. If either process
+dies, the other ends the run: the holder notices that its stdin is closed, and if the holder is
+killed, its warden undoes the deployment.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class FreezingConductor:
     ) -> Outcome:
         """Conduct the run, seal its history in `folder`, and return its outcome.
 
-        Raises like `conduct`, and `UsageError` if no checker of the plan judges first parts.
+        Raises like `conduct`, and `UsageError` if no checker of the plan can judge a prefix.
         """
         assert folder is not None, "a run that may freeze has a folder"
         assert observer is None, "only simulated runs are observed"
@@ -111,7 +111,7 @@ class FreezingConductor:
     def _follow(
         self, follower: _Follower, check: Callable[[list[Op]], Future[Violation | None]]
     ) -> Ended:
-        """Follow the run to its end; judge what has happened, and decide whether it freezes."""
+        """Follow the run to its end, check the growing history, and decide whether it freezes."""
         checking: Future[Violation | None] | None = None
         judged, begun_s, due_s = 0, 0.0, 0.0
         decided = False
@@ -187,8 +187,8 @@ class _Follower:
         return self._place.over
 
     def ask(self, question: Freeze | Release) -> bool:
-        """Tell the holder the decision; returns whether it is known or needless, as after the end
-        of the run.
+        """Send the decision to the holder; return whether the holder has it, or has ended and no
+        longer needs it.
         """
         try:
             ask(self._place.folder, question)

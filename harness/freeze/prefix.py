@@ -1,9 +1,9 @@
-"""Certain violations in the first part of a history.
+"""Certain violations in a prefix of a history, while the run goes on.
 
-A checker takes part only if it `judges_prefixes`: its invalid result for a first part proves that
-the whole run is invalid. A first part ends between two lines of the history, so its open operations
-have an unknown outcome, as `info` has. What ends a run proves nothing while the run goes on:
-liveness, convergence, bounds, exits of nodes (their cause may be reported late), final snapshots.
+A checker takes part only if it `judges_prefixes`: if it finds a prefix invalid, the whole run is
+invalid. A prefix may end between any two lines of the history, so its open operations have an
+unknown outcome, like `info`. What depends on the end of a run proves nothing before it: liveness,
+convergence, bounds, exits of nodes (their cause may be reported late), final snapshots.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from harness.verdict.limits import Limits
 from harness.verdict.signature import rule_of
 
 CHECK_CPU_S_MAX: Final = 20.0
-"""The limit of one checker for one first part, so that a check ends while the run goes on."""
+"""The limits of one checker for one prefix, so that a check ends while the run goes on."""
 
 
 def prefix_checkers(checkers: Sequence[Checker]) -> tuple[Checker, ...]:
-    """Return the checkers that may judge a run that goes on; raises `UsageError` if none may."""
+    """Return the checkers that may judge a run in progress; raise `UsageError` if none may."""
     able = tuple(checker for checker in checkers if checker.judges_prefixes)
     if not able:
         names = listed([checker.name for checker in checkers], limit=10)
         raise UsageError(
-            f"--freeze: no checker of this case can judge a run that goes on ({names} cannot); "
+            f"--freeze: no checker of this case can judge a run in progress ({names} cannot); "
             "leave out --freeze, or choose another --workload"
         )
     return able

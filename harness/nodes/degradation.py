@@ -1,4 +1,5 @@
-"""Degradations of links, streams, disks, clocks and processors, and their requirements.
+"""Degradations of links, streams, disks, clocks and processors, and the capabilities that they
+need.
 
 A quality is a struct of amounts. For each amount, `EFFECTS` has the capability that it needs, its
 name in `--fault`, its allowed values, and the rule that combines several amounts. Everything else
@@ -252,7 +253,7 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
         """Raise `UsageError` if an amount has an invalid value, or the quality has no effect."""
         super().check()
         if self == StreamQuality():
-            raise UsageError(f"{self} leaves the streams as they are; set slice_bytes, ...")
+            raise UsageError(f"{self} has no effect on the streams; set slice_bytes, ...")
         if self.gap_ms and not self.slice_bytes:
             raise UsageError(f"gap_ms is {self.gap_ms} without pieces; set slice_bytes as well")
 

@@ -16,7 +16,8 @@ from harness.support.interrupts import blaming
 
 FAULTS_MAX: Final = 100_000
 PLAN_TRIES: Final = 20
-"""The maximum number of tries to plan a nemesis so that each plan has a fault that begins alone."""
+"""The maximum number of tries to plan a nemesis so that one of its faults begins while no other
+fault is active."""
 
 
 def with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
@@ -48,10 +49,11 @@ def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
 def _plan_beside(
     others: Sequence[Sequence[Fault]], case: Case, name: str, nemesis: Nemesis
 ) -> Sequence[Fault]:
-    """Plan a nemesis so that in every plan, a fault begins while the other plans are inactive.
+    """Plan a nemesis so that each nemesis has a fault that begins while the others are inactive.
 
-    If every fault of a nemesis begins during faults of other nemeses, it may never hit a node: a
-    kill of all nodes leaves no node to kill. If `PLAN_TRIES` tries fail, use the first plan.
+    If every fault of a nemesis begins during faults of other nemeses, it may never hit a node:
+    after a kill of all nodes, there is no node left to kill. If `PLAN_TRIES` tries fail, use the
+    first plan.
     """
     first: Sequence[Fault] = ()
     for number in range(PLAN_TRIES):

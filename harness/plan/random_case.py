@@ -1,10 +1,10 @@
 """The random choices of a seed in a soak: nemeses, their pace, environment knobs, and load.
 
-Composing every nemesis in every seed weakens runs: little is written while most nodes are down, and
-each fault hides effects of other faults. One or two nemeses per seed, in runs that differ in all
-that the user does not fix, find more (Groce et al., "Swarm Testing", ISSTA 2012). Each draw has a
-random stream of its own, which depends on the seed alone: a fixed option changes no other draw. The
-case records all draws, so a run replays and shrinks like any other.
+Runs that combine all nemeses are weak tests: little is written while most nodes are down, and each
+fault hides effects of other faults. Seeds that draw one or two nemeses, and vary everything else
+that the user does not fix, find more bugs (Groce et al., "Swarm Testing", ISSTA 2012). Each draw
+has its own random stream, which depends only on the seed: fixing an option changes no other draw.
+The case records all draws, so a run replays and shrinks like any other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from harness.support.interrupts import blaming
 ANY: Final = "any"
 ANY_DRAW: Final = 2
 EXTRA_DRAW: Final = 2
-"""The least `Case.draw` with which a target's `extras` are drawn apart from its other nemeses."""
+"""The smallest `Case.draw` at which a target's `extras` are drawn separately from its other
+nemeses."""
 NONE: Final = "none"
 PACE: Final = "pace"
 Fields = dict[str, Any]
@@ -38,9 +39,9 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
             {"interval_s": 4.0, "duration_s": 1.0},  # healed before another node can lead
         ),
     ),
-    # With many clients, some are still free when another leader is elected, and stay with the old
-    # leader. Operations of many clients get more time, because a checker cannot order hundreds of
-    # unknown outcomes.
+    # With many clients, some are idle when a new leader is elected, and keep using the old leader.
+    # Operations of many clients get more time, because a checker cannot order hundreds of unknown
+    # outcomes.
     (
         "clients",
         (
@@ -146,7 +147,7 @@ def _draw_workload(
 ) -> tuple[Workload, dict[str, Any]]:
     """Draw the workload; return it and the options of the target that it needs.
 
-    A workload that needs other options than the user's is not drawn.
+    A workload whose needs contradict the user's options is not drawn.
     """
     usual: Workload = load_plugin("workloads", case.workload)
     if not target.workloads or case.workload_options or _is_given(case, "workload"):

@@ -1,4 +1,4 @@
-"""The reach of a nemesis: whether it can do what it needs in an environment, and on which nodes."""
+"""The reach of a nemesis: on which nodes an environment can carry out its faults."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class BugSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedDefect:
-    """A defect that replaces code of a target for as long as a block lasts.
+    """A defect that replaces code of a target while a block runs.
 
     A module with planted defects maps their names to them in its attribute `DEFECTS`.
     """

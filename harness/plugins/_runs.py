@@ -101,7 +101,7 @@ class Nemesis(Plugin):
     suits_all: bool = True
     """False for a nemesis that `--nemesis any` draws only if the target names it."""
     clients_min: int = 0
-    """The number of clients that a run needs, so that every client the nemesis names exists."""
+    """The number of clients that a run needs for every client that the nemesis names to exist."""
 
     def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
         set_traits(cls, NemesisTraits, traits)
@@ -163,12 +163,13 @@ class Checker(Plugin):
     """
 
     version: str | None = None
-    """The version of the checker: when it changes, reports judge runs again. Without a version,
-    reports judge again after any change of the checker's package or of the bundled checkers."""
+    """The version of the checker: if it changes, reports judge runs again. Without a version,
+    reports judge runs again after any change of the checker's package or of the bundled
+    checkers."""
     judges_prefixes: bool = False
-    """Whether the checker may judge the first part of a run that goes on (`harness run --freeze`).
-    Then an invalid result for any first part must prove that the whole run is invalid: operations
-    that are open may take effect later, and final reads and snapshots are still to come."""
+    """Whether the checker may judge a prefix of a run that is still in progress (`harness run
+    --freeze`). If it finds any prefix invalid, the whole run must be invalid: open operations may
+    take effect later, and final reads and snapshots are still to come."""
 
     def __init_subclass__(cls, **traits: Unpack[CheckerTraits]) -> None:
         set_traits(cls, CheckerTraits, traits)
@@ -324,7 +325,7 @@ class SunkRuns(Protocol):
         ...
 
     def place_of(self, run: str) -> str | None:
-        """The address of the folder that the sink keeps of a run; `None` if the sink keeps none."""
+        """The address of the folder in which the sink keeps a run; `None` if it has no folders."""
         ...
 
     def fetch_words(self, run: str, store: str) -> list[str]:

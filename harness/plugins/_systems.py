@@ -75,7 +75,7 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 class Convergence(msgspec.Struct, frozen=True):
-    """Whether the target has settled; `pending` lists the open points in words.
+    """The answer to whether the target has settled; `pending` lists the open conditions in words.
 
     `at` may identify the settled state by fields of answers (term, revision). If a snapshot has
     another state, final reads and snapshot are repeated (`harness.run.phases`).
@@ -136,15 +136,15 @@ class Target(Plugin):
     """The nemeses that `--nemesis any` draws from. By default, all installed nemeses that suit all
     targets."""
     extras: tuple[str, ...] = ()
-    """Nemeses of which a seed of `--nemesis any` draws at most one, in addition to `nemeses` or
-    instead of them. A repeated name is drawn more often."""
+    """Extra nemeses: a seed of `--nemesis any` draws at most one of them, together with `nemeses`
+    or alone. A name that is repeated is drawn more often."""
     workloads: tuple[str, ...] = ()
     """Workloads from which a soak draws for each seed, unless the user chooses a workload. A
     repeated name is drawn more often; without names, all seeds have the same workload."""
     points: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The points of the target's code at which the nemesis `at-points` strikes, in named groups.
-    Points of a group occur together, as in an election. A point is the kind of a point
-    or an event (`Env.point`, `Env.event`) and maybe fields of it: `voted group=master`."""
+    Points of a group occur together, as in an election. A point is written as the kind of a point
+    or event (`Env.point`, `Env.event`), perhaps with fields: `voted group=master`."""
     checkers: tuple[str, ...] = ()
     """Checkers for promises that only this target makes (such as `bounds`), added to the
     workload's."""
@@ -158,7 +158,7 @@ class Target(Plugin):
     """Options that add roles or spare nodes; error messages suggest these options for nemeses that
     need such nodes."""
     tools: tuple[str, ...] = ()
-    """Commands that `harness up` prints; in them, the cluster's name replaces `CLUSTER`."""
+    """Commands that `harness up` prints, with the cluster's name in place of `CLUSTER`."""
     state_pages: tuple[str, ...] = ("/",)
     """The paths of pages that together show a node's state as JSON, for `harness replay`. Nodes may
     lack some of the pages. A page must answer without a wait."""

@@ -1,4 +1,4 @@
-"""Replays that stop: a run of the simulation, halted at one moment, looked at, and stepped on.
+"""Replays that stop: a simulated run is repeated, halted at a moment, inspected, and stepped.
 
 | module       | content                                                                    |
 |--------------|----------------------------------------------------------------------------|

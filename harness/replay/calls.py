@@ -16,7 +16,9 @@ from harness.replay.frames import frames_of, place_of
 def node_of(
     loop: NodeLoop | None, call: Callable[..., object], arguments: Sequence[Any]
 ) -> str | None:
-    """Return the node on which an event happens; `None` for events of no single node."""
+    """Return the node on which an event happens; `None` for an event that belongs to no single
+    node.
+    """
     if loop is not None:
         return loop.name
     owner = getattr(call, "__self__", None)

@@ -1,9 +1,9 @@
 """Python's debugger in the code of a node, at a stop of a replay.
 
-At a stop within the node's callback the debugger opens at the line that runs. Elsewhere it opens at
-the line at which a task of the node waits, and `next` goes on until that task does. The world waits
-meanwhile: its time passes only for what the node does. The debugger works on the world itself, and
-a command that changes the node makes another run of the rest.
+At a stop within a callback of the node, the debugger opens at the line that runs. At other stops it
+opens at the line at which a task of the node waits, and `next` continues until that task continues.
+Meanwhile the world's time passes only as far as the node's code needs. The debugger works on the
+world itself: a command that changes the node changes the rest of the run.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ def debug(
     stdout: IO[str],
     stops_again: bool = False,
 ) -> NodeDebugger:
-    """Open the debugger in a node (default: the node of the stop) and return it when it is left.
+    """Open the debugger in a node (default: the node of the stop); return it when the user leaves
+    it.
 
-    If the user's last command goes on in the code of the node, the world must go on, too: the
-    debugger then opens again by itself. If `stops_again`, the world stops before the next event
-    once the user continues there. Raises `UsageError` for a node that does not exist or run.
+    If the user's last command continues in the code of the node, such as `next`, the world runs on,
+    and the debugger opens again by itself. With `stops_again`, the world stops before the next
+    event once the user continues there. Raises `UsageError` for a node that does not exist or run.
     """
     name = node or stop.node
     frames: Sequence[FrameType] = ()
@@ -105,8 +106,8 @@ class NodeDebugger(pdb.Pdb):
     """A `Pdb` on the frames of one node.
 
     The names `env` (the node's `Env`), `objects` (its objects, as attributes with the names that
-    `show NODE` prints) and `tasks` exist in every frame. `quit` ends the replay; `continue` lets it
-    go on.
+    `show NODE` prints) and `tasks` exist in every frame. `quit` ends the replay, `continue` resumes
+    it.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class NodeDebugger(pdb.Pdb):
         self._locals: Any = {}
 
     def open(self, frames: Sequence[FrameType]) -> None:
-        """Interact at the innermost of `frames`, and go on as the user's last command says."""
+        """Interact at the innermost of `frames`, then continue as the user's last command says."""
         self.reset()
         self._opened = frames
         self.botframe = frames[0]

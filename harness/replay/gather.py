@@ -1,8 +1,8 @@
 """Reads the state of a stopped world from the objects of the simulation.
 
-`look` does so in a copy of the process: pages and fields are the target's code and could change the
-world, and even reading the local variables of a coroutine keeps objects alive for longer. The world
-that goes on afterwards has never been looked at.
+`look` reads it in a fork of the process, since reading may change the world: pages and fields run
+the target's code, and even reading the local variables of a coroutine keeps objects alive for
+longer. The world that continues afterwards is therefore untouched.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TIMERS_MAX: Final = 2000
 
 
 def look(plan: Plan, watch: Watch, stop: Stop) -> Stopped:
-    """Return the state of the world, which is not changed."""
+    """Return the state of the world without changing the world."""
     data = in_copy(lambda: msgspec.json.encode(gather(plan, watch, stop)), timeout_s=LOOK_TIMEOUT_S)
     return msgspec.json.decode(data, type=Stopped)
 

@@ -19,7 +19,9 @@ CONTENT_MAX: Final = 240
 
 
 def messages_of(fabric: Fabric, due: Iterable[Entry], name: Namer) -> list[MessageView]:
-    """Return the messages in `due`, the sorted entries of the world's heap, and all others."""
+    """Return all messages: first the messages in flight, from the sorted heap `due`, then the
+    others.
+    """
     messages = list(_in_flight(due, name))
     for number, *ends in fabric.connections:
         for end in ends:

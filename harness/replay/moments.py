@@ -113,4 +113,4 @@ def _trigger(text: str, value: str) -> Trigger:
 
 
 def _wrong(text: str, why: str) -> UsageError:
-    return UsageError(f"{text!r} names no moment of a run: {why}")
+    return UsageError(f"{text!r} is not a moment of a run: {why}")

@@ -81,7 +81,7 @@ class Prompt(cmd.Cmd):
         return line
 
     def emptyline(self) -> bool:
-        """Do nothing: a line by mistake must not go on in time."""
+        """Do nothing: an empty line, entered by mistake, must not let time go on."""
         return False
 
     def onecmd(self, line: str) -> bool:
@@ -95,7 +95,7 @@ class Prompt(cmd.Cmd):
         names = [name.removeprefix("do_") for name in self.get_names() if name.startswith("do_")]
         verb = line.split(maxsplit=1)[0]
         raise UsageError(
-            f"{verb!r} is no command; {choices_near(verb, sorted({*names} - {'EOF'}))}"
+            f"{verb!r} is not a command; {choices_near(verb, sorted({*names} - {'EOF'}))}"
         )
 
     def completenames(self, text: str, *ignored: object) -> list[str]:
@@ -142,8 +142,8 @@ class Prompt(cmd.Cmd):
     def do_pdb(self, arg: str) -> bool:
         """Pdb [NODE]: open Python's debugger in the code of a node (default: the stop's node).
 
-        `next` and `step` of the debugger go on in time; its `continue` returns to this prompt,
-        before the next event.
+        `next` and `step` of the debugger let the world's time go on; its `continue` returns to
+        this prompt, before the next event.
         """
         words = _words(arg)
         if len(words) > 1:

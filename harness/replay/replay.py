@@ -1,8 +1,8 @@
 """One replay: the case runs again in the simulation, under a watch that stops it.
 
-The replay is the original run up to its end: same case, same code, same events in the same order.
-If the original is stored, every op is compared with it, and the first difference is reported, since
-then the code or its settings have changed.
+A replay that runs to its end repeats the original run exactly: the same case and code give the same
+events in the same order. If the original is stored, every op is compared with it, and the first
+difference is reported, since it shows that the code or its settings have changed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _KINDS_SHOWN_MAX = 20
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a replay: how many stops it had, and whether the run went to its end.
+    """The end of a replay: the number of its stops, and whether the run reached its end.
 
     `differs_at` is the index of the first op that differs from the stored run, if any. `missed`
-    says why the last moment that was asked for never came.
+    says why the last requested moment never came.
     """
 
     stops: int

@@ -17,7 +17,8 @@ SCHEMA: Final = 1
 class MomentView(msgspec.Struct, frozen=True, kw_only=True):
     """The moment: its time, its cause, and the code that runs (`stack`, the outermost first).
 
-    `events` numbers the event that runs (`within`) or comes next, which `event` names.
+    `events` is the number, and `event` the description, of the event that runs (`within`) or comes
+    next.
     """
 
     time_s: float
@@ -146,7 +147,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a stopped world. `others` are due events that are no message and no timer."""
+    """The state of a stopped world; `others` are due events except for messages and timers."""
 
     schema: int = SCHEMA
     target: str

@@ -1,10 +1,10 @@
 """Finds the moments at which a replay stops, in the world that runs.
 
-The watch hears of every event before it happens (`World.before`), of every occurrence within an
-event (`Trace`), and of every op. It stops the world by calling `on_stop` right there: nothing in
-the world goes on until that call returns, with the order that says where to stop next. So a stop at
-an op or at an event of a node is in the middle of a callback, with the code that announced it still
-on Python's stack. All other stops are between two events.
+The watch is informed of every event before it happens (`World.before`), of every occurrence within
+an event (`Trace`), and of every op. It stops the world by calling `on_stop` at that place: the
+world waits until the call returns an order, which says where to stop next. So a stop at an op or at
+an event of a node is in the middle of a callback, with the code that announced it still on Python's
+stack. All other stops are between two events.
 
 Watching changes nothing: the watch draws no randomness, schedules nothing and numbers no event.
 """
@@ -40,8 +40,8 @@ class ReplayQuit(Exception):  # noqa: N818 - it ends a replay on request
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
     """A moment at which the world is halted.
 
-    `within` an event, `event` is the one that runs; else it is the one that comes next: the loop of
-    its node (`None` outside of all nodes), its function and its arguments.
+    If the stop is `within` an event, `event` is the running event, otherwise the next one: the loop
+    of its node (`None` outside of all nodes), its function and its arguments.
     """
 
     what: str
@@ -52,15 +52,15 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """The observer of one replay; `order` is where to stop next."""
+    """The observer of one replay; `order` says where to stop next."""
 
     def __init__(self, order: Order, on_stop: Callable[[Stop], Order], name: Namer) -> None:
         self.order = order
         self.ops: list[Op] = []
         self.kinds: Counter[str] = Counter()
-        """how often nodes announced events of each kind so far"""
+        """the number of events of each kind that nodes have announced so far"""
         self.lines: list[str] = []
-        """what happened since the last stop, while stepping"""
+        """lines about what happened since the last stop, while stepping"""
         self.stops = 0
         self.deployment: Deployment
         self._on_stop = on_stop

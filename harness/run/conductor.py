@@ -164,7 +164,7 @@ class FaultConductor:
             if not isinstance(name, str) or (name not in nodes and not is_client(name)):
                 names = listed(list(nodes), limit=_NODES_SHOWN_MAX)
                 raise TargetError(
-                    f"{what} names {shown(name)}, which is no node; the nodes are {names}"
+                    f"{what} names {shown(name)}, which is not a node; the nodes are {names}"
                 )
         if aim.targets and isinstance(aim.what, LinkFault) and not aim.links:
             raise TargetError(f"{what} returned {shown(aim)}, which hits links but names no link")
@@ -210,8 +210,8 @@ class FaultConductor:
             await self.heal(fault.id)
 
     async def _ambush(self, fault: Fault, trigger: Trigger) -> Injection:
-        """Inject `fault` at the event that triggers it, or `after_ns` later, if the chaos phase has
-        not ended by then.
+        """Inject `fault` at the event that triggers it, or `after_ns` later, unless the chaos phase
+        has ended by then.
 
         At the moment of the event there is no time to ask nodes for the leader. So the roles are
         read when the wait begins, and announcements of new leaders update the roles.
@@ -229,7 +229,7 @@ class FaultConductor:
             left -= trigger.matches(event.kind, event.data)
             if left or sprung.done() or self._over.is_set():
                 return
-            left = -1  # no later event may inject the fault again
+            left = -1  # later events must not inject the fault again
             at_it = msgspec.structs.replace(scene, it=event.node)
             if trigger.after_ns:  # the node must not wait for this time
                 sprung.set_result((at_it, event))
@@ -258,7 +258,7 @@ class FaultConductor:
             if not self._over.is_set():
                 return await self._inject(fault, scene, event)
         missed = Injection(
-            targets=(), note=f"missed: no event {trigger.event} as it waited for came"
+            targets=(), note=f"missed: no event {trigger.event} occurred as it describes"
         )
         self._note(fault, "inject", missed, {"kind": OTHER, "leader": scene.roles().leader})
         return missed

@@ -7,8 +7,8 @@ wiped, overwritten or repaired later. TigerBeetle's simulator compares its repli
 (`testing/cluster/state_checker.zig`).
 
 Other whole numbers in the event, with or without an index, show the progress of the group, such as
-a version of its schema. The first time at which the group reached each number is kept, to check
-answers such as "all replicas have version 5".
+the version of its schema. For each number, the time at which the group first reached it is kept, so
+that checkers can verify answers such as "all replicas have version 5".
 
 The leaders of a group are compared, too: a group must have at most one leader per term.
 
@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 POINTS_MAX: Final = 200_000
-"""The maximum number of remembered values. Beyond it the oldest values are forgotten, and the
-summary counts the forgotten values."""
+"""The maximum number of remembered values. Above it the oldest values are forgotten, and the
+summary counts them."""
 DIVERGENCES_MAX: Final = 20
 REACHED_MAX: Final = 50_000
-"""The maximum number of progress steps. A run with more steps reports no steps, since a checker
-would draw false conclusions from incomplete steps."""
+"""The maximum number of progress steps. A run with more steps reports none, since a checker would
+draw false conclusions from an incomplete list."""
 
 
 LEADER: Final = "leader"

@@ -9,7 +9,7 @@
 5. The data of the paused nodes are copied, as they were at the pause.
 
 While the workload runs, this happens at once. In later phases the phase in progress ends first,
-since a heal that is cut short leaves the cluster in a state of its own.
+since an interrupted heal would leave the cluster half healed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ERROR_CHARACTERS_MAX: Final = 300
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A violation in the first part of a run, which no later operation can excuse."""
+    """A violation that the beginning of a run proves, and that no later operation can excuse."""
 
     checker: str
     rule: str
@@ -53,10 +53,10 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True):
-    """The freeze of a run: the content of `frozen/states.json` and of the history's fact `frozen`.
+    """The freeze of a run, as in `frozen/states.json` and in the history's fact `frozen`.
 
     `pause` is the id of the fault that paused the `nodes`. `roles` maps each group to the role of
-    each node that answered, and `errors` what could not be read or copied to the reason.
+    each node that answered. `errors` maps what could not be read or copied to the reason.
     """
 
     violation: Violation
@@ -74,7 +74,9 @@ class Freezer:
     """Runs the phases of a run until they are over or a violation freezes it."""
 
     def __init__(self, run: Run, folder: Path) -> None:
-        """Save states below the folder of the run; no lease ends a fault of the run any more."""
+        """Save states below the folder of the run. From now on, no fault of the run ends with its
+        lease.
+        """
         run.conductor.lease_grace_s = WITHOUT_END_S
         self.over = asyncio.Event()
         """set once all phases are over: the run then waits for `ask` or `release`"""
@@ -93,7 +95,7 @@ class Freezer:
         self._asked.set()
 
     def release(self) -> None:
-        """Let a run end whose phases are over."""
+        """Let the run end after its phases."""
         self._released.set()
 
     async def phases(self) -> tuple[bool, Frozen | None]:
@@ -239,7 +241,7 @@ async def _within(
         errors[what] = f"no answer within {LOOK_S:g} s"
     except UserInterrupt:
         raise
-    except (*PLUGIN_FAILURES, EOFError) as error:  # a state that cannot be read stops no freeze
+    except (*PLUGIN_FAILURES, EOFError) as error:  # freeze even if a state cannot be read
         errors[what] = described(error, _ERROR_CHARACTERS_MAX)
     return None
 

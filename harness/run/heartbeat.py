@@ -17,8 +17,8 @@ from harness.run.recorder import Recorder
 
 GAP_S_MIN: Final = GUARD_MARGIN_S
 """The smallest time between two beats that counts as a gap. It equals the time by which a client
-may overrun its timeout before it counts as hanging: a shorter pause changes no outcome that the
-harness decides. With ten busy processes per core the loop was never woken more than 0.07 s late."""
+may exceed its timeout before it counts as hanging: a shorter pause changes no outcome that the
+harness decides. Even with ten busy processes per core, the loop was never more than 0.07 s late."""
 BEAT_S: Final = GAP_S_MIN / 4
 
 

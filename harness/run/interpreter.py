@@ -53,11 +53,11 @@ GUARD_MARGIN_S: Final = 1.0
 CLOSE_S_MAX: Final = 1.0
 """The time limit for closing a client; after this time the client is abandoned."""
 POLL_S: Final = 0.01
-"""The interval for asking a pending generator again while threads are free, since the generator may
-be waiting until a certain time."""
+"""The interval at which a pending generator is asked again while threads are free, because it may
+be waiting for a certain time."""
 IDLE_S_MAX: Final = 60.0
-"""The longest time that a generator may be pending while no operation is in flight; a longer time
-is an error of the generator."""
+"""The longest time that a generator may be pending with no operation in flight; after that it
+counts as stuck."""
 ERROR_CHARACTERS_MAX: Final = 500
 """The maximum length of an exception's text in the history."""
 LOG: Final = "log"
@@ -171,7 +171,7 @@ class _Driver:
         self.wake.clear()
 
     async def _land(self) -> None:
-        """Wait until all operations in progress have ended; their guards limit the wait."""
+        """Wait until all operations in progress have ended; their timeouts limit the wait."""
         while self.flights or (self.naps and not self._stopped()):
             await self._wait(None)
             self._raise_failure()

@@ -1,10 +1,10 @@
-"""A run from its plan to its folder: the run is conducted, judged and kept.
+"""A run from its plan to its folder: conduct it, judge it and keep it.
 
 `harness run`, soaks and tests all keep their runs here. Most runs have a folder from the beginning,
 into which each op is written as it happens. A run of a soak in the simulation gets a folder only
-after its verdict, and only if the run is to be kept: a passing run is kept small (case, history,
-`run.json`), a failing run whole. Such a folder is staged: it appears in the store complete or not
-at all.
+after its verdict, and only if the run is to be kept. A passing run is kept small (case, history,
+`run.json`), a failing run with everything. Such a folder is staged: it appears in the store
+complete or not at all.
 
 A run that cannot be kept still has its verdict, and the caller gets the reason.
 """

@@ -1,4 +1,4 @@
-"""A target that is opened on its deployed nodes, for runs and for tests written as coroutines.
+"""The target of a run, opened on its deployed nodes; tests written as coroutines use it, too.
 
 `OpenedTarget` records events, drives clients with a generator, conducts faults, and inspects the
 target with time limits. If the plug-in cannot inspect the target, the run fails without a verdict.
@@ -66,7 +66,7 @@ class OpenedTarget:
             self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
             if not isinstance(self.system, System):
                 raise TypeError(
-                    f"open() returned {shown(self.system)}, which is no harness.plugins.System; "
+                    f"open() returned {shown(self.system)}, which is not a harness.plugins.System; "
                     f"write `class {type(self.system).__name__}(System)`, see `docs/plugins.md`"
                 )
         self.conductor = FaultConductor(

@@ -52,8 +52,8 @@ USAGE_POLL_S: Final = 10.0
 LEADER_POLL_S: Final = 1.0
 """The interval for asking for the leader, if no node announces leaders."""
 PATIENCE_S_MIN: Final = 2.0
-"""The minimum timeout of operations of the harness itself, even if the workload's clients wait
-less: the promise under test is that the target serves, not that it serves within a millisecond."""
+"""The minimum timeout of the harness's own operations, even if the workload's clients wait less:
+the promise under test is that the target serves, not how fast."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,7 +283,8 @@ class Run(OpenedTarget):
         if unknown:
             nodes_listed = listed(list(self.cluster.nodes), limit=NODES_SHOWN_MAX)
             raise TargetError(
-                f"{what} names {shown(unknown[0])}, which is no node; the nodes are {nodes_listed}"
+                f"{what} names {shown(unknown[0])}, which is not a node; the nodes are "
+                f"{nodes_listed}"
             )
         return core
 
@@ -337,11 +338,11 @@ class Run(OpenedTarget):
         """Raise `TargetError` for a snapshot that a history cannot contain; `None` is allowed."""
         what = f"the target {self.case.target!r}: snapshot()"
         if snapshot is not None and not isinstance(snapshot, Mapping):
-            raise TargetError(f"{what} returned {shown(snapshot)}, which is no dict")
+            raise TargetError(f"{what} returned {shown(snapshot)}, which is not a dict")
         try:
             msgspec.json.encode(snapshot)
         except Exception as error:
-            raise TargetError(f"{what} returned a value that is no plain JSON: {error}") from error
+            raise TargetError(f"{what} returned a value that is not plain JSON: {error}") from error
 
     async def _watch_usage(self) -> None:
         while True:

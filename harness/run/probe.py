@@ -1,12 +1,12 @@
-"""The harness's own operations after the chaos: the probe of a healed core, and final reads.
+"""The harness's own operations after the chaos phase: the probe of a healed core, and final reads.
 
-These operations are recorded like all others. The next process retries a failed operation, since a
-client may be pinned to a node by its process number, and a fault may have left that node dead: a
+These operations are recorded like all others. If one fails, the next process tries it again: a
+client may be pinned to a node by its process number, and a fault may have left that node dead. A
 verdict must not become invalid because of the harness's own routing. For the same reason the probe
-records the nodes it asked.
+records the nodes that it asked.
 
-Each call of a client has a time limit: a client that hangs cannot hang a run. A client that hung or
-crashed may have done anything, so the operation ends as `info`. An error while a client closes
+Each call of a client has a time limit, so a client that hangs cannot hang a run. A client that hung
+or crashed may have done anything, so the operation ends as `info`. An error while a client closes
 changes no outcome.
 """
 

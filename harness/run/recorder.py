@@ -95,7 +95,7 @@ class Recorder:
             except (TypeError, ValueError, OverflowError, RecursionError) as failure:
                 self._failure = TargetError(
                     f"{f!r} ({kind.value}) of process {process} has the value {shown(value)}, "
-                    f"which is no plain JSON ({failure}); a client or a workload made it"
+                    f"which is not plain JSON ({failure}); a client or a workload made it"
                 )
                 raise self._failure from failure
             except Exception as failure:

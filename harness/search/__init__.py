@@ -3,7 +3,7 @@
 | module    | content                                                            |
 |-----------|--------------------------------------------------------------------|
 | states    | the states that a run reached, as digests                          |
-| corpus    | cases that reached states of their own, in memory and on disk      |
+| corpus    | cases that reached new states, in memory and on disk               |
 | mutation  | variations of a case: its faults, options, knobs and seed          |
 | uniform   | cases in which everything is drawn at once                         |
 | guide     | generations of cases, each drawn from what earlier ones reached    |

@@ -1,9 +1,9 @@
 """The corpus of a guided search: cases that reached states which no earlier case had reached.
 
-A new case enters the corpus if it reached such a state. An older case leaves it if the others have
-reached all of its states. The corpus never has more than `ENTRIES_MAX` cases: the one with the
-fewest states of its own leaves first. A case that fails does not enter it, since most variations of
-it would fail in the same way; its states count as known.
+A new case enters the corpus if it reached such a state. A case leaves the corpus once other cases
+have reached all of its states. The corpus never has more than `ENTRIES_MAX` cases: the case with
+the fewest states that only it reached leaves first. A case that fails does not enter, since most
+variations of it would fail in the same way; its states count as known.
 
 The corpus depends only on the results in the order of their seeds, so a resumed soak builds it
 again from the journal. The files in its folder are for people and for other soaks.
@@ -78,7 +78,7 @@ class Corpus:
         return True
 
     def _minimise(self) -> None:
-        """Drop entries without states of their own, the oldest first; keep the bound."""
+        """Drop entries all of whose states other entries have, the oldest first; keep the bound."""
         holders: Counter[int] = Counter()
         for entry in self.entries.values():
             holders.update(entry.states)

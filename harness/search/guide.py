@@ -1,11 +1,11 @@
-"""The guide of a search: which case each seed runs, from what earlier seeds reached.
+"""The guide of a search, which chooses the case of each seed from what earlier seeds reached.
 
 Seeds run in generations (`generations`). All cases of a generation are drawn before its first run,
 from the results of the generations before it in the order of their seeds. The cases therefore
 depend neither on the number of workers nor on interruptions. The first generation is drawn freshly:
-even seeds exactly as in a swarm, odd ones uniformly, since each finds what the other misses. Later
-generations have about one fresh case in `FRESH_EVERY`; the others are variations of cases in the
-corpus.
+even seeds exactly as in a swarm (`--search swarm`), odd seeds uniformly (`uniform`), since each way
+finds failures that the other misses. In later generations about one case in `FRESH_EVERY` is fresh;
+the others are variations of cases in the corpus.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TRIES_MAX: Final = 8
 
 
 def generations(first: int, last: int) -> Iterator[range]:
-    """Yield the seeds of each generation: half as many as ran before, within bounds.
+    """Yield the seeds of each generation: half as many seeds as ran before it, within bounds.
 
     Small generations learn soon, and large ones keep many workers busy.
     """
@@ -56,7 +56,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guide:
-    """The cases of a soak of `case`, whose seed and faults have no effect.
+    """Chooses the cases of a soak of `case`; the seed and the faults of `case` itself are ignored.
 
     `case` is planned but not drawn (`harness.plan.random_case.undrawn`).
     """
@@ -69,7 +69,7 @@ class Guide:
         self._candidates = tuple(name for name in case.nemeses if name != NONE)
 
     def case_of(self, seed: int) -> Case:
-        """Return the case of a seed without guidance."""
+        """Return the case that a seed has without guidance."""
         fresh = msgspec.structs.replace(self._case, seed=seed, faults=None)
         uniform = self.search == UNIFORM or (self.search == GUIDED and seed % 2)
         if not uniform or not self._candidates:
@@ -83,7 +83,7 @@ class Guide:
         return {seed: self._proposal(seed) for seed in seeds}
 
     def learn(self, seed: int, proposal: Proposal, reached: Reached, *, failed: bool) -> None:
-        """Take what the run of a seed reached; call it in the order of seeds."""
+        """Learn what the run of a seed reached; call this in the order of seeds."""
         self.corpus.take(seed, proposal.case, proposal.origin, reached, failed=failed)
 
     def _proposal(self, seed: int) -> Proposal:

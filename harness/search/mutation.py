@@ -41,7 +41,7 @@ _OPTIONS: Final = (
 
 
 class Material(msgspec.Struct, frozen=True, kw_only=True):
-    """The material of a variation.
+    """The sources that a variation draws from.
 
     `candidates` are the nemeses of the soak, `moments` come from the parent's run, `other` is
     another case of the corpus, and `fresh` is a case drawn for this seed.
@@ -124,7 +124,7 @@ def _add(rng: random.Random, case: Case, material: Material) -> Case | None:
 
 
 def _remove(rng: random.Random, case: Case, _: Material) -> Case | None:
-    """Remove a fault, but not the last one."""
+    """Remove a fault, unless it is the only one."""
     faults = list(case.faults or ())
     if len(faults) < 2:
         return None
@@ -149,7 +149,7 @@ def _at_event(rng: random.Random, case: Case, material: Material) -> Case | None
 
 
 def _splice(rng: random.Random, case: Case, material: Material) -> Case | None:
-    """Take the faults of another case from a moment on."""
+    """From a random moment on, replace the faults by the faults of another case."""
     others = material.other.faults or ()
     at_ns = _anywhere(rng, case)
     kept = [fault for fault in case.faults or () if fault.at_ns < at_ns]
@@ -163,7 +163,7 @@ def _splice(rng: random.Random, case: Case, material: Material) -> Case | None:
 
 
 def _reseed(_: random.Random, case: Case, material: Material) -> Case | None:
-    """Take the seed of the fresh case: other latencies and other operations, the same faults."""
+    """Take the seed of the fresh case: latencies and operations change, the faults stay."""
     return msgspec.structs.replace(case, seed=material.fresh.seed)
 
 
@@ -213,9 +213,10 @@ def _moment(rng: random.Random, case: Case, material: Material) -> int:
 
 
 def _duration_ns(rng: random.Random, case: Case) -> int:
-    """A duration, of which each order of magnitude is equally likely.
+    """Draw a duration so that each order of magnitude is equally likely.
 
-    It is at most a quarter of the chaos phase: in a system that is down, nothing is found.
+    It is at most a quarter of the chaos phase: a system that is down most of the time shows few
+    bugs.
     """
     least_s, most_s = DURATION_S
     low, high = math.log(least_s), math.log(max(least_s, min(most_s, case.time_limit_s / 4)))
@@ -223,7 +224,9 @@ def _duration_ns(rng: random.Random, case: Case) -> int:
 
 
 def _triggered(rng: random.Random, fault: Fault, kind: str) -> str | None:
-    """The fault in words, made to wait for an event; `None` if no words define it."""
+    """Return the fault in words with `when event KIND` in place of its time; `None` if the fault
+    cannot be written in words.
+    """
     nemesis = load_nemesis(fault.nemesis)
     if not isinstance(nemesis, AimedNemesis):
         return None

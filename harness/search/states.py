@@ -13,7 +13,7 @@ tuple of what the history and the events of nodes (`Env.event`) show together:
 * two consecutive events of one node, or of two nodes, with the magnitude of their number.
 
 Names of nodes and random ids are left out, so that symmetric states are equal. Nothing here knows a
-target: an event belongs to a replica group if it has the fields `group` and `term`, and tells a
+target: an event belongs to a replica group if it has the fields `group` and `term`, and reports a
 position if it has `group` and `index`. Observing a run changes nothing in it.
 """
 
@@ -31,12 +31,12 @@ from harness.cluster import CHECKPOINT, ClusterEvent
 from harness.ops import HARNESS, NEMESIS, Op, OpType, error_code
 
 MOMENTS_MAX: Final = 8
-"""The number of moments that are kept per kind of event."""
+"""The maximum number of moments that are kept per kind of event."""
 KINDS_MAX: Final = 64
-"""The number of kinds of events whose moments are kept, the rarest first."""
+"""The maximum number of kinds of events whose moments are kept; the rarest kinds are kept."""
 ATTEMPTS_MAX: Final = 4
 FAR: Final = 10
-"""The number of log entries from which on a replica counts as far behind."""
+"""The number of missing log entries from which a replica counts as far behind."""
 _ID: Final = re.compile(r"[0-9a-f]{8,}|\d+")
 _WIDTH: Final = 4
 _MAGNITUDES: Final = (2, 4, 16, 64)
@@ -184,7 +184,9 @@ class StateWatch:
         return [name for name in self._groups if _ID.search(name) is None]
 
     def _summary(self, group: str) -> tuple[Any, ...]:
-        """Roles, order of terms, order of positions, and life of a group's nodes, in any order."""
+        """Return the roles, relative terms, relative positions and life of a group's nodes, without
+        their names.
+        """
         summary = self._summaries.get(group)
         if summary is None:
             members = self._groups[group]

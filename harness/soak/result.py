@@ -46,7 +46,7 @@ so even the number of kept bytes varies)."""
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     """The job of a worker: one seed to run. `store` is `None` if no run is kept.
 
-    In a guided search, the case of a seed may have another seed than its own.
+    In a guided search, `number` is the seed in the soak, and its case may have another seed.
     """
 
     case: Case

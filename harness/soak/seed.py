@@ -1,4 +1,4 @@
-"""One seed in this process: it is run in the simulation, judged and kept.
+"""Run one seed in this process: in the simulation, from its case to its judged and kept run.
 
 If a disk error prevents a run from being kept, the result of the seed stops the soak.
 """
@@ -111,7 +111,7 @@ def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
         reason="" if failure is None else shortened(failure.reason),
         checker=None if failure is None else failure.checker or None,
         signature="" if failure is None else failure.signature,
-        checkers=() if failure is None else tuple(_said(result) for result in results),
+        checkers=() if failure is None else tuple(_verdict_of(result) for result in results),
         permitted=permitted_of(results),
         digest=record.digest,
         ops=record.ops,
@@ -124,12 +124,12 @@ def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
     )
 
 
-def _said(found: CheckResult) -> CheckerVerdict:
+def _verdict_of(result: CheckResult) -> CheckerVerdict:
     return CheckerVerdict(
-        found.checker,
-        found.verdict.value,
-        shortened(found.reason),
-        found.details.get(SIGNATURE, ""),
+        result.checker,
+        result.verdict.value,
+        shortened(result.reason),
+        result.details.get(SIGNATURE, ""),
     )
 
 

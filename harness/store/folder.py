@@ -24,7 +24,7 @@ from harness.verdict.signature import Failure
 
 STAGED_SUFFIX: Final = ".part"
 SHRUNK_SUFFIX: Final = "-shrunk"
-"""The end of the name of a run that `harness shrink` made from the run without this end."""
+"""The suffix that `harness shrink` adds to a run's name to name the shrunk run."""
 OPS_LOG: Final = "ops.log"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -34,7 +34,7 @@ def check_java(who: str) -> str:
     output = answer.stderr + answer.stdout
     match = _VERSION.search(output)
     if match is None:
-        raise InfrastructureError(f"{java} -version says no version: {output[:200]!r}; {fix}")
+        raise InfrastructureError(f"{java} -version prints no version: {output[:200]!r}; {fix}")
     if int(match[1]) < JAVA_MIN:
         raise InfrastructureError(
             f"{java} is Java {match[1]}; {who} needs {JAVA_MIN} or newer: {fix}, and let JAVA_HOME "

@@ -1,4 +1,4 @@
-"""Compute something in a copy of this process, so that computing it has no effect here."""
+"""Compute a value in a fork of this process, so that the computation has no effect here."""
 
 from __future__ import annotations
 

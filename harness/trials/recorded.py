@@ -33,8 +33,9 @@ def recorded_ops(case: Case, history: History) -> list[tuple[ScheduledOp, Pair]]
 def after_warm_up(case: Case) -> Case:
     """Return the case with all faults, and its end, later by the length of the warm-up.
 
-    Generators also invoke operations during the warm-up, explicit lists do not. So the faults of a
-    case whose generator becomes a list must follow the operations, which all begin that much later.
+    A generator also invokes operations during the warm-up, but a list of operations begins with the
+    chaos phase. When a list replaces the generator, all of its operations therefore come later by
+    that length, and the faults must follow.
     """
     shift_ns = int(WARM_UP_S * NS_PER_S)
     return msgspec.structs.replace(

@@ -73,7 +73,7 @@ class Freeze(_Question, frozen=True, kw_only=True, tag="freeze"):
 
 
 class Release(_Question, frozen=True, kw_only=True, tag="release"):
-    """Let the run end whose phases are over."""
+    """Let a run whose phases are over end."""
 
 
 Question = Status | Break | Heal | Down | UseTool | Freeze | Release

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Hold:
-    """The end of a cluster: a command, a signal, or the loss of its folder."""
+    """Waits for the end of a cluster: a command, a signal, or the loss of its folder."""
 
     def __init__(self, place: Place, order: Order, plan: TargetPlan) -> None:
         """Hold the cluster of this folder, once it is deployed."""
@@ -37,7 +37,7 @@ class Hold:
 
     @contextlib.asynccontextmanager
     async def ending(self, session: Session) -> AsyncIterator[list[asyncio.Future[Any]]]:
-        """Yield futures of which the first that is done ends the cluster."""
+        """Yield futures; the first one that is done ends the cluster."""
         over: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(event.wait()) for event in (session.interrupted, self.down)
         ]
@@ -50,8 +50,8 @@ class Hold:
             await asyncio.gather(*over, return_exceptions=True)
 
     async def _wait_lost(self) -> None:
-        """Wait until the cluster's folder is removed: then no command can reach the holder any
-        more.
+        """Wait until the cluster's folder is removed, after which no command can reach
+        the holder.
         """
         while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event exists
             await asyncio.sleep(LOOK_S)

@@ -301,7 +301,7 @@ def claim(name: str) -> Place:
             ) from error
         if place.life() is Life.UNKNOWN:
             raise UsageError(f"{place.why_unseen()}; or give another name with --name") from None
-        state = "is running already" if place.owner() else "is dead, but not wholly removed"
+        state = "is running already" if place.owner() else "is dead, but not completely removed"
         raise UsageError(
             f"a cluster named {name!r} {state}; `harness down {name}` removes it, and --name gives "
             "another name"

@@ -1,8 +1,9 @@
-"""The holder of a run that may freeze: it conducts the run, and keeps the cluster of a frozen one.
+"""The holder of a run that may freeze: it conducts the run, and keeps the cluster if the run
+freezes.
 
 The command that started it reads the op log, judges, and asks for the freeze
-(`harness.freeze.conducting`). Once all phases are over, the holder waits for the decision of the
-command, since the final reads may be the first to show a violation.
+(`harness.freeze.conducting`). Once all phases are over, the holder waits for the command's
+decision, since the final reads may be the first to show a violation.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from harness.up.holding import Hold
 from harness.up.records import Ended, Order, Place, RunOrder
 
 _CONDUCTING: Final = (
-    "the cluster is part of a run that goes on; wait until the run has frozen, or press Ctrl-C in "
+    "the cluster belongs to a run in progress; wait until the run has frozen, or press Ctrl-C in "
     "its command"
 )
 

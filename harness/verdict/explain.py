@@ -236,7 +236,7 @@ class Timeline(msgspec.Struct, frozen=True):
         on.sort(key=lambda fault: node not in fault.targets)
         if on:
             more = [f"{len(on) - NAMED_MAX} more faults were on"] if len(on) > NAMED_MAX else []
-            return [_told(fault, end) for fault in on[:NAMED_MAX]] + more
+            return [_fault_phrase(fault, end) for fault in on[:NAMED_MAX]] + more
         over = [fault for fault in self.faults if fault.targets and (fault.end or end) < start]
         if not over:
             return ["no fault had been on yet"] if self.faults else []
@@ -257,12 +257,12 @@ def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckRe
     except Exception:  # noqa: BLE001 - a failed explanation must not cost the verdict
         return judged
     return tuple(
-        _told_with(result, sentence, names)
+        _with_sentence(result, sentence, names)
         for result, sentence in zip(judged, sentences, strict=True)
     )
 
 
-def _told_with(result: CheckResult, sentence: str | None, names: _TableNames) -> CheckResult:
+def _with_sentence(result: CheckResult, sentence: str | None, names: _TableNames) -> CheckResult:
     if result.verdict is Verdict.VALID:
         return result
     lines = [names.put_into(line) for line in result.explanation]
@@ -299,12 +299,12 @@ class _TableNames:
         """Return `text` with names: `table 0e7fb6...` becomes `table 't3' (id 0e7fb6…)`."""
         return _TABLE_ID.sub(self._named, text) if self._names else text
 
-    def _named(self, found: re.Match[str]) -> str:
-        names = self._names.get(found[2])
+    def _named(self, match: re.Match[str]) -> str:
+        names = self._names.get(match[2])
         if names is None:
-            return found[0]
+            return match[0]
         later = f", later {_short(names[-1])!r}" if names[-1] != names[0] else ""
-        return f"{found[1]} {_short(names[0])!r}{later} (id {found[2][:ID_CHARS]}…)"
+        return f"{match[1]} {_short(names[0])!r}{later} (id {match[2][:ID_CHARS]}…)"
 
 
 def _is_of_tablets(done: Op) -> bool:
@@ -355,7 +355,7 @@ def _changes(pair: Pair, names: set[str]) -> bool:
     return not names.isdisjoint(map(str, (*spoken, answer.get("table_id"))))
 
 
-def _told(fault: Fault, time_ns: int) -> str:
+def _fault_phrase(fault: Fault, time_ns: int) -> str:
     """Return a phrase such as `partition-leader had cut m1 off since 7.9 s`."""
     form = _DID.get(fault.kind, "had hit {} since {}")
     if fault.clients:  # nodes hit by a fault of client links may still reach each other

@@ -43,7 +43,7 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnownFailures(msgspec.Struct, frozen=True):
-    """All known failures of a file; false in a condition if the file has none."""
+    """All known failures of a file; as a condition, false if the file has none."""
 
     entries: tuple[KnownFailure, ...] = ()
 
@@ -73,7 +73,7 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return entry is not None and not entry.fails
 
     def gone(self, signatures: Iterable[str]) -> list[KnownFailure]:
-        """The entries that `of` returns for none of these signatures."""
+        """The entries that cover no failure: `of` returns them for none of these signatures."""
         seen = [self.of(signature) for signature in signatures]
         return [entry for entry in self.entries if entry not in seen]
 

@@ -1,9 +1,10 @@
 """Verdicts after events that the target is not responsible for.
 
-A group of replicas that has lost its majority for good serves again when an administrator overrules
-its votes and forces a configuration of the rest upon it (Kudu's `unsafe_change_config`). This gives
-up data that only the excluded replicas had: acknowledged writes may be gone, two histories of the
-group may live side by side, and neither breaks a promise. Two parties must report the change: a
+If a replica group has lost its majority for good, an administrator can make it serve again by
+overruling its votes and forcing a configuration of the remaining replicas upon it (Kudu's
+`unsafe_change_config`). This gives up data that only the excluded replicas had: acknowledged writes
+may be gone, two histories of the group may exist, and neither breaks a promise. Two parties must
+report the change: a
 client of the harness, by the event `config-forced` {group} before it asks for the change, and the
 target, by the event `config-overruled` {group, term, index, kept, left_out} before the change has
 any effect. The second event goes into the history as the op `unsafe-change`. Without the first
@@ -54,8 +55,8 @@ def _forced(op: Op) -> _Excuse:
 
 
 def _impostors(history: History) -> Iterator[_Excuse]:
-    """Yield one excuse per impostor. The excuse begins at the last exit of the impostor's node,
-    since a running node keeps its port.
+    """Yield one excuse per program that took a node's port. The excuse begins at the node's last
+    exit, since a running node keeps its port.
     """
     ended: dict[object, int] = {}
     for op in history.of_process(HARNESS):

@@ -126,7 +126,7 @@ def test_ends_must_be_two_commits_on_one_path(clone, case_file, capsys):
     good, bad = clone.commit("good"), clone.commit("bad")
     words = ["--case", str(case_file), "--repo", str(clone.folder)]
     assert main(["bisect", bad, good, *words]) == EXIT_USAGE
-    assert "is no ancestor" in capsys.readouterr().err
+    assert "is not an ancestor" in capsys.readouterr().err
     assert main(["bisect", good, good, *words]) == EXIT_USAGE
     assert main(["bisect", "--", "--all", bad, *words]) == EXIT_USAGE
     assert main(["bisect", "v0.0", bad, *words]) == EXIT_USAGE

@@ -474,7 +474,7 @@ def test_what_was_not_looked_at_is_unknown(model, text, tmp_path, capsys):
 def test_a_collection_without_operations_is_no_history(text, model, tmp_path, capsys):
     (tmp_path / "h.edn").write_text(text)
     err = refusal([tmp_path / "h.edn", *model], capsys)
-    assert f"{tmp_path / 'h.edn'}: there is no operation in it" in err
+    assert f"{tmp_path / 'h.edn'}: it contains no operations" in err
 
 
 @pytest.mark.parametrize("name", ['"w1"', ":client", ":nemesis-1"])

@@ -94,7 +94,7 @@ async def a_program_that_is_killed_leaves_whole_links_and_is_told_of(probe):
     assert last.delay_ms > 250
     await door(probe).heal(again)
     reports = [(node, data["what"]) for node, kind, data in events if kind == "infrastructure"]
-    assert [node for node, what in reports if "had ended" in what] == ["a"]
+    assert [node for node, what in reports if "had already ended" in what] == ["a"]
 
 
 def test_links_are_as_bad_as_asked_and_whole_again(environment, engine):

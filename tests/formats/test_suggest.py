@@ -71,7 +71,7 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         (did("read-init", None, 0) + did("write", 1), "no model knows the operation 'read-init'"),
         (did("enqueue", 1) + did("dequeue", None, 1), "queue or unordered-queue"),
         (did("enqueue", 1) + did("drain", None, [1]), "'drain' takes many"),
-        (did("put", [1, 2]), r"\[1, 2\] is no \[key string\]"),
+        (did("put", [1, 2]), r"\[1, 2\] is not a \[key string\]"),
         (did("put", [1, "a"]) + did("delete", 1), "no model knows the operation 'put'|'delete'"),
         (did("txn", [["append", 1, 1], ["w", 2, 1]]), "list-append and rw-register are mixed"),
         (did("add", 1) + did("write", 1), "no model knows all of them"),

@@ -40,7 +40,7 @@ async def raising_later():
 @pytest.mark.parametrize(
     ("method", "mistake", "words"),
     [
-        ("core", lambda _rng: ["r1", "nobody"], "core() names 'nobody', which is no node"),
+        ("core", lambda _rng: ["r1", "nobody"], "core() names 'nobody', which is not a node"),
         ("core", raising, "core() raised ValueError: boom (test_plugin_mistakes.py, line "),
         ("converged", answering(None), "returned None, not a Convergence"),
         ("converged", raising_later, "raising_later() raised ValueError: boom"),
@@ -50,7 +50,7 @@ async def raising_later():
         ("groups", answering(None), "returned None; it must map names of groups"),
         ("groups", answering({"g": ["r1"]}), "returned ['r1'] for the group 'g'"),
         ("groups", answering({"g": Roles({"r1": "leader"}, ("r1",))}), "for the group 'g'"),
-        ("core", lambda _rng: [["r1"]], "core() names ['r1'], which is no node"),
+        ("core", lambda _rng: [["r1"]], "core() names ['r1'], which is not a node"),
         ("core", lambda _rng: "r1", "core() raised TypeError: 'r1' is one text"),
         ("converged", answering(Convergence("no")), "returned ok='no'"),
         ("converged", answering(Convergence(ok=None)), "returned ok=None"),
@@ -60,9 +60,9 @@ async def raising_later():
         (
             "snapshot",
             answering({"n": {1, 2}, "o": object()}),
-            "snapshot() returned a value that is no plain",
+            "snapshot() returned a value that is not plain",
         ),
-        ("snapshot", answering(["n1"]), "snapshot() returned ['n1'], which is no dict"),
+        ("snapshot", answering(["n1"]), "snapshot() returned ['n1'], which is not a dict"),
     ],
 )
 def test_a_targets_mistake_names_it_and_the_method(method, mistake, words):
@@ -77,7 +77,7 @@ def test_a_system_without_the_base_class_is_told_to_inherit_from_it():
         pass
 
     target = Behaving(load_plugin("targets", "toy-register"), open=lambda _deployment: Mine())
-    with pytest.raises(TargetError, match=r"is no harness.plugins.System; write `class Mine\(Sys"):
+    with pytest.raises(TargetError, match=r"is not a harness.plugins.System; write `class Mine\(Sys"):
         run(CASE, target=target)
 
 
@@ -112,7 +112,7 @@ def test_a_generator_that_fails_while_it_runs_is_the_workloads():
         (
             "aim",
             lambda *_: Aim(what=Kill(), targets=("zz",)),
-            "aim() names 'zz', which is no node; the nodes are r1",
+            "aim() names 'zz', which is not a node; the nodes are r1",
         ),
         ("aim", lambda *_: Aim(what=Kill(), targets="r1"), "must be tuples"),
         ("aim", lambda *_: Aim(what=Cut(), targets=("r1",), links="r1"), "must be tuples"),
@@ -223,7 +223,7 @@ def test_a_value_that_is_no_json_names_who_made_it(tmp_path):
     client.completion = Completion(OpType.OK, object())
     target = toy_target(client=lambda _env, _process: client)
     folder = RunFolder(tmp_path, "test", "run")
-    with pytest.raises(TargetError, match="which is no plain JSON"):
+    with pytest.raises(TargetError, match="which is not plain JSON"):
         run(CASE, folder=folder, target=target)
 
 

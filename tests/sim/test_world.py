@@ -480,7 +480,7 @@ def test_bad_plans_are_usage_errors():
 
     for nodes, knobs, message in [
         (spec(command=("x",)), {}, "--env process or --env docker"),
-        (spec(entry="tests.sim.toy:absent"), {}, "is no function"),
+        (spec(entry="tests.sim.toy:absent"), {}, "is not a function"),
         (spec(entry="tests.sim.absent:x"), {}, "does not load"),
         (spec(entry="tests.sim.toy:PORT"), {}, "function"),
         (spec(entry="tests.sim.toy:echo", name="client"), {}, "node names"),

@@ -161,13 +161,15 @@ def _case(
         raise  # the message already names the op
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
-    why = "" if independent else "; if its values are no [key value] tuples, say --no-independent"
+    why = "" if independent else "; if its values are not [key value] tuples, add --no-independent"
     note(f"harness: {counted(keys, 'independent key')}, each judged by itself as {name}{why}")
     return imported_case(name, independent=True)
 
 
 def _understood_by_key(history: History, judge: HistoryModel) -> int:
-    """The number of independent keys; raises `HistoryError` if a key cannot be judged alone."""
+    """Return the number of independent keys; raise `HistoryError` if a key cannot be judged by
+    itself.
+    """
     for pair in history.pairs:
         if pair.invoke.value is None:
             raise HistoryError(

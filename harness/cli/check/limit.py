@@ -1,9 +1,9 @@
-"""The options `--check-time-limit`, `--max-steps` and `--memory` of the verbs that judge.
+"""The options `--check-time-limit`, `--max-steps` and `--memory`, shared by the verbs that judge.
 
 The time limit is passed to each checker. `--max-steps` and `--memory` limit searches for
-linearizations, also in child processes of the verb. Both options therefore set environment
-variables, which `checkers.linearizability` reads. The verb `report` gives each check its own budget
-and has only the time limit.
+linearizations, which may run in child processes of the verb. Therefore both options set environment
+variables, which `checkers.linearizability` reads. The verb `report` has only the time limit,
+because it gives each check its own budget.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SECONDS_MAX: Final = 1e9
 """The longest time limit, about thirty years: longer limits could overflow in arithmetic."""
 WHOLE_MAX: Final = 10**15
 _HELP: Final = (
-    "time limit of each checker, in seconds; checkers watch the clock themselves, so end a checker "
-    "that does not with Ctrl-C"
+    "time limit of each checker, in seconds; a checker has to watch the clock itself, so use "
+    "Ctrl-C if one does not"
 )
 
 

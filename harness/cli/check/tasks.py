@@ -1,4 +1,4 @@
-"""Read, judge and draw one history for `harness check`.
+"""Read and judge one history for `harness check`, and draw it if it is invalid.
 
 If a history cannot be read or its check crashes, only this history has no verdict (`Failed` has the
 reason).
@@ -78,7 +78,7 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
     source = open_history(task.path)
     history = History(source, foreign=True)
     if not history:
-        raise HistoryError(f"{task.path}: there is no operation in it; a history has operations")
+        raise HistoryError(f"{task.path}: it contains no operations, so it is not a history")
     try:
         name = request.model or model_for(source.format, history, request.settings.independent)
         check = load_model(name).prepare(history, request.settings)
@@ -167,7 +167,7 @@ def _judge_task(task: Task, request: CheckRequest) -> Outcome:
 
 
 def _reuse(path: Path, times: int) -> str:
-    """The warning for a foreign history whose processes continue after `info`."""
+    """Return the warning for a foreign history that reuses processes after `info`."""
     return (
         f"{path}: a process was used again after an operation of it ended in info "
         f"({counted(times, 'time')}); such operations may take effect at any later time"
@@ -264,8 +264,8 @@ def _draw(
 ) -> tuple[str | None, str | None]:
     """Write a page about an invalid history to the folder of `--html`, or to the run's folder.
 
-    Returns the page's path and a warning, either of which may be `None`. A history that is no run
-    gets no page without `--html`. A failed write does not change the verdict.
+    Returns the page's path and a warning, either of which may be `None`. A history outside of a
+    run folder gets a page only with `--html`. A failed write does not change the verdict.
     """
     if request.html is not None:
         place = request.html / page_name(task.path)

@@ -245,7 +245,7 @@ def _require_comparable(text: str, value: object) -> None:
             quoted = f"""'"{name}"'"""
             raise UsageError(
                 f"--initial is {text!r}, in which {name} is a symbol of EDN; a string has quotes "
-                f"that the shell must leave, as in {quoted}, and a keyword is :{name}"
+                f"that the shell must not remove, as in {quoted}, and a keyword is written :{name}"
             )
 
 

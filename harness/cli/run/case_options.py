@@ -40,7 +40,7 @@ PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     "--draw": (
         "draw",
         int,
-        "each seed draws 1 to N nemeses; 0: uses all, or draws 1 or 2 of `any`",
+        "each seed draws 1 to N of the nemeses; 0: uses all of them, or draws 1 or 2 of `any`",
     ),
     "--interval": ("interval_s", float, "time between the faults of a nemesis"),
     "--duration": ("duration_s", float, "approximate length of a fault"),
@@ -73,7 +73,7 @@ def parse_case_options(
 
 
 def _owners_of(flag: str, target: str, workload: str) -> str | None:
-    """A phrase that names other targets or workloads with this option."""
+    """Return a phrase that names other targets or workloads that have this option."""
     for group, chosen in (("workloads", workload), ("targets", target)):
         owners = [
             name
@@ -151,7 +151,7 @@ def _add_plugin_options(parser: Parser, owner: str, name: str, options: Sequence
     for option in options:
         if f"--{option.name}" in taken:
             raise UsageError(
-                f"the {owner} {name!r} brings the option --{option.name}, which exists already"
+                f"the {owner} {name!r} defines the option --{option.name}, which already exists"
             )
         _add_option(group, owner, option)
 
@@ -190,8 +190,8 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group.add_argument(
         "--checkers",
         metavar="default,+A",
-        help="`default`, the checkers of workload and target, and +NAME for each checker to add "
-        "(default: default)",
+        help="`default` for the checkers of workload and target, then +NAME for each checker to "
+        "add, e.g. default,+mine (default: default)",
     )
     group.add_argument(
         "--bug",

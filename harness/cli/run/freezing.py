@@ -1,4 +1,4 @@
-"""`--freeze` of `harness run` and `soak`: whether a run can freeze, and the cluster that stays."""
+"""The option `--freeze` of `harness run` and `soak`, and the report on the frozen cluster."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from harness.run.keep import SIM
 
 
 def freezing(checkers: Sequence[Checker], environment: Environment) -> FreezingConductor:
-    """The conductor of runs that may freeze; raises `UsageError` if runs with these checkers or in
-    this environment cannot.
+    """Return the conductor of runs that may freeze; raise `UsageError` if these checkers or this
+    environment do not support that.
     """
     if environment.name == SIM:
         raise UsageError(

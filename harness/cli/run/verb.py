@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
             note(f"harness: the frozen cluster stays: `harness down {conducting.standing.name}`")
         place = shlex.quote(str(folder.path))
         note(
-            f"harness: no verdict; the run, as far as it came, is kept in {place}, and if it has "
+            f"harness: no verdict; the part that was recorded is kept in {place}, and if it has "
             f"operations, `harness check {place}` judges them"
         )
         raise
@@ -206,7 +206,9 @@ def _text(
     if outcome.interrupted:
         parts.append("the run was interrupted: only what happened until then was checked")
     elif outcome.stop_asked:
-        parts.append("the interrupt came after the workload: the run is whole, nothing was skipped")
+        parts.append(
+            "the interrupt came after the workload: the run is complete, nothing was skipped"
+        )
     artefacts = dict(report["artefacts"])
     page = artefacts.pop(PAGE, None)
     parts.append(f"run folder      {report['run']}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXPLANATION_LINES_MAX: Final = 6
 EXPLANATION_LINES_LATER: Final = 2
-"""The maximum number of lines per explanation after the first explanation, in brief output."""
+"""The maximum number of lines per explanation in brief output, except for the first one."""
 LINE_CHARACTERS_MAX: Final = 400
 LINE_CHARACTERS_BRIEF: Final = 200
 REASON_CHARACTERS_BRIEF: Final = 120
@@ -107,11 +107,11 @@ def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
     return next(has, None)
 
 
-def _numbers(found: object) -> dict[str, int]:
-    """The integers in `found` by name; a checker of another package may return any object."""
-    if not isinstance(found, Mapping):
+def _numbers(counts: object) -> dict[str, int]:
+    """The integers in `counts` by name; a checker of another package may return any object."""
+    if not isinstance(counts, Mapping):
         return {}
-    return {str(name): number for name, number in found.items() if isinstance(number, int)}
+    return {str(name): number for name, number in counts.items() if isinstance(number, int)}
 
 
 def _fault_rows(result: CheckResult) -> list[Mapping[str, Any]]:

@@ -141,8 +141,8 @@ def _check_lake(parsed: argparse.Namespace) -> None:
     lake, store = folder.resolve(), parsed.store.resolve()
     if lake == store or store in lake.parents or lake in store.parents:
         raise UsageError(
-            f"--lake {parsed.lake!r} and --store {str(parsed.store)!r} are one within the other; "
-            "keep them apart"
+            f"--lake {parsed.lake!r} and --store {str(parsed.store)!r} overlap: neither may be "
+            "inside the other; keep them apart"
         )
 
 

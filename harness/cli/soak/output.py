@@ -128,7 +128,7 @@ class SoakOutput:
     def _gone(self, groups: Sequence[FailureGroup]) -> list[str]:
         """One line for each known failure that no seed showed."""
         return [
-            f"gone: {entry.signature} ({entry.words}): no seed failed so"
+            f"gone: {entry.signature} ({entry.words}): no seed failed in this way"
             for entry in self._known.gone(group.signature for group in groups)
         ]
 

@@ -47,13 +47,13 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.json:
         say(msgspec.json.encode({"healed": healed}).decode())
     else:
-        say("\n".join(healed_text(each) for each in healed) or "no fault was on")
+        say("\n".join(healed_text(each) for each in healed) or "no fault was active")
     return 0
 
 
 def _names_and_ids(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments into names of clusters and ids of faults; the second of two words is an
-    id even if it looks different, as the ids of a run's planned faults do.
+    """Split the arguments into names of clusters and ids of faults. The second of two arguments is
+    always an id, because the ids of a run's planned faults can have any form.
     """
     ids = [word for word in words if is_fault_id(word)]
     names = [word for word in words if not is_fault_id(word)]

@@ -87,9 +87,9 @@ def broken_text(name: str, broken: Broken) -> list[str]:
 def healed_text(healed: Healed) -> str:
     """One line about a fault that is over: its targets and its effect."""
     if healed.count is None:
-        did = "how much it did cannot be measured here"
+        did = "its effect cannot be measured here"
     elif healed.unit == "ms":
-        did = f"clocks moved by {healed.count} ms in all, there and back"
+        did = f"clocks moved by {healed.count} ms in total, there and back"
     else:
         did = f"it hit {measured(healed.count, healed.unit)}"
     return f"{healed.id}: {healed.fault!r} on {listed(healed.targets, limit=10)} is over; {did}"

@@ -45,7 +45,7 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     api_version = API_VERSION
     name = ENVIRONMENT
-    doc = "containers on a private network; links cut and worsened by packet, kills by the engine"
+    doc = "containers on a private network; packet-level link faults, kills by the engine"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
 
     @override

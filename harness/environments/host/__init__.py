@@ -1,1 +1,1 @@
-"""What nodes in processes and in containers share: `Env` over a real network, disk and clock."""
+"""The common part of nodes in processes and containers: `Env` over real network, disk, clock."""

@@ -56,7 +56,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     boot: int
     condition: Condition
-    goes_on: int = 0  # how many stops at events are over, so that the node continues
+    goes_on: int = 0  # the number of stops at events that are over; the node then continues
 
 
 class Obeyed(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ _BYTE: Final = 256
 
 
 class Ending(NamedTuple):
-    """Who ended a process (as in `ClusterEvent.by`), and a line with the reason, if known."""
+    """The party that ended a process (as in `ClusterEvent.by`), and a line with the reason."""
 
     by: str
     note: str | None = None
@@ -73,7 +73,7 @@ def ended_by(code: int, *, expected: bool, on_env: bool, oom_kills: int | None) 
         note = f"harness: ended by {number.name}, which the harness did not send; {oom}"
         return Ending("host" if surely or oom_kills else "unknown", note)
     if code == 0:
-        note = "harness: ended as a program does that is asked to, and the harness did not ask"
+        note = "harness: ended like a program that was asked to end, but not by the harness"
         return Ending("host" if on_env else "unknown", note)
     if oom_kills and not on_env:
         return Ending("unknown", f"harness: {oom}, perhaps a child of this one")

@@ -125,7 +125,9 @@ def without_waits(library: bytes) -> bytes:
 def _symbols(library: bytes) -> list[tuple[bytes, int]]:
     """The dynamic symbols of a shared object and their file offsets; see elf(5)."""
     if not library.startswith(_ELF_64_LITTLE):
-        raise InfrastructureError("the installed libfaketime is no little-endian 64-bit ELF file")
+        raise InfrastructureError(
+            "the installed libfaketime is not a little-endian 64-bit ELF file"
+        )
     try:
         (headers,) = struct.unpack_from("<Q", library, 0x28)
         size, count, _ = struct.unpack_from("<HHH", library, 0x3A)

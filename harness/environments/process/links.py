@@ -286,7 +286,7 @@ class LinkFaults:
             elif not now.enabled:
                 what = "was switched off"
             elif (now.listen, now.upstream) != (made.listen, made.upstream):
-                what = f"was led from {now.listen} to {now.upstream}"
+                what = f"was changed to lead from {now.listen} to {now.upstream}"
             elif strange := {toxic.name for toxic in now.toxics} - ours.get(name, set()):
                 what = f"got the toxic {min(strange)}"
             if what is not None:

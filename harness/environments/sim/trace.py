@@ -28,11 +28,11 @@ class Trace(Protocol):
     """A listener to the occurrences in a world, in their order; it must not change the world."""
 
     def noted(self, now_ns: int, node: str, what: str, data: bytes) -> None:
-        """Hear of an event of a node, a write to its disk, or a verb of the cluster."""
+        """Handle an event of a node, a write to its disk, or a verb of the cluster."""
 
     def sent(self, now_ns: int, link: Link, pipe: int, at_ns: int, frame: bytes) -> None:
-        """Hear of a frame that was sent and arrives at `at_ns`; `pipe` numbers a direction of a
-        connection.
+        """Handle a frame that was sent now and arrives at `at_ns`; `pipe` is the number of one
+        direction of a connection.
         """
 
     def close(self) -> None:

@@ -125,5 +125,5 @@ def attributes_of(kind: type[Toxic], given: Mapping[str, Any], *, before: Toxic 
     toxic = _struct({**old, **new}, kind)
     for value in msgspec.structs.astuple(toxic):
         if not -_INT64_MAX - 1 <= value <= _INT64_MAX:
-            raise ApiError(400, f"bad request body: {value} is no number of 64 bits")
+            raise ApiError(400, f"bad request body: {value} is not a 64-bit number")
     return toxic

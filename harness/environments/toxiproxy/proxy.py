@@ -48,7 +48,7 @@ class ApiError(HarnessError):
 
 
 class Withheld(msgspec.Struct, frozen=True):
-    """How many connections at one address the server has held or dropped without a fault."""
+    """The connections at one address that the server has held or dropped without a fault."""
 
     address: str
     held: int  # connections that are held now

@@ -23,9 +23,9 @@ from harness.trials.shrink.search import SEEDS_DEFAULT, Search, Step
 from harness.trials.trials import Kind, Trial, Trials
 
 NEIGHBOUR_SEEDS: Final = 2
-"""The number of seeds for each pair and triple of neighbouring faults, which are many."""
+"""The number of seeds per pair and triple of neighbouring faults; there are many of these."""
 START_SEEDS: Final = 100
-"""The number of seeds that are tried to see the failure for the first time."""
+"""The number of seeds that are tried until the failure is first seen."""
 
 
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +65,11 @@ def shrink(
     """Shrink a failing case: faults, operations, clients, nodes, durations, options and knobs.
 
     Every candidate is tried with `seeds` seeds, and accepted if a run fails with `kind`: the same
-    checker reports the same rule. If `kind` is `None`, the worst failure of the case is meant; if
-    it has an empty rule, any rule of its checker. If the seed of the case does not fail (any
-    more), up to `start_seeds` seeds are tried.
+    checker reports the same rule. Without `kind`, the worst failure of the case decides; a kind
+    with an empty rule matches every rule of its checker. If the case does not fail with its own
+    seed (any more), up to `start_seeds` seeds are tried.
 
-    Raises `UsageError` if no seed fails so, and like `Trials`.
+    Raises `UsageError` if no seed fails in this way, and the errors of `Trials`.
     """
     environment: Environment = load_plugin("environments", SIM)
     first, met = _first_failure(trials, case, environment, kind, start_seeds, on_trial)

@@ -15,9 +15,8 @@ from harness.trials.recorded import after_warm_up, recorded_ops
 from harness.trials.shrink.search import Search, Witness
 
 RECORDED_SEEDS: Final = 5
-"""The number of seeds with which recorded operations are tried: the failure must survive that they
-come at fixed times.
-"""
+"""The number of seeds with which recorded operations are tried. The failure must still occur
+although the operations come at fixed times."""
 ALL_SEEDS: Final = 3
 """The number of seeds for all recorded operations, since such a run costs the most."""
 OPS_MAX: Final = 20_000
@@ -29,8 +28,8 @@ GAPS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.01, 0.05, 0.2, 0.5, 1, 2))
 def record_operations(search: Search) -> bool:
     """Replace the generator of the best case by the operations that it made.
 
-    The recorded operations of the warm-up phase come in the chaos phase, so everything moves
-    behind by its length. Returns whether the failure survived.
+    A list of operations begins with the chaos phase, so recorded operations and faults all come
+    later by the length of the warm-up. Returns whether the case still fails.
     """
     if search.case.ops is not None:
         return True

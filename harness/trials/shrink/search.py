@@ -1,9 +1,9 @@
-"""The search of a shrink: smaller variants are tried with several seeds, and the first that fails
-alike becomes the best case.
+"""The search of a shrink: smaller variants are tried with several seeds, and the first variant that
+fails in the same way becomes the best case.
 
-Variants and seeds have a fixed order, and the first success in this order counts, whichever worker
-ends first. So the result does not depend on the number of workers, unless the limit of CPU time
-ends the search.
+Variants and seeds have a fixed order, and the first success in this order counts, even if another
+worker ends earlier. So the result does not depend on the number of workers, unless the limit of CPU
+time ends the search.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SEEDS_DEFAULT: Final = 4
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A reduction that kept the failure: its words, and the trials and CPU time until then."""
+    """A reduction that kept the failure, in words, and the trials and CPU time until then."""
 
     words: str
     runs: int
@@ -86,7 +86,7 @@ class Search:
         return self._trials.exhausted
 
     def try_one(self, candidate: Case | None, words: str, *, seeds: int | None = None) -> bool:
-        """Try one candidate; if it fails alike with a seed, it becomes the best case."""
+        """Try one candidate; if it fails in the same way with a seed, it becomes the best case."""
         return candidate is not None and self.first([candidate], words, seeds=seeds) is not None
 
     def first(
@@ -126,7 +126,7 @@ class Search:
         return None
 
     def accept(self, trial: Trial, words: str) -> None:
-        """Make a trial that failed alike the best case."""
+        """Make a trial that failed in the same way the best case."""
         self.best = trial
         step = Step(words, self._trials.runs, self._trials.cpu_s)
         self.steps.append(step)

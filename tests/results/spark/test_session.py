@@ -210,7 +210,7 @@ def fake_java(folder, text, code=0):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('openjdk version "11.0.2"', "is Java 11; Spark needs 17"), ("what?", "says no version"),
+        ('openjdk version "11.0.2"', "is Java 11; Spark needs 17"), ("what?", "prints no version"),
         (None, "JAVA_HOME"),
     ],
 )  # fmt: skip

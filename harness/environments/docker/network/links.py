@@ -36,13 +36,14 @@ from harness.errors import InfrastructureError, UsageError, counted
 from harness.timeline import CUT, SHAPE
 
 _ENDED: Final = {
-    rules.Table.SHAPE: "the program that held packets on the links of {} had ended when they were "
-    "healed: from then on they were whole",
-    rules.Table.STREAM: "the proxy of the streams of {} had ended when they were healed: from then "
-    "on no program answered there",
+    rules.Table.SHAPE: "the program that held packets on the links of {} had already ended when "
+    "they were healed: since its end the links had no fault",
+    rules.Table.STREAM: "the proxy of the streams of {} had already ended when they were healed: "
+    "since its end no program answered there",
 }
 _NETEM_ENDED: Final = (
-    "the emulators of the links of {} were gone when they were healed: from then on they were whole"
+    "the emulators of the links of {} were already gone when they were healed: the links had no "
+    "fault since then"
 )
 _KINDS: Final = {
     rules.Table.CUT: CUT,

@@ -104,7 +104,7 @@ Meaning = Mapping[Flow, Mapping[int, Quality]]
 """Map each link to the mark bits of its faults, and each bit to the quality of its fault."""
 
 
-# --- what faults are there: the text of rules --------------------------------------------------
+# --- the faults, as read from the text of the rules --------------------------------------------
 
 _RULE = re.compile(
     r'-A (INPUT|OUTPUT) -[sd] ([0-9.]+)/32 .*--comment "harness:[^:"]+:([^:"]*):[^:"]+" '
@@ -147,7 +147,7 @@ def combined(qualities: Iterable[Quality]) -> Quality:
     return Quality(delay, jitter, 1.0 - keep, 1.0 - single, 1.0 - order, rate, stall)
 
 
-# --- when packets go on ------------------------------------------------------------------------
+# --- the release of packets --------------------------------------------------------------------
 
 
 class Held(NamedTuple):

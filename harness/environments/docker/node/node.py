@@ -39,7 +39,7 @@ _LINES_QUEUED_MAX: Final = 1000
 def ended_by(
     state: ContainerState, *, expected: bool, on_env: bool, memory_bytes_max: int
 ) -> Ending:
-    """Who ended a container, judged by its final state (`harness.environments.host.exits`)."""
+    """Decide who ended a container, by its final state (`harness.environments.host.exits`)."""
     oom_kills = int(state.oom_killed)
     ending = exits.ended_by(state.exit_code, expected=expected, on_env=on_env, oom_kills=oom_kills)
     if ending.note is None:
