@@ -77,7 +77,7 @@ def test_a_system_without_the_base_class_is_told_to_inherit_from_it():
         pass
 
     target = Behaving(load_plugin("targets", "toy-register"), open=lambda _deployment: Mine())
-    with pytest.raises(TargetError, match=r"is not a harness.plugins.System; write `class Mine\(Sys"):
+    with pytest.raises(TargetError, match=r"not a harness.plugins.System; write `class Mine\(Sys"):
         run(CASE, target=target)
 
 
