@@ -40,8 +40,7 @@ FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
 SEARCH: Final = "search"
-"""The key in `Case.drawn` under which a case that a search made (`harness.search`) names the
-search."""
+"""The key in `Case.drawn` for the name of the search that chose the faults (`harness.search`)."""
 Damage = Literal["minority", "majority"]
 """The share of a replica group that may lose synced data to faults (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0

@@ -304,7 +304,7 @@ def unsupported(
 
 
 def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
-    """Return the error for a fault `what` (in `ENV_NODES_ONLY`) that would hit foreign programs."""
+    """Return the error for `what`, a fault in `ENV_NODES_ONLY` that would hit foreign programs."""
     return UsageError(
         f"{what} cannot reach {', '.join(foreign)}: a foreign program. The harness controls the "
         "disk and clock only of nodes written against `Env`, and the disk of a foreign program "

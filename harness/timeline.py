@@ -395,17 +395,15 @@ class _Life:
         for fault in faults:
             state = _STATES.get(fault.kind)
             for node in fault.targets if state is not None and fault.end is not None else ():
-                self._add(node, state or "", fault.end or 0, f"over by the healing of {fault.id}")
+                self._add(node, state or "", fault.end or 0, f"until {fault.id} was healed")
         for op in history.facts("live"):
             for node in core_of(op):
                 for kind in (DOWN, PAUSED):
-                    self._add(
-                        node, kind, op.time, "over by the fact `live`, which lists it in the core"
-                    )
+                    self._add(node, kind, op.time, "until the fact `live` listed it in the core")
         for op in history.facts("node-exit"):
-            self._add(_field(op.value, "node"), PAUSED, op.time, "over by its fact `node-exit`")
+            self._add(_field(op.value, "node"), PAUSED, op.time, "until its fact `node-exit`")
         self._all = [
-            (op.time, "over by the phase `converge`: the run starts every node before it")
+            (op.time, "until the phase `converge`, before which the run starts every node")
             for op in history.facts("phase")
             if _field(op.value, "phase") == "converge"
         ]
@@ -432,7 +430,7 @@ class _Life:
         answers = self._answers.get(node, [])
         at = bisect.bisect_right(answers, time_ns, key=lambda answer: answer[0])
         if at < len(answers):
-            proofs.append((answers[at][1], "over by an RPC sent later, which it answered"))
+            proofs.append((answers[at][1], "until it answered an RPC that was sent later"))
         return min(proofs, default=(None, "nothing later proves that it ran again"))
 
 

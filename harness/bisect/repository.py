@@ -139,7 +139,7 @@ class Bisection:
         self.left: tuple[Commit, ...] = ()
         """all candidates, if skipped commits hide which of them is the first bad one"""
         self.left_after = 0
-        """the number of commits that are left to test after the current one, at most"""
+        """the maximum number of commits left to test after the current one"""
         self._repository = repository
         self._folder = folder
         self._take(_asked(folder, "bisect", "start", "--no-checkout", bad.hash, good.hash))

@@ -133,7 +133,7 @@ def _require_good(good: Commit, result: AtCommit, kind: Kind) -> None:
         case Mark.BAD:
             raise UsageError(
                 f"GOOD ({good.short} {good.subject!r}) is not good: seed {result.seed_of(kind)} "
-                f"fails there, too, by {kind}; name an older commit"
+                f"also fails there with {kind}; name an older commit"
             )
         case Mark.GOOD:
             return

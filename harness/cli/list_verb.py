@@ -100,7 +100,7 @@ def _print_summary() -> None:
             say(f"{BUGS:15} {len(bugs):3}  {_shortened(bugs)}")
     say("")
     say("harness list GROUP describes each, e.g. `harness list nemeses`;")
-    say("`harness list faults` has the words of --fault and what each environment can do.")
+    say("`harness list faults` shows the syntax of --fault and what each environment supports.")
 
 
 def _shortened(names: Sequence[str]) -> str:

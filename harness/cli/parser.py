@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
 
     def format_help(self, *, every: bool = False) -> str:
-        """The help text; with `every`, or if `show_first` was not called, it has every option."""
+        """The help text, with every option if `every` is true or `show_first` was not called."""
         if self._first is None or every:
             return super().format_help()
         hidden = {

@@ -59,7 +59,7 @@ class Scheduled(NamedTuple):
 
     state: str  # one letter: "R" is running or ready to run
     ran_ns: int
-    waited_ns: int  # time of finished waits for a CPU, when the thread was ready to run
+    waited_ns: int  # total time in which the thread was ready to run and waited for a CPU
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -142,7 +142,7 @@ class Ledger:
         fault_id: str | None = None,
         on_heal: OnHeal | None = None,
     ) -> Injection:
-        """Break the targets of `aim` for `lease_s` at most; the result has the nodes that were hit.
+        """Break the targets of `aim` for at most `lease_s`; the result has the nodes that were hit.
 
         `groups`: the members of each observed replica group, for the damage budget. `on_heal` is
         called once with the measured effect (`Bite`) when the fault is healed, by its lease or
@@ -159,7 +159,7 @@ class Ledger:
             return Injection(targets=(), note=aim.note)
         fault_id = fault_id or self.new_id()
         if fault_id in self._entries:
-            raise UsageError(f"this run had a fault {fault_id!r} before; an id is used once")
+            raise UsageError(f"this run already had a fault {fault_id!r}; use each id only once")
         refusal = self._budget.charge(aim.targets, groups) if what.damages else None
         if refusal is not None:
             return Injection(targets=(), note=refusal, refused=True)

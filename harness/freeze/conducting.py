@@ -49,7 +49,7 @@ class FreezingConductor:
     """
 
     def __init__(self) -> None:
-        """Conduct nothing yet."""
+        """Create a conductor; a call of it conducts the run."""
         self.standing: Standing | None = None
         self.frozen: Frozen | None = None
         self._interrupted = False

@@ -182,7 +182,7 @@ class Around(Node, frozen=True):
     generator: Generator
 
     def op(self, ctx: Context) -> Step:
-        """The step of the wrapped generator; `emitted` may change emissions."""
+        """Return the wrapped generator's step; an emission first passes through `emitted`."""
         step = self.generator.op(ctx)
         if isinstance(step, Pending):
             return Pending(self if step.next is self.generator else self.around(step.next))

@@ -338,7 +338,7 @@ class Diagnosis(Plugin):
 
     @abstractmethod
     def look(self) -> tuple[bool, str]:
-        """Return whether the dependency is there, and its version or how to install it.
+        """Return whether the dependency is installed, and its version or how to install it.
 
         `harness doctor` shows both.
         """

@@ -129,7 +129,7 @@ class NodeDebugger(pdb.Pdb):
         self.prompt = f"(pdb {node}) "
         self.has_quit = False
         self.goes_on = False
-        """whether the last command goes on in the code of the node, or to a breakpoint"""
+        """whether the last command continues in the code of the node, or to a breakpoint"""
         self._names = dict(names)
         self._tripwires = tripwires
         self._on_quit = on_quit

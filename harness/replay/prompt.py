@@ -1,4 +1,4 @@
-"""The prompt of a replay: commands that look at the stopped world, and that let it go on.
+"""The prompt of a replay: commands that inspect the stopped world, or continue it.
 
 Commands come from a terminal or from a pipe. From a pipe they are echoed, so that the output of a
 script reads like a session.
@@ -101,10 +101,10 @@ class Prompt(cmd.Cmd):
     def completenames(self, text: str, *ignored: object) -> list[str]:
         return [name for name in super().completenames(text, *ignored) if name != "EOF"]
 
-    # --- commands that let the world go on -----------------------------------------------------
+    # --- commands that continue the world ------------------------------------------------------
 
     def do_step(self, arg: str) -> bool:
-        """Step [NODE] [COUNT]: go on to the next event of the world, or of one node."""
+        """Step [NODE] [COUNT]: continue to the next event of the world, or of one node."""
         words = _words(arg)
         counts = [word for word in words if word.isdigit()]
         nodes = [word for word in words if not word.isdigit()]
@@ -123,10 +123,10 @@ class Prompt(cmd.Cmd):
         self._watch.check_ahead(until)
         return self._go(until)
 
-    do_until.__doc__ = f"until MOMENT: go on to a moment: {FORMS}; events count from this stop on."
+    do_until.__doc__ = f"until MOMENT: continue to a moment: {FORMS}; events count from this stop."
 
     def do_continue(self, arg: str) -> bool:
-        """continue: go on to the end of the run."""
+        """continue: run to the end of the run."""
         del arg
         return self._go(End())
 

@@ -76,7 +76,7 @@ class FaultConductor:
         self._over = asyncio.Event()
 
     async def run(self, faults: tuple[Fault, ...]) -> None:
-        """Carry out `faults` at their times, counted from now; return when all faults are over or
+        """Carry out `faults` at their times, counted from now; return when all faults have ended or
         `end` is called.
 
         Raises the error of the first injection that failed. A fault that found no target has not

@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """The content of an entry's second file; the first one is the case."""
+    """The second file of a corpus entry: all of the entry except its case, which is the first."""
 
     seed: int
     origin: Origin

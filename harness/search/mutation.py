@@ -98,7 +98,7 @@ def _stretch(rng: random.Random, case: Case, _: Material) -> Case | None:
 
 
 def _retarget(rng: random.Random, case: Case, _: Material) -> Case | None:
-    """Draw the arguments of a fault again, which choose its targets."""
+    """Draw a fault's arguments again, so that it chooses other targets."""
     return _edit(rng, case, lambda fault: of_kind(rng, case, fault.nemesis))
 
 

@@ -48,7 +48,7 @@ def run_seed(job: SeedJob) -> SeedResult:
             result = _run_seed(job)
     except HistoryError as error:  # only this seed's history is at fault, so the soak goes on
         result = crashed(job, crash_reason(error))
-    except UsageError as error:  # the case was planned before, so the code or the plug-ins changed
+    except UsageError as error:  # the case was valid when planned, so code or plug-ins changed
         result = stopped(job, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one seed's crash must not end the campaign
         result = crashed(job, crash_reason(error))
@@ -101,7 +101,7 @@ def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
     if kept.unkept is not None:
         stop = (
             f"seed {job.seed} ({record.verdict.value}) could not be kept: {kept.unkept}; with "
-            "room in the store, the same command goes on"
+            "room in the store, the same command continues"
         )
     folder = kept.folder
     files = () if folder is None else filter(Path.is_file, folder.rglob("*"))

@@ -281,6 +281,6 @@ def _another(path: Path, record: RunRecord) -> str | None:
     if not sealed_as or sealed_as == record.digest:
         return None
     return (
-        f"{path.name} is a different history ({sealed_as[:12]}...) than the one that run.json and "
-        f"results.json tell of ({record.digest[:12]}...), so their verdict does not count"
+        f"{path.name} has a different history ({sealed_as[:12]}...) than run.json and results.json "
+        f"describe ({record.digest[:12]}...), so their verdict does not count"
     )

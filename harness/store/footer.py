@@ -6,7 +6,7 @@ value is text.
 | name        | content                                                                       |
 |-------------|-------------------------------------------------------------------------------|
 | schema      | 2; files without this entry are of version 1, and have only the digest        |
-| run, seed, label | the identity of the run, as far as given                                 |
+| run, seed, label | the identity of the run; any of them may be missing                      |
 | digest      | `History.digest()` of the file's ops                                          |
 | n_ops       | number of rows: invocations, completions, ops of nemesis and harness          |
 | cost        | estimated CPU ns of a check, to pack work evenly; only ratios matter          |

@@ -141,7 +141,7 @@ class Trials:
         self._crew.close()
 
     def run(self, cases: Iterable[Case]) -> Generator[Trial, None, None]:
-        """Try `cases` and yield each trial as it ends, remembered ones first.
+        """Try `cases` and yield each trial as it ends, trials with remembered results first.
 
         A case is taken when a worker is free. Closing the iterator kills trials that are running.
         The iterator ends early if `exhausted`.

@@ -65,7 +65,9 @@ def start(
 
 
 def start_holder(place: Place) -> subprocess.Popen[bytes]:
-    """Start the holder of a cluster whose order is written; then call `let_stay` or `give_up`."""
+    """Start the holder of a cluster whose `Order` is written; the caller must then call `let_stay`
+    or `give_up`.
+    """
     search_path = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
     with place.log.open("ab") as log:
         return subprocess.Popen(
@@ -171,7 +173,7 @@ def take_down(
     kept = keep(place)
     if kept is not None:
         lines.append(f"kept: {kept}/{DATA}/NODE, {kept}/logs/NODE.log")
-        lines.append(f"`harness up --name {place.name}` goes on from there")
+        lines.append(f"`harness up --name {place.name}` continues from there")
     elif keep_data:
         raise InfrastructureError(
             f"the data of {place.name!r} are incomplete, since its holder is dead; nothing is "

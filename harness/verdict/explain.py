@@ -235,14 +235,14 @@ class Timeline(msgspec.Struct, frozen=True):
         on = [fault for fault in self.faults if fault.is_on(start, end)]
         on.sort(key=lambda fault: node not in fault.targets)
         if on:
-            more = [f"{len(on) - NAMED_MAX} more faults were on"] if len(on) > NAMED_MAX else []
+            more = [f"{len(on) - NAMED_MAX} more faults were active"] if len(on) > NAMED_MAX else []
             return [_fault_phrase(fault, end) for fault in on[:NAMED_MAX]] + more
         over = [fault for fault in self.faults if fault.targets and (fault.end or end) < start]
         if not over:
-            return ["no fault had been on yet"] if self.faults else []
+            return ["no fault had been injected yet"] if self.faults else []
         last = max(over, key=lambda fault: (fault.end or 0, fault.start))
         hit = f"{_short(last.nemesis)} on {_list(last.targets)}"
-        return [f"no fault was on; the last, {hit}, was healed at {_s(last.end or 0)}"]
+        return [f"no fault was active; the last, {hit}, was healed at {_s(last.end or 0)}"]
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
@@ -359,7 +359,7 @@ def _fault_phrase(fault: Fault, time_ns: int) -> str:
     """Return a phrase such as `partition-leader had cut m1 off since 7.9 s`."""
     form = _DID.get(fault.kind, "had hit {} since {}")
     if fault.clients:  # nodes hit by a fault of client links may still reach each other
-        text = f"{_short(fault.nemesis)} was on since {_s(fault.start)} ({_short(fault.note)})"
+        text = f"{_short(fault.nemesis)} was active since {_s(fault.start)} ({_short(fault.note)})"
     else:
         text = f"{_short(fault.nemesis)} {form.format(_list(fault.targets), _s(fault.start))}"
     return text if fault.end is None or fault.end > time_ns else f"{text}, until {_s(fault.end)}"

@@ -29,7 +29,7 @@ KEY: Final = "known"
 
 
 class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One known failure; `fails` tells whether it still makes a soak or a report fail."""
+    """One known failure; `fails` says whether it still makes a soak or a report fail."""
 
     signature: str
     ticket: str

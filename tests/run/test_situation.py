@@ -126,7 +126,7 @@ def test_a_fault_on_links_of_clients_is_told_in_its_own_words():
     cut = {"fault": "x-2", "targets": ["m3"], "kind": "cut", "note": "cut client:1 from m3"}
     script.nemesis(150, "some-nemesis", action="inject", clients=["client:1"], **cut)
     said = said_of(script, "read", 300)
-    assert "some-nemesis was on since 0.1 s (cut client:1 from m3)" in said
+    assert "some-nemesis was active since 0.1 s (cut client:1 from m3)" in said
     assert "m3 off" not in said
 
 
@@ -157,7 +157,7 @@ def test_without_a_fault_the_last_one_is_named():
     script.op(50, 60, 0, "read", {}, "ok", {})
     said = said_of(script, "read", 50)
     assert said.startswith("m1, leader of term 1, answered op ")
-    assert said.endswith("no fault was on; the last, kill-random on m2, was healed at 0.0 s.")
+    assert said.endswith("no fault was active; the last, kill-random on m2, was healed at 0.0 s.")
 
 
 def test_a_lost_answer_says_where_it_was_sent_and_who_led():

@@ -79,7 +79,7 @@ def test_who_comes_while_a_holder_that_has_saved_its_data_ends_waits_for_that(mo
     monkeypatch.setattr("harness.up.lifecycle.ask", closed)
     monkeypatch.setattr("harness.up.lifecycle.procfs.is_alive", lambda _: False)
     monkeypatch.setattr(Place, "owner", lambda _: "2:2")
-    assert "goes on from there" in take_down(place, keep_data=True, progress=print)[-1]
+    assert "continues from there" in take_down(place, keep_data=True, progress=print)[-1]
 
 
 @pytest.mark.parametrize("end", ["clean", "down"])

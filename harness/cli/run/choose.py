@@ -33,7 +33,7 @@ def choose_environment(name: str) -> Environment:
     except InfrastructureError as error:
         reason = str(error)
     if reason is None:
-        note("environment docker: an engine answers and the node image is there")
+        note("environment docker: an engine answers and the node image exists")
         return docker
     note(f"environment process, not docker: {reason}")
     process: Environment = load_plugin("environments", "process")

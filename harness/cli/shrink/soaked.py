@@ -53,7 +53,7 @@ def shrink_groups(
             note(f"harness: seed {group.first.seed} was not shrunk: {error}")
             continue
         except KeyboardInterrupt:
-            note("harness: interrupted; `harness shrink RUN` goes on")
+            note("harness: interrupted; `harness shrink RUN` continues")
             break
         places = [f"{name:8} {text}" for name, text in places_of(source, kept)]
         lines = [f"  shrunk: {headline(shrunk)}", *(f"    {line}" for line in places)]

@@ -40,7 +40,7 @@ def story(shrunk: Shrunk, kept: KeptRun, places: Sequence[tuple[str, str]]) -> l
         tail.insert(
             0,
             f"The limit of CPU time ended the search after {shrunk.cpu_s:.0f} s; the same command "
-            "with a higher --cpu goes on.",
+            "with a higher --cpu continues it.",
         )
     room = LINES_MAX - len(head) - len(tail) - 2
     happened = _events(kept.outcome.history, set(result.operations))

@@ -47,7 +47,7 @@ EPILOG: Final = """examples:
 
 The search runs in the simulation. It tries smaller variants of the case, each with several seeds,
 and keeps a variant if the same checker reports the same rule. Every result is remembered, so
-after an interrupt, or with a higher --cpu, the same command goes on.
+after an interrupt, or with a higher --cpu, the same command continues the search.
 
 exit codes: 0 the case was shrunk, 254 usage, or the case does not fail, 255 crash"""
 
@@ -240,7 +240,7 @@ def _kept(source: Source, shrunk: Shrunk) -> KeptRun:
 
 
 def report_lines(source: Source, shrunk: Shrunk, kept: KeptRun) -> list[str]:
-    """The story of the shrunk run, with its places."""
+    """The story of the shrunk run, followed by its paths and its replay command."""
     return story(shrunk, kept, places_of(source, kept))
 
 

@@ -303,7 +303,7 @@ def _add_work(parser: Parser) -> None:
 
 def _add_keeping(parser: Parser) -> None:
     parser.add_argument(
-        "--label", metavar="L", help="name that tells soaks apart in reports, such as a version"
+        "--label", metavar="L", help="name that distinguishes soaks in reports, such as a version"
     )
     parser.add_argument(
         "--keep",

@@ -132,6 +132,6 @@ def status_text(standing: Standing, report: StatusReport) -> list[RenderableType
         "",
         table(rows, head=["node", "role", "state", *groups]),
         "",
-        *(faults or ["no fault is on"]),
+        *(faults or ["no fault is active"]),
         *(healed_text(each) for each in report.healed),
     ]

@@ -69,7 +69,7 @@ async def watch(
             continue
         interferences = {node: each for node, each in looks.items() if each is not None}
         for node in active.keys() - interferences.keys():
-            bus.publish(node, "infrastructure", {"what": "that is over", "over": True})
+            bus.publish(node, "infrastructure", {"what": "the interference ended", "over": True})
         for node in sorted(interferences.keys() - active.keys()):
             what, undid, impostor = interferences[node]
             data = {"what": what, "lasts": True} | ({} if undid is None else {"undid": undid})

@@ -97,7 +97,7 @@ class LinkProxy:
             if not is_loopback(client.host):
                 raise UsageError(
                     f"--link-proxy {url}: nodes are local processes on loopback, so the server "
-                    "must run on this machine; name it by 127.0.0.1"
+                    "must run on this machine; give its address as 127.0.0.1"
                 )
             version = await client.version()
         except ToxiproxyError as error:

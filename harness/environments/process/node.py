@@ -319,7 +319,7 @@ class ProcessNode(RealNode):
             taken = self._ports.hold_again(self.spec.name)
             return self._port_watch.squatter(None) or self._port_watch.unshared(taken)
         except OSError as error:  # for instance, the driver has no free descriptor
-            return f"who has its ports could not be seen: {error}"
+            return f"the programs that use its ports could not be determined: {error}"
 
     @property
     def _running(self) -> Child:
@@ -403,7 +403,7 @@ class ProcessNode(RealNode):
             self._warden.guard(self._slow_key, undo, deadline_s=stop_s + AFTER_LEASE_S)
             return child.signal(signal.SIGSTOP)
         except (InfrastructureError, PermissionError) as error:  # the node may run as another user
-            self.tell(f"{self.spec.name} is not slowed down any more: {error}")
+            self.tell(f"{self.spec.name} is no longer slowed down: {error}")
             return False
 
     def _go_on(self) -> None:

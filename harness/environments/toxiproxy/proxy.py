@@ -133,7 +133,7 @@ class _Connection:
                 each.close()
 
     async def _reset_after(self, writer: asyncio.StreamWriter) -> None:
-        """Reset both sockets once `writer`'s peer has all earlier data, after a second at most."""
+        """Reset both sockets once `writer`'s peer has all earlier data, or after one second."""
         for _ in range(_FLUSH_POLLS_MAX):
             if sockets.unsent_bytes(writer) == 0:
                 break

@@ -75,7 +75,7 @@ def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
 def _cut(buffer: bytes, span: int) -> int:
     """The length of a prefix, up to `span` bytes, that probably ends after a form; 0 if none does.
 
-    Forms look alike: if the first form begins with `{:index`, later forms probably do, too. So the
+    Forms are similar: if the first form begins with `{:index`, later forms probably do, too. So the
     best place to cut is between the end of a map and the next `{:index`.
     The second best place is after the last map that ends a line or precedes another map.
     """

@@ -75,7 +75,10 @@ def lay(wanted: list[dict[str, Any]]) -> list[str]:
 
 
 def heal(patterns: list[str]) -> None:
-    """Remove the toxics whose names, with a quote appended as in rules, contain a pattern."""
+    """Remove the toxics whose names match a pattern.
+
+    A quote is appended to each name, since patterns that are made for rules may end with one.
+    """
     for proxy, state in ask("GET", "proxies").items():
         for toxic in state["toxics"]:
             if any(pattern in f'{toxic["name"]}"' for pattern in patterns):

@@ -77,7 +77,7 @@ def test_answers_in_another_term_or_by_another_node_prolong_nothing():
 def test_a_node_is_down_until_the_first_proof_that_it_runs():
     (down,) = states_of(small_run(), faults_of(small_run()))
     assert (down.node, down.kind, down.start, down.end) == ("m2", "down", 1000 * MS, 1500 * MS)
-    assert down.why == "ended as asked, code -9; over by the healing of kill-leader-1"
+    assert down.why == "ended as asked, code -9; until kill-leader-1 was healed"
 
 
 def down_and(script):
@@ -115,7 +115,7 @@ def test_a_pause_ends_by_its_healing_or_by_the_end_of_the_process():
     assert (state.kind, state.start, state.end) == ("paused", 10 * MS, 30 * MS)
     script.fact(20, "node-exit", {"node": "m1", "code": -9, "expected": True})
     paused, down = states_of(script.history(), faults_of(script.history()))
-    assert (paused.end, paused.why) == (20 * MS, "p; over by its fact `node-exit`")
+    assert (paused.end, paused.why) == (20 * MS, "p; until its fact `node-exit`")
     assert (down.kind, down.end) == ("down", None)
 
 
