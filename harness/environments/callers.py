@@ -38,7 +38,7 @@ _ANY_STATE: Final = 0xFFFFFFFF
 _NO_COOKIE: Final = b"\xff" * 8
 _ANSWER_BYTES_MAX: Final = 8192
 _PATIENCE_S: Final = 0.25
-"""How long `wait_found` repeats a lookup, since a node may call before its start is recorded."""
+"""The time for which `wait_found` repeats a lookup: a node may call before it is recorded."""
 _POLL_S: Final = 0.005
 
 Address = tuple[str, int]

@@ -36,11 +36,11 @@ SET: Final = "#{}"
 SET_MARK: Final = "\x1e"
 """The placeholder for `SET` in values from a file, before `settled` converts them."""
 OTHER_KEY: Final = "\x1f"
-"""The prefix of a key that is no string but, for example, a number, written as JSON; only in values
-from a file, before `settled` converts them."""
+"""The prefix of a map key that is not a string: the key itself, such as a number, follows as JSON.
+It is used only in values from a file, before `settled` converts them."""
 STRING_KEY: Final = "\x1d"
-"""The prefix of a string key that begins with `SET_MARK`, `OTHER_KEY` or `STRING_KEY`; only in
-values from a file, before `settled` converts them."""
+"""The prefix of a string key that itself begins with `SET_MARK`, `OTHER_KEY` or `STRING_KEY`; used
+only in values from a file, before `settled` converts them."""
 _VERBS: Final = {
     f":{name}": name
     for name in ("append", "r", "w", "read", "write", "rp", "insert", "delete", "update")

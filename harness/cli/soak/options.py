@@ -192,7 +192,7 @@ def _check_files(parsed: argparse.Namespace) -> None:
 def check_writable(parsed: argparse.Namespace) -> None:
     """Raise `UsageError` for files that cannot be written: at the start, not after hours of work.
 
-    A full disk is no error: the disk may have room when the soak ends.
+    A full disk is not an error: the disk may have room when the soak ends.
     """
     for flag, path in _files_asked_for(parsed):
         try:

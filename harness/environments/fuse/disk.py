@@ -240,6 +240,6 @@ class FuseDisk:
         if child is not None:
             child.signal(signal.SIGKILL)  # the run no longer needs the disk's content
             if not await child.wait_exited(_EXIT_S):
-                raise self._error(f"(pid {child.pid}) does not end")
+                raise self._error(f"(pid {child.pid}) is still running after SIGKILL")
         await asyncio.to_thread(detach, self.mount)
         self._warden.release(self._key)

@@ -1,7 +1,7 @@
 """Lists and removes the mounts of FUSE disks.
 
 The warden runs `python -m harness.environments.fuse.mounts PATH...`, which detaches the mounts at
-these paths, even while processes use the mounts. A missing mount is no error.
+these paths, even while processes use the mounts. A missing mount is not an error.
 """
 
 from __future__ import annotations

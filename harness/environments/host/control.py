@@ -32,9 +32,9 @@ STOPPED: Final = "stopped"
 _ANSWER_TIMEOUT_S: Final = 20.0
 """The longest wait for an answer; a shorter wait would end runs on overloaded hosts."""
 _ATTEMPTS: Final = 2
-"""How often a command is sent, since an answer is lost if the node's output breaks off."""
+"""The number of times that a command is sent, since an answer is lost if the output breaks off."""
 _START_TIMEOUT_S: Final = 60.0
-"""How long a new node may take until it listens to commands, including its interpreter's start."""
+"""The time limit for a new node to listen to commands, including its interpreter's start."""
 
 
 T = TypeVar("T")

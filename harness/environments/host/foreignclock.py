@@ -40,7 +40,7 @@ _BEGINS: Final = 4
 _BEGINS_S: Final = 0.1
 _ASKS_WITHIN_S: Final = 10.0
 _FELT_WITHIN_S: Final = 0.25
-"""How long to wait until the node reads a change; strobe faults change clocks every 0.25 s."""
+"""The time limit for the node to read a change; strobe faults change clocks every 0.25 s."""
 _LOOK_S: Final = 0.02
 _PROBE_S: Final = 2.0
 """The longest wait for a clock probe during the run, since it may hang together with the node."""
@@ -157,7 +157,9 @@ class ForeignClock:
                 return None
             problem = f"it was measured as {seen.shift_ns / NS_PER_S:+.3f} s off"
         trial_s = _TRIAL_NS / NS_PER_S
-        return f"its clock was moved by {trial_s:+.1f} s, and by its `clock_probe` {problem}"
+        return (
+            f"its clock was moved by {trial_s:+.1f} s, but according to its `clock_probe` {problem}"
+        )
 
     async def _why_unasked(self, wait_ready: Callable[[str], Awaitable[object]]) -> str | None:
         await self._reach.write(setting(self._error))

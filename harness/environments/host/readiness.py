@@ -16,10 +16,10 @@ from harness.errors import InfrastructureError, TargetError
 from harness.nodes.deployment import describe
 
 SETUP_S: Final = 300.0
-"""How long each set-up command may take."""
+"""The time limit of each set-up command."""
 _SETUP_CHARACTERS_MAX: Final = 4000
 COMMAND_S: Final = 10.0
-"""How long one attempt of a `ReadyCommand` may take."""
+"""The time limit of one attempt of a `ReadyCommand`."""
 _POLL_S: Final = 0.1
 _OUTPUT_CHARACTERS_MAX: Final = 500
 LOG_LINES: Final = 20

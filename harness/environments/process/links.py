@@ -15,7 +15,7 @@ opened. So a fault on `Link(a, b)` needs a toxic for each of these two cases.
 | bytes swallowed | live counter            | received minus sent, once connections have ended |
 
 The ledger of faults sets the states of links. If the harness dies, the warden removes toxics soon
-after their lease. Driver and warden may remove the same toxic, so a missing toxic is no error.
+after their lease. Driver and warden may remove the same toxic, so a missing toxic is not an error.
 
 Other programs may also use the link proxy. So the harness checks proxies and toxics during the run,
 and again when it removes a fault from a link. The history records changes by other programs, and a

@@ -24,7 +24,7 @@ from harness.errors import InfrastructureError
 
 _POLL_S: Final = 0.02
 _HELD_S_MAX: Final = 120.0
-"""How long a connection may be held, about as long as Linux tries to connect (tcp_syn_retries)."""
+"""The time limit for holding a connection, close to Linux's time to connect (tcp_syn_retries)."""
 _HELD_MAX: Final = 1024
 
 _log = logging.getLogger(__name__)

@@ -102,7 +102,7 @@ class ToxiproxyClient:
         return self._decode(answer, _Populated).proxies or ()
 
     async def delete(self, proxy: str) -> None:
-        """Remove a proxy; a missing proxy is no error."""
+        """Remove a proxy; a missing proxy is not an error."""
         await self._request("DELETE", "proxies", proxy, accept=(404,))
 
     async def enable(self, proxy: str, *, enabled: bool) -> None:
@@ -145,7 +145,7 @@ class ToxiproxyClient:
         await self._request("POST", "proxies", proxy, "toxics", body=body)
 
     async def remove_toxic(self, proxy: str, name: str) -> None:
-        """Remove a toxic; a missing toxic or proxy is no error."""
+        """Remove a toxic; a missing toxic or proxy is not an error."""
         await self._request("DELETE", "proxies", proxy, "toxics", name, accept=(404,))
 
     async def metrics(self) -> dict[tuple[str, str, str], float] | None:

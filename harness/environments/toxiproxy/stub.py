@@ -53,7 +53,7 @@ class Toxic(msgspec.Struct, frozen=True):
     """The attributes of a toxic, as in the API, and its effect; this base class has no effect."""
 
     buffer_chunks: ClassVar[int] = 1
-    """How many chunks may queue in front of this toxic before the previous stage must wait."""
+    """The number of chunks that may queue before this toxic until the previous stage must wait."""
 
     @property
     def blocks(self) -> bool:

@@ -57,7 +57,7 @@ def in_plain_words(case: Case) -> Case:
 def packed(case: Case, faults: Sequence[Fault]) -> Case:
     """Return the case with only these faults, the first of which begins soon.
 
-    The faults keep their distances, and the chaos phase ends soon after the last fault.
+    The times between faults stay the same, and the chaos phase ends soon after the last fault.
     """
     early = min((fault.at_ns for fault in faults), default=0)
     moved = [

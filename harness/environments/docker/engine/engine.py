@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT_S: Final = 60
 REPEAT_S: Final = 10.0
-"""How long the harness retries calls to an engine that does not answer."""
+"""The time for which the harness retries calls to an engine that does not answer."""
 _REPEAT_WAIT_S_MIN: Final = 0.05
 _REPEAT_WAIT_S_MAX: Final = 1.0
 _GATEWAY_STATUSES: Final = (502, 503, 504)  # a proxy answers for an unreachable engine

@@ -15,7 +15,7 @@ from harness.environments.docker.engine.engine import ContainerState, Engine, En
 from harness.errors import InfrastructureError
 
 _SETTLE_S: Final = 2
-"""How long the engine may still show a container as running after its output has ended."""
+"""The time for which an engine may show a container as running after its output has ended."""
 _ATTACHMENTS_MAX: Final = 20
 
 
