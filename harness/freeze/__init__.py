@@ -3,7 +3,7 @@
 The command starts a holder, a background process (`harness.up.run_holder`) that conducts the run
 and keeps its frozen cluster. The command itself follows the op log, checks it while the run goes
 on, and tells the holder to freeze the run. The checks do not disturb the load, since they run in
-another process than its clients.
+the command's process and the clients in the holder's.
 
 | module     | content                                                          |
 |------------|------------------------------------------------------------------|

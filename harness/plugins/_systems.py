@@ -23,8 +23,8 @@ from harness.plugins.options import Option
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a target; `options` has a value for each of its `Option`s.
 
-    `environment` is the name of the environment, if it is known: in simulation a target may use
-    other programs than in processes.
+    `environment` is the name of the environment, if it is known: a target may use different
+    programs in simulation and in processes.
     """
 
     profile: str

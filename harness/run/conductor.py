@@ -99,7 +99,7 @@ class FaultConductor:
         self._over.set()
 
     def reopen(self) -> None:
-        """Inject faults again after `end`, such as a user's."""
+        """Allow injections again after `end`, for faults that a user injects by hand."""
         self._over.clear()
 
     async def strike(self, fault: Fault, *, aim_s: float = AIM_TIMEOUT_S) -> Injection:

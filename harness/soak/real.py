@@ -4,7 +4,7 @@ During a run the environment handles Ctrl-C: the first Ctrl-C ends the workload,
 is judged, and then the soak stops. A run whose workload was cut short is kept, but its seed is not
 finished: the next soak runs it again. A folder's name contains the seed and the time, since no two
 runs of a seed are equal here. Nodes load their code when they start, so the code is checked before
-and after each run: a run by other code than at the start of the soak does not count.
+and after each run: a run by code that changed since the start of the soak does not count.
 """
 
 from __future__ import annotations

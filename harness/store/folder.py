@@ -276,7 +276,7 @@ def _load_run(path: Path) -> StoredRun:
 
 
 def _another(path: Path, record: RunRecord) -> str | None:
-    """Return a note if the sealed file contains another history than `record` describes."""
+    """Return a note if the sealed file contains a history that `record` does not describe."""
     sealed_as = read_footer(path).digest
     if not sealed_as or sealed_as == record.digest:
         return None

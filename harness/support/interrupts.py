@@ -80,8 +80,8 @@ def holding_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handling(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
-    """Handle these signals with `handler` while the block runs; do nothing in other threads than
-    the main thread, which alone can handle signals.
+    """Handle these signals with `handler` while the block runs; do nothing outside of the main
+    thread, since only that thread can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -121,7 +121,10 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- an operation ------------------------------------------------------------------------
 
     def _is_stale(self, pair: Pair) -> bool:
-        """Whether the leader was known and did not answer, both at the call and at the answer."""
+        """Whether a node answered that did not lead, neither at the call nor at the answer.
+
+        False if the leader at one of these times is unknown.
+        """
         done = pair.completion
         if done is None or done.type is OpType.INFO or done.node is None or _is_of_tablets(done):
             return False

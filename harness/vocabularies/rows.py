@@ -100,7 +100,7 @@ class Scan(Call, frozen=True):
     end: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a timestamp `at` in another mode than `snapshot`."""
+        """Raise `ValueError` for a timestamp `at` in a mode other than `snapshot`."""
         if self.at is not None and self.mode != "snapshot":
             raise ValueError("only the mode 'snapshot' reads at a timestamp")
 

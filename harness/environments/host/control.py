@@ -139,7 +139,7 @@ class NodeControl:
                 self._begin(self._let_go_on(stop, self._boot))
                 return
             obeyed = msgspec.convert(line.data, Obeyed)
-        except msgspec.ValidationError as error:  # another program than the runner wrote the line
+        except msgspec.ValidationError as error:  # the runner did not write this line
             _log.warning("%s sent an invalid answer %r: %s", self.spec.name, line.data, error)
             return
         self._touched += obeyed.touched - self._touched_in_life

@@ -109,7 +109,7 @@ class EventBus:
         self._publish(ClusterEvent(time.monotonic_ns(), node, kind, data, by_driver=True))
 
     def hear(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:
-        """Deliver an event that a node or client reports; an undeclared event ends the run."""
+        """Deliver an event of a node or client; a kind that it may not announce ends the run."""
         try:
             check_announced(node, kind, data)
         except TargetError as error:

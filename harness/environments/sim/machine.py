@@ -117,7 +117,7 @@ class Machine:
         return incarnation
 
     def announce(self, kind: str, data: dict[str, Any]) -> None:
-        """Publish an event that the node itself reports; an undeclared event ends the run."""
+        """Publish an event that the node reports; a kind that it may not announce ends the run."""
         try:
             check_announced(self.name, kind, data)
         except TargetError as error:

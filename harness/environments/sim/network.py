@@ -180,7 +180,7 @@ class Fabric:
         back.sender = there.receiver = accepted
         self._ends[number] = (end, accepted)
         owner.ends[number] = end
-        # A node may connect to itself, so the accepted end needs another key than the calling end.
+        # A node may connect to itself, so the accepted and the calling end need different keys.
         peer.ends[-number] = accepted
         self._attempts[number] = attempt
         attempt.end = end

@@ -65,7 +65,7 @@ class NamespaceWatch:
         self._closing = threading.Event()
         self.began = threading.Event()
         self.changed: str | None = None  # a clause that lists the changes since the first state
-        self.moved = False  # whether the container has another namespace than at first
+        self.moved = False  # whether the container's namespace has changed
         self._thread = threading.Thread(target=self._follow, name=f"watch-{container}", daemon=True)
         self._thread.start()
 
