@@ -1,8 +1,9 @@
 """The deployed nodes, seen from outside: everything a test can query, break and heal.
 
-`Cluster` is the public interface. A fault is data (`harness.nodes.faults`) with a *lease*, at whose
-end the ledger (`harness.faults.ledger`) heals it at the latest. If the harness dies, the warden, a
-separate process of the environment, undoes the fault. A `Bite` is the measured effect of a fault.
+`Cluster` is the public interface. A fault is data (`harness.nodes.faults`) with a *lease*: if no
+caller heals the fault earlier, the ledger (`harness.faults.ledger`) heals it when the lease ends.
+If the harness dies, the warden, a separate process of the environment, undoes the fault. A `Bite`
+is the measured effect of a fault.
 
 `Controls` is the environment's side of this interface. An environment puts nodes, links, clocks,
 processors and disks into the states that the ledger requests, and reports the effects of the

@@ -33,7 +33,7 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a search: `first_bad`, or the commits of which one must be it, with `why`."""
+    """The answer of a search: `first_bad`, or the candidates for it and the reason `why`."""
 
     first_bad: Commit | None
     candidates: tuple[Commit, ...] = ()

@@ -40,7 +40,7 @@ def _lint(trees: Sequence[tuple[str, str, ast.Module]]) -> list[Finding]:
 
 
 def lint_source(text: str, *, path: str = "<text>") -> list[Finding]:
-    """Lint the text of one file by itself. Raises `SyntaxError`."""
+    """Lint the text of one file, without knowledge of other files. Raises `SyntaxError`."""
     return _lint([(path, text, ast.parse(text, path))])
 
 

@@ -78,7 +78,7 @@ def _incarnation(watch: Watch, node: str) -> Incarnation:
         raise UsageError(f"there is no node {node!r}; {choices_near(node, list(machines))}")
     incarnation = machines[node].incarnation
     if incarnation is None:
-        raise UsageError(f"node {node!r} is down at this moment, so no code of it runs")
+        raise UsageError(f"node {node!r} is down at this moment, so none of its code runs")
     return incarnation
 
 

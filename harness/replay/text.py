@@ -1,4 +1,4 @@
-"""The state of a stopped world as text, whole or one part of it."""
+"""The state of a stopped world as text, complete or in parts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Cases in which everything is drawn at once: the simplest search, and the baseline for the others.
 
-Each fault of a case is drawn by itself, uniformly over all nemeses, over the time of the chaos
+Each fault of a case is drawn independently, uniformly over all nemeses, over the time of the chaos
 phase, and over the range of lengths that soaks use. The last fault outlives the chaos phase, as in
 every soak. Knobs, options and clients are drawn as in every soak.
 """

@@ -121,9 +121,9 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- an operation ------------------------------------------------------------------------
 
     def _is_stale(self, pair: Pair) -> bool:
-        """Whether a node answered that did not lead, neither at the call nor at the answer.
+        """Whether a node other than the leader answered, by the leaders at the call and the answer.
 
-        False if the leader at one of these times is unknown.
+        False if one of these leaders is unknown.
         """
         done = pair.completion
         if done is None or done.type is OpType.INFO or done.node is None or _is_of_tablets(done):

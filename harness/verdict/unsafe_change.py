@@ -11,7 +11,7 @@ any effect. The second event goes into the history as the op `unsafe-change`. Wi
 event, the second is only the claim of a node and excuses nothing.
 
 Missing or duplicate data after the change prove nothing, so an invalid result becomes `unknown`
-with the reason. The history before the change is judged again by itself, and may still be invalid.
+with the reason. The history before the change is also judged separately, and may be invalid.
 A result is excused even if all operations that it names came before the change, since their meaning
 may be inferred from later operations. The liveness checker still applies: the purpose of the change
 was that the group serves and settles again.

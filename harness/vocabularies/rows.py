@@ -9,7 +9,7 @@ operation gets a higher one. So a timestamp identifies one state of all tables o
 writes at or before the timestamp.
 
 The rows that one operation writes to one tablet are a *part*. A part takes effect atomically, under
-one timestamp, with its rows in the given order; each row may be refused by itself.
+one timestamp, with its rows in the given order; rows may be refused individually.
 
 **The answer of a write** has `table_id`, `rows` and `parts`. `rows` has one result per row:
 

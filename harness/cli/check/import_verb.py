@@ -2,7 +2,7 @@
 
 Values stay as they are. The run records the model that the user gives or that the operations
 suggest, so `harness check` returns the same verdict for the run and for the file. The run also
-records whether its keys are independent, so that a report judges each key by itself. If `harness
+records whether its keys are independent, so that a report judges each key separately. If `harness
 export` wrote the file, the checkers of `--workload` (default: `register`) judge the history
 instead. A history that its model or checkers cannot read is refused.
 """
@@ -162,7 +162,7 @@ def _case(
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
     why = "" if independent else "; if its values are not [key value] tuples, add --no-independent"
-    note(f"harness: {counted(keys, 'independent key')}, each judged by itself as {name}{why}")
+    note(f"harness: {counted(keys, 'independent key')}, each judged separately as {name}{why}")
     return imported_case(name, independent=True)
 
 

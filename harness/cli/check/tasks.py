@@ -169,7 +169,7 @@ def _judge_task(task: Task, request: CheckRequest) -> Outcome:
 def _reuse(path: Path, times: int) -> str:
     """Return the warning for a foreign history that reuses processes after `info`."""
     return (
-        f"{path}: a process was used again after an operation of it ended in info "
+        f"{path}: a process was used again after one of its operations ended in info "
         f"({counted(times, 'time')}); such operations may take effect at any later time"
     )
 

@@ -143,8 +143,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="with --elle: anomalies that must not occur, even if allowed by the models",
     )
     for flag, text in (
-        ("--linearizable-keys", "each key by itself is linearizable"),
-        ("--sequential-keys", "each key by itself is sequentially consistent"),
+        ("--linearizable-keys", "each key on its own is linearizable"),
+        ("--sequential-keys", "each key on its own is sequentially consistent"),
         ("--wfr-keys", "within a transaction, writes of a key follow its reads"),
     ):
         parser.add_argument(flag, action="store_true", help=f"with --elle rw-register: {text}")

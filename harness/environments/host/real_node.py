@@ -152,8 +152,8 @@ class RealNode(ABC):
     async def kill(self, cut: PowerCut | None = None) -> bool:
         """Send SIGKILL to the node and verify that it is dead; returns whether it was up.
 
-        A power cut `cut` also applies to a node that is already down. The power cut takes effect on
-        the data at the next start at the latest.
+        A power cut `cut` also applies to a node that is already down. It takes effect on the data
+        no later than at the next start.
         """
         async with self.turn:
             self.power_cut = cut or self.power_cut

@@ -93,7 +93,7 @@ class Fabric:
 
     @property
     def connections(self) -> Iterable[tuple[int, SimConn, SimConn]]:
-        """The connections of which an end is open: number, calling end, accepted end."""
+        """The connections with at least one open end: number, calling end, accepted end."""
         return [(number, *ends) for number, ends in self._ends.items()]
 
     # --- connections ------------------------------------------------------------------------
