@@ -35,7 +35,7 @@ def test_independent_keys_are_recorded_and_said(tmp_path, capsys, arguments):
 
     assert run.case.independent is True
     assert run.case.model == ("register" if "register" in arguments else "cas-register")
-    assert f"2 independent keys, each judged by itself as {run.case.model}" in said
+    assert f"2 independent keys, each judged separately as {run.case.model}" in said
     assert ("--no-independent" in said) == ("--independent" not in arguments)
     assert run.history[3].value == [1, 3]  # values stay as they are
 
