@@ -126,8 +126,8 @@ class WebClient:
         hello: str | None = None,
         pinned: bool = False,
     ) -> None:
-        """Connect to no node yet. `hello` is a path: a new connection is used only after the node
-        has answered a GET of this path.
+        """Create a client without a connection. `hello` is a path: a new connection is used only
+        after the node has answered a GET of this path.
 
         The path is needed because Docker's port proxy accepts connections even for a dead
         container. `pinned`: the client stays with its first node, like a naive client.

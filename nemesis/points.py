@@ -124,7 +124,7 @@ class AtPoints(Nemesis, suits_all=False):
         return _fault_of(fault.args[WORDS]).trigger_of(fault)
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Aim as the fault's words say."""
+        """Choose the targets that the fault's words describe."""
         return _fault_of(fault.args[WORDS]).aim(scene, fault)
 
 

@@ -79,7 +79,7 @@ class Processes:
     """Running child processes, each the leader of a process group; `kill` ends all of them."""
 
     def __init__(self) -> None:
-        """Begin without a process."""
+        """Create a group without processes."""
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._over = False

@@ -79,7 +79,7 @@ class Repository:
         return self.about(answer.stdout.strip())
 
     def about(self, name: str) -> Commit:
-        """Return the commit of this hash."""
+        """Return the commit with this hash."""
         return Commit(*_asked(self.root, "show", "-s", f"--format={_ABOUT}", name).split("\0"))
 
     def require_path(self, good: Commit, bad: Commit) -> None:

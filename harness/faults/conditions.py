@@ -32,7 +32,7 @@ _PPM: Final = 1_000_000
 
 
 class _OnLinks:
-    """One fault on some links."""
+    """One fault, with the links on which it is active."""
 
     def __init__(self, quality: LinkQuality | StreamQuality | None, links: Iterable[Link]) -> None:
         self.quality = quality  # None: a cut
@@ -106,7 +106,7 @@ class Links:
 
 
 class _Laid:
-    """One fault on some nodes."""
+    """One fault, with the nodes on which it is active."""
 
     def __init__(self, what: Condition, nodes: Sequence[str], now_ns: int) -> None:
         self.what = what

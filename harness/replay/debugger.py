@@ -203,7 +203,7 @@ class NodeDebugger(pdb.Pdb):
     do_q = do_exit = do_quit
 
     def do_EOF(self, arg: str) -> bool:  # noqa: N802 - the name that pdb looks for
-        """End of the input: as `quit`."""
+        """Treat the end of the input like `quit`."""
         return self.do_quit(arg)
 
 

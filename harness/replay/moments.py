@@ -64,7 +64,7 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The end of the run."""
+    """The moment at the end of the run."""
 
 
 class Quit(msgspec.Struct, frozen=True):

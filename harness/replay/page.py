@@ -31,7 +31,7 @@ def write_page(state: Stopped, path: Path) -> None:
 
 
 def page_of(state: Stopped) -> str:
-    """Return the page."""
+    """Return the state of the world as HTML text."""
     moment = state.moment
     bugs = f" with {', '.join(state.bugs)}" if state.bugs else ""
     counts = [

@@ -58,8 +58,8 @@ class FaultConductor:
         damage: Damage = "minority",
         groups: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]] | None = None,
     ) -> None:
-        """Inject no fault yet. `observe_roles` receives the roles of the nodes whenever the
-        conductor has read the roles for a fault.
+        """Create a conductor. Its `observe_roles` receives the roles of the nodes whenever the
+        conductor has read them for a fault.
 
         `groups` reads the replica groups; the default is `system.groups`.
         """

@@ -247,7 +247,7 @@ async def _within(
 
 
 def _brief(frozen: Frozen) -> dict[str, Any]:
-    """The value of the fact `frozen`."""
+    """Return the value of the op `frozen`, a summary of the freeze."""
     return {
         **msgspec.to_builtins(frozen.violation),
         "phase": frozen.phase,

@@ -26,7 +26,7 @@ class Heartbeat:
     """A timer that beats on the running loop from `start` to `stop`."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """Start no timer yet; `start` does."""
+        """Create a heartbeat that is not beating yet."""
         self._recorder = recorder
         self._last_ns = 0
         self._timer: asyncio.TimerHandle | None = None

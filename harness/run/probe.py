@@ -81,7 +81,7 @@ class Driver:
     def __init__(
         self, recorder: Recorder, open_client: Callable[[int], Client], *, patience_s: float
     ) -> None:
-        """Open no client before the first operation; `patience_s` is each operation's timeout."""
+        """The first operation opens the first client; `patience_s` is each operation's timeout."""
         self._recorder = recorder
         self._open_client = open_client
         self._patience_s = patience_s

@@ -166,8 +166,8 @@ class EventScribe:
     """
 
     def __init__(self, recorder: Recorder, nodes: Iterable[NodeSpec]) -> None:
-        """Record no leader before `observe_roles` names the candidates. Only nodes with an `entry`
-        announce leaders.
+        """Leaders are recorded once `observe_roles` has named the candidates. Only nodes with an
+        `entry` announce leaders.
         """
         self._recorder = recorder
         self.announced = any(spec.entry is not None for spec in nodes)

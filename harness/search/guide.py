@@ -79,7 +79,7 @@ class Guide:
         return msgspec.structs.replace(made, drawn=self._drawn(planned, UNIFORM))
 
     def generation(self, seeds: Iterable[int]) -> dict[int, Proposal]:
-        """Draw the cases of a generation."""
+        """Draw the cases for the seeds of one generation."""
         return {seed: self._proposal(seed) for seed in seeds}
 
     def learn(self, seed: int, proposal: Proposal, reached: Reached, *, failed: bool) -> None:

@@ -65,7 +65,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seed(self) -> int:
-        """The seed in the soak."""
+        """The seed's number in the soak, even if the case has another seed."""
         return self.case.seed if self.number is None else self.number
 
     @property

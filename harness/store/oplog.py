@@ -71,7 +71,7 @@ class OpTail:
     """Reads a log that another process writes: each `read` returns the new ops."""
 
     def __init__(self, path: Path) -> None:
-        """Read nothing yet; the file need not exist."""
+        """Prepare to read the file, which may not exist yet."""
         self._path = path
         self._offset = 0
         self._rest = b""

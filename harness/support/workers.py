@@ -62,7 +62,7 @@ class Crew:
     """
 
     def __init__(self) -> None:
-        """Begin without workers; a pool starts them when it has jobs."""
+        """Create a crew without workers; a pool adds workers when it has jobs."""
         self.idle: list[_Worker] = []
 
     def close(self) -> None:

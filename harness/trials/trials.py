@@ -107,7 +107,7 @@ class Trials:
         memory: Path | None = None,
         defect: str | None = None,
     ) -> None:
-        """Open the memory."""
+        """Read the results that earlier searches remembered."""
         self.cpu_s = 0.0
         """the CPU time of all results that were returned, each counted once"""
         self.runs = 0
@@ -137,7 +137,7 @@ class Trials:
         self.close()
 
     def close(self) -> None:
-        """End the workers."""
+        """End the worker processes."""
         self._crew.close()
 
     def run(self, cases: Iterable[Case]) -> Generator[Trial, None, None]:

@@ -125,7 +125,7 @@ class Place:
     """The folder of one long-lived cluster, and the files in the folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Read no file until a method is called."""
+        """Refer to the folder; only the other methods read its files."""
         self.folder = folder
         self.name = folder.name
         self.log = folder / "holder.log"
