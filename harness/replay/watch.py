@@ -140,7 +140,7 @@ class Watch:
             self._traced.close()
 
     def on_op(self, op: Op) -> None:
-        """Hear of an op that was just recorded."""
+        """Handle an op that was just recorded."""
         self.ops.append(op)
         if isinstance(self.order, Steps):
             self._say("client", f"  records {op_text(op)}")

@@ -148,7 +148,7 @@ class Observer(Protocol):
     def on_op(self, op: Op) -> None: ...
 
     def on_event(self, event: ClusterEvent, now_ns: int) -> None:
-        """Take an event of a node; `now_ns` is the time in ns after the start of the run."""
+        """Handle an event of a node; `now_ns` is the time in ns after the start of the run."""
         ...
 
 
