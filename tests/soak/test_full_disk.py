@@ -42,7 +42,7 @@ def test_a_full_disk_stops_the_soak_and_with_more_room_it_goes_on(tmp_path, smal
         code, found, said = soak(store, *WORK)
         assert code == EXIT_CRASH
         assert "No space left on device" in said
-        assert "the same command goes on" in said
+        assert "the same command continues" in said
         assert "Traceback" not in said
         done = found["seeds"]
         assert 0 < done < 16
