@@ -121,10 +121,7 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- an operation ------------------------------------------------------------------------
 
     def _is_stale(self, pair: Pair) -> bool:
-        """Whether a node other than the leader answered, by the leaders at the call and the answer.
-
-        False if one of these leaders is unknown.
-        """
+        """Whether another node was the leader, both at the call and at the answer."""
         done = pair.completion
         if done is None or done.type is OpType.INFO or done.node is None or _is_of_tablets(done):
             return False

@@ -165,7 +165,7 @@ class Fabric:
         self.world.schedule(
             self.world.now_ns + self.draw_latency_ns(),
             attempt.fail,
-            ConnectionRefusedError(f"nobody listens on {attempt.address}"),
+            ConnectionRefusedError(f"no process listens on {attempt.address}"),
         )
 
     def _establish(self, attempt: Attempt, peer: Host, listener: SimListener) -> None:
