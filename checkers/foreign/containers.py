@@ -1,10 +1,11 @@
-"""The history models mutex, set, queue and unordered-queue, as in Jepsen and Knossos.
+"""The history models of locks, sets and queues, as in Jepsen and Knossos.
 
 As in all histories of Jepsen and Knossos, an operation that ended as `fail` did nothing, so it is
 left out: for example a refused lock, or a dequeue that found nothing. At first the lock is free and
 the other objects are empty.
 
 * mutex: acquire and release. As in Knossos, values have no meaning, and any process may release.
+  In owned-mutex, only the process that holds the lock may release it.
 * set: add and remove with an element; read, answered with all elements. No set contains an element
   twice, so no order explains an answer with duplicates.
 * queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
@@ -25,25 +26,35 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from checkers.foreign.model import (
+    LinearizabilityCheck,
     LinearizabilityModel,
     bad_op,
     failed,
     request_of,
 )
+from checkers.foreign.plain_form import in_plain_form
 from checkers.linearizability import Model
 from checkers.linearizability.models.mutex import Acquire, Mutex, Release
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
 from checkers.linearizability.proof import AnyOperation, operation_of
 from harness.exact import exact
-from harness.ops import Op, OpType, Pair
+from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies import Vocabulary, locks, queues, sets
 from harness.vocabularies.edn import members
 
 
 class _ContainerModel(LinearizabilityModel):
-    """The common part of the history models in this module."""
+    """The common part of the history models in this module.
+
+    `spoken` is the vocabulary of runs that the model judges as well.
+    """
 
     vocabulary: ClassVar[str]
+    spoken: ClassVar[Vocabulary[Any]]
+
+    def understand(self, history: History) -> LinearizabilityCheck:
+        return super().understand(in_plain_form(history, self.spoken))
 
     @abc.abstractmethod
     def _input(self, op: Op) -> Any:
@@ -108,6 +119,7 @@ class MutexModel(_ContainerModel):
     name = "mutex"
     doc = "a lock with acquire and release, free at first; fail: did not happen"
     vocabulary = "acquire and release"
+    spoken = locks.CALLS
     begins = "free"
 
     def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
@@ -132,6 +144,7 @@ class SetModel(_ContainerModel):
     name = "set"
     doc = "a set with add, remove and read (of all elements), empty at first; fail: did not happen"
     vocabulary = "add and remove with an element, and read"
+    spoken = sets.CALLS
 
     def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
         return Set().for_operations(operations)
@@ -167,6 +180,7 @@ class FifoQueueModel(_ContainerModel):
     name = "queue"
     doc = "a queue, first in, first out, with enqueue and dequeue; fail: did not happen"
     vocabulary = "enqueue with an element, and dequeue"
+    spoken = queues.CALLS
 
     def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
         del operations

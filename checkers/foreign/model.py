@@ -88,7 +88,7 @@ def refuse_initial(name: str, settings: ModelSettings, begins: str) -> None:
     if settings.initial is not UNSET:
         raise UsageError(
             f"--initial is {settings.initial!r}, but everything is {begins} at first to the model "
-            f"{name}; it is for registers and kv-string"
+            f"{name}; it is for registers, kv-string and bank"
         )
 
 

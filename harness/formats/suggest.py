@@ -112,6 +112,8 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
 
 def _register(words: _Words) -> str:
     if words.are_transactions():
+        if _are_forks(words):
+            return "long-fork"
         raise words.none("their values are transactions, which --elle judges for any name in `f`")
     for value in [*words.answers("read"), *words.asked("write")]:
         if members(value) is not None:
@@ -127,8 +129,26 @@ def _register(words: _Words) -> str:
     return "cas-register"
 
 
+def _are_forks(words: _Words) -> bool:
+    """Whether writes are single [[w k v]], and reads are of at least two keys, as in long-fork."""
+    kinds = {"write": "w", "read": "r"}
+    sizes: dict[str, set[int]] = {"write": set(), "read": set()}
+    for op in words.ops:
+        if op.f not in kinds or not _is_list(op.value):
+            return False
+        if not all(_is_list(mop) and len(mop) == 3 and mop[0] == kinds[op.f] for mop in op.value):
+            return False
+        sizes[op.f].add(len(op.value))
+    return sizes["write"] == {1} and bool(sizes["read"]) and min(sizes["read"]) > 1
+
+
 def _set(words: _Words) -> str:
-    for value in words.answers("read"):
+    answers = words.answers("read")
+    if answers and all(type(value) is int for value in [*answers, *words.asked("add")]):
+        if "remove" in words.names:
+            raise words.none("'remove' belongs to a set, but reads are answered with numbers")
+        return "counter"
+    for value in answers:
         if is_scalar(value):
             raise words.none(
                 f"a read is answered with {value!r}, so 'add' belongs to a counter, not a set"
@@ -168,8 +188,22 @@ def _transactional(words: _Words) -> str:
 
 def _queue(words: _Words) -> str:
     if "drain" in words.names:
-        raise words.none("'drain' takes many elements at once, which no model knows")
+        return "total-queue"
     raise words.none("nothing says in which order elements come out: queue or unordered-queue")
+
+
+def _bank(words: _Words) -> str:
+    for value in words.answers("read"):
+        if not isinstance(value, Mapping) or members(value) is not None:
+            raise words.none(f"{clipped(repr(value), 80)} does not map accounts to balances")
+    return "bank"
+
+
+def _inserts(words: _Words) -> str:
+    for value in words.asked("insert"):
+        if not (_is_list(value) and len(value) == 2 and _is_list(value[1]) and len(value[1]) == 2):
+            raise words.none(f"{clipped(repr(value), 80)} is no [key [a b]] of the model g2")
+    return "g2"
 
 
 _KINDS: Final[tuple[tuple[frozenset[str], Callable[[_Words], str]], ...]] = (
@@ -180,4 +214,7 @@ _KINDS: Final[tuple[tuple[frozenset[str], Callable[[_Words], str]], ...]] = (
     (frozenset({"acquire", "release"}), lambda _: "mutex"),
     (frozenset({"add", "remove", "read"}), _set),
     (frozenset({"enqueue", "dequeue", "drain"}), _queue),
+    (frozenset({"transfer", "read"}), _bank),
+    (frozenset({"generate"}), lambda _: "unique-ids"),
+    (frozenset({"insert"}), _inserts),
 )

@@ -12,18 +12,10 @@ from harness.errors import EXIT_INVALID, EXIT_USAGE, EXIT_VALID, HistoryError
 from harness.formats import model_for, open_history
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from harness.registry import load_plugin
-from tests.support.histories import judged_by, written
+from tests.support.histories import judged_by
+from tests.support.histories import parsed as ops
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
-WORDS = {"enq": "enqueue", "deq": "dequeue"}
-
-
-def ops(text):
-    """Parse `0! add 1; 0+ add 1`: process and type, f, and a Python value."""
-    lines = (line.split(None, 2) for line in text.split(";"))
-    return written(
-        *((who, WORDS.get(f, f), eval(value[0]) if value else None) for who, f, *value in lines)
-    )
 
 
 CASES = [

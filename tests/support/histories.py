@@ -110,9 +110,20 @@ def written(*lines: Any) -> list[Op]:
     ]
 
 
-def judged_by(model: str, ops: list[Op]) -> Any:
+SHORT = {"enq": "enqueue", "deq": "dequeue"}
+
+
+def parsed(text: str) -> list[Op]:
+    """`0! add 1; 0+ add 1`: process and type, f, and a value in Python's words."""
+    lines = (line.split(None, 2) for line in text.split(";"))
+    return written(
+        *((who, SHORT.get(f, f), eval(value[0]) if value else None) for who, f, *value in lines)
+    )
+
+
+def judged_by(model: str, ops: list[Op], **settings: Any) -> Any:
     """The model's verdict and drawing."""
-    check = load_plugin("checkers", model).prepare(ops, ModelSettings())
+    check = load_plugin("checkers", model).prepare(ops, ModelSettings(**settings))
     return check.check(time_limit_s=300, draw=True)
 
 

@@ -1,0 +1,117 @@
+"""The history model causal-reverse: a later write is not visible without the earlier ones.
+
+After `jepsen/tests/causal_reverse.clj`. Strict serializability forbids this: the write of x was
+acknowledged before the write of y began, and a read shows y, but not x. Plain serializability
+allows it.
+
+Operations: write (or add, or insert) of a value, and read, answered with all values. Each value is
+written by at most one operation.
+
+* missing: a read shows a value, but not another that was acknowledged before the write of the first
+  one began.
+* unexpected: a read shows a value that was never written, whose write failed, or whose write began
+  only after the read.
+
+A write of unknown outcome never has to be visible; if a read shows it, it took effect after its
+invocation, so earlier acknowledged writes must be visible. A value that several operations write is
+not judged, and makes a result without violations `unknown`. A history is also `unknown` if no read
+shows a value that was written after another was acknowledged.
+
+Differences from Jepsen: the rule `unexpected` is ours. As in Jepsen, a read that is merely stale is
+no violation; set-full-linearizable finds it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from checkers.jepsen.model import StepsModel, nothing_seen
+from checkers.jepsen.sets import brief, elements_of, first_shown, judge_shown
+from checkers.jepsen.steps import Step
+from checkers.verdict.findings import Findings
+from harness.errors import clipped, counted
+from harness.exact import exact
+from harness.vocabularies import sets
+from harness.vocabularies.edn import members
+
+WRITES: Final = frozenset({"write", "add", "insert"})
+
+
+class CausalReverse(StepsModel, version="1"):
+    """The history model of values that are written once, and of reads of all values."""
+
+    name = "causal-reverse"
+    doc = "values that are written once: no read shows a later one without all earlier ones"
+    vocabulary = sets.CALLS
+    functions: ClassVar[Mapping[str, str]] = {
+        "write": "with a value",
+        "add": "",
+        "insert": "",
+        "read": "",
+    }
+
+    def parse(self, step: Step) -> Step:
+        """Return the step; writes are called `add`."""
+        if step.f in WRITES:
+            if step.asked is None:
+                raise ValueError("write with a value, and read")
+            return step._replace(f="add", asked=exact(step.asked))
+        if not step.did:
+            return step._replace(answer=None)
+        items = members(step.answer)
+        if items is None:
+            raise ValueError("reads that are answered with a collection of values")
+        return step._replace(answer=Counter(map(exact, items)))
+
+    def judge(self, steps: Sequence[Step], findings: Findings, details: dict[str, Any]) -> str:
+        reads = [step for step in steps if step.f == "read" and step.did]
+        writes = [step for step in steps if step.f == "add" and step.may_have]
+        counts = Counter(step.asked for step in writes)
+        repeated = {value for value, count in counts.items() if count > 1}
+        if repeated:
+            some = clipped(repr(min(repeated, key=repr)), 40)
+            findings.gap(
+                f"{counted(len(repeated), 'value')}, such as {some}, were written several times; "
+                "only values that are written once show an order"
+            )
+        judge_shown(first_shown(reads), elements_of(steps), findings)
+        by_value = {step.asked: step for step in writes if step.asked not in repeated}
+        telling = _judge_orders(reads, by_value, findings)
+        details |= {"reads": len(reads), "writes": len(writes), "reads_with_order": telling}
+        if not reads:
+            nothing_seen(findings, "the values were never read: no read was answered")
+        elif not telling:
+            nothing_seen(findings, "no read shows a value that followed an acknowledged one")
+        return f"{counted(telling, 'read')} with values in an order, none without an earlier one"
+
+
+def _judge_orders(
+    reads: Sequence[Step], by_value: Mapping[Hashable, Step], findings: Findings
+) -> int:
+    """Judge each read; returns the number of reads that show a value with earlier ones."""
+    done = sorted((step for step in by_value.values() if step.did), key=lambda step: step.end)
+    ends = [step.end for step in done]
+    telling = 0
+    for read in reads:
+        visible = [by_value[value] for value in read.answer if value in by_value]
+        if not visible:
+            continue
+        # Of all shown values, the one that was invoked last has the most predecessors.
+        last = max(visible, key=lambda step: step.begin)
+        earlier = done[: bisect.bisect_left(ends, last.begin)]
+        if not earlier:
+            continue
+        telling += 1
+        findings.look("missing")
+        for step in earlier:
+            if step.asked not in read.answer:
+                text = (
+                    f"{brief(read)} shows {last.asked!r}, but not {step.asked!r}: {step} was "
+                    f"acknowledged before {last} began"
+                )
+                findings.violate("missing", text, step.begin, last.begin, read.begin)
+                break
+    return telling

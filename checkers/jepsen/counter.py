@@ -1,0 +1,142 @@
+"""The history model counter: a number that is 0 at first, with add and read.
+
+After `counter` in `jepsen/checker.clj`. An add is *certain* for a read if it was acknowledged
+before the read began, and *possible* if it was invoked before the read ended, did not fail, and is
+not certain.
+
+* below, above: the read is below the sum of the certain adds, or above the sum of all certain and
+  possible adds.
+* unreachable: within these bounds, no subset of the possible adds leads to the number that was
+  read.
+
+Differences from Jepsen: amounts may be negative, and the rule `unreachable` is ours; it is left out
+where it would take more than `CELLS_MAX` steps (`details["only_bounds"]` counts such reads). As in
+Jepsen, each read is judged for itself: reads that contradict only each other are not found.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from checkers.jepsen.model import StepsModel, nothing_seen
+from checkers.jepsen.steps import Step
+from checkers.verdict.findings import Findings
+from harness.errors import counted
+from harness.vocabularies import counter
+
+CELLS_MAX: Final = 20_000_000
+"""The maximum of (possible adds) * (sum of their amounts) for the rule `unreachable`, per read."""
+NAMED_MAX: Final = 20
+
+
+class CounterModel(StepsModel, judges_prefixes=True, version="1"):
+    """The history model of a counter."""
+
+    name = "counter"
+    doc = "a counter with add and read, 0 at first; fail: did not happen"
+    vocabulary = counter.CALLS
+    functions: ClassVar[Mapping[str, str]] = {"add": "with a whole number", "read": ""}
+    begins = "0"
+
+    def parse(self, step: Step) -> Step:
+        if step.f == "add" and type(step.asked) is not int:
+            raise ValueError("add with a whole number, and read")
+        if step.f == "read" and step.did and type(step.answer) is not int:
+            raise ValueError("reads that are answered with a whole number")
+        return step
+
+    def judge(self, steps: Sequence[Step], findings: Findings, details: dict[str, Any]) -> str:
+        adds = [step for step in steps if step.f == "add" and step.may_have and step.asked]
+        reads = [step for step in steps if step.f == "read" and step.did]
+        ledger = _Ledger(adds)
+        only_bounds = 0
+        for read in reads:
+            findings.look("read")
+            only_bounds += not ledger.judge(read, findings)
+        details |= {"reads": len(reads), "adds": len(adds), "only_bounds": only_bounds}
+        if not reads:
+            nothing_seen(findings, "the counter was never read: no read was answered")
+        return f"{counted(len(reads), 'read')} between the sums of certain and possible adds"
+
+
+class _Ledger:
+    """All adds that may have taken effect, by acknowledgement and by invocation."""
+
+    def __init__(self, adds: Sequence[Step]) -> None:
+        self._done = sorted((add for add in adds if add.did), key=lambda add: add.end)
+        self._ends = [add.end for add in self._done]
+        self._sums = [0, *itertools.accumulate(add.asked for add in self._done)]
+        self._lost = [add for add in adds if not add.did]
+        self._begun = [add.begin for add in adds]
+        self._adds = adds
+
+    def judge(self, read: Step, findings: Findings) -> bool:
+        """Judge one read; returns whether all rules were judged."""
+        count = bisect.bisect_left(self._ends, read.begin)
+        certain, base = self._done[:count], self._sums[count]
+        begun = self._adds[: bisect.bisect_left(self._begun, read.end)]
+        possible = [add for add in begun if not add.end < read.begin]
+        least = base + sum(add.asked for add in possible if add.asked < 0)
+        most = base + sum(add.asked for add in possible if add.asked > 0)
+        if read.answer < least:
+            proof = _enough(certain, least - read.answer, sign=1)
+            self._violate("below", read, f"at least {least}", proof, findings)
+        elif read.answer > most:
+            proof = _enough(certain, read.answer - most, sign=-1)
+            self._violate("above", read, f"at most {most}", proof, findings)
+        elif len(possible) * (most - least) > CELLS_MAX:
+            return False
+        elif not _reaches(read.answer - base, possible):
+            text = f"{base} plus any of the adds that may have come before"
+            self._violate("unreachable", read, text, possible, findings)
+        return True
+
+    def _violate(
+        self, rule: str, read: Step, wanted: str, proof: Sequence[Step], findings: Findings
+    ) -> None:
+        more = f" and {len(proof) - NAMED_MAX} more" if len(proof) > NAMED_MAX else ""
+        adds = f": {', '.join(map(str, proof[:NAMED_MAX]))}{more}" if proof else ""
+        findings.violate(
+            rule,
+            f"{read} is wrong, since the counter was {wanted}{adds}",
+            read.begin,
+            *(add.begin for add in proof[:NAMED_MAX]),
+        )
+
+
+def _enough(certain: Sequence[Step], excess: int, *, sign: int) -> list[Step]:
+    """Return the largest certain adds that the read must have missed to be wrong by `excess`.
+
+    With the sign 1 they are positive. Without them the number that was read would be possible.
+    """
+    chosen: list[Step] = []
+    for add in sorted(certain, key=lambda add: -sign * add.asked):
+        if excess <= 0 or add.asked * sign <= 0:
+            break
+        chosen.append(add)
+        excess -= add.asked * sign
+    return chosen
+
+
+def _reaches(target: int, possible: Sequence[Step]) -> bool:
+    """Whether some of the amounts add up to `target`."""
+    shift = -sum(add.asked for add in possible if add.asked < 0)
+    sums = 1 << shift  # bit n: the sum n - shift can be reached
+    for amount in _grouped(Counter(add.asked for add in possible)):
+        sums |= sums << amount if amount > 0 else sums >> -amount
+    return target + shift >= 0 and bool(sums >> (target + shift) & 1)
+
+
+def _grouped(amounts: Counter[int]) -> Iterator[int]:
+    """Yield few amounts with the same sums of subsets: n times 3 as 3, 6, 12, ..."""
+    for amount, count in amounts.items():
+        left, size = count, 1
+        while left > 0:
+            size = min(size, left)
+            yield amount * size
+            left -= size
+            size *= 2

@@ -1,0 +1,70 @@
+"""The history model owned-mutex: a lock that only its holder releases.
+
+As `mutex` (after `knossos.model/mutex`), where any process may release the lock; this model is
+stricter. The holder is the process that acquired the lock.
+
+**Sessions.** In a run, the clients of the workload are closed when the phase `heal-core` begins,
+and a client of the harness itself after its last operation. A system may release the lock of a
+closed client, which the history does not record. So each process that may hold the lock when it is
+closed gets a release of unknown outcome at this time. A client that the harness retired (`info`)
+needs none: its last operation already has an unknown outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from checkers.foreign.containers import MutexModel
+from checkers.foreign.model import LinearizabilityCheck
+from checkers.foreign.plain_form import outcome_of
+from checkers.linearizability import UNKNOWN, Operation
+from checkers.linearizability.models.mutex import Release
+from checkers.linearizability.proof import AnyOperation
+from harness.ops import History, OpType, Pair
+from harness.vocabularies import locks
+
+
+class OwnedMutex(MutexModel, version="1"):
+    """The history model of a lock that only the process that acquired it releases."""
+
+    name = "owned-mutex"
+    doc = "a lock that only its holder releases, free at first; fail: did not happen"
+
+    def understand(self, history: History) -> LinearizabilityCheck:
+        check = super().understand(history)
+        return replace(check, parsed=[*check.parsed, *_closings(history)])
+
+    def operation(self, pair: Pair) -> AnyOperation | None:
+        operation = super().operation(pair)
+        if operation is None:
+            return None
+        holder = _holder(pair.invoke.process)
+        return replace(operation, input=operation.input._replace(holder=holder))
+
+
+def _holder(process: int | str) -> str:
+    return f"process {process}"
+
+
+def _closings(history: History) -> Iterator[Operation[Any, Any]]:
+    """Yield a release of unknown outcome for each closed client that may hold the lock."""
+    phases = (op.index for op in history.facts("phase") if op.value.get("phase") == "heal-core")
+    workload_end = next(phases, None)
+    if workload_end is None:
+        return  # not a run, or a run that was cut short before its clients were closed
+    last: dict[int | str, int] = {}
+    holding: dict[int | str, bool] = {}
+    for pair in history.pairs:
+        process, done = pair.invoke.process, pair.completion
+        if done is None:
+            last.pop(process, None)
+            continue
+        last[process] = done.index
+        if outcome_of(pair) is OpType.OK:
+            holding[process] = pair.invoke.f == locks.Acquire.f
+    for process, index in last.items():
+        if holding.get(process) and isinstance(process, int):
+            call = max(index + 0.5, float(workload_end))
+            yield Operation(process, Release(_holder(process)), call, UNKNOWN, None, index)

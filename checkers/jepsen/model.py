@@ -1,0 +1,132 @@
+"""The base class of history models that judge each answer for itself, without a search.
+
+A subclass lists its operations and implements `judge`, which adds violations to `Findings`. The
+same code judges histories of others and runs; for runs, `for_run` returns the model with the
+options of the workload.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from checkers.foreign.keyed import by_key
+from checkers.foreign.model import (
+    LABEL_CHARS_MAX,
+    NOTHING_OBSERVED,
+    bad_op,
+    refuse_initial,
+    refuse_settings,
+)
+from checkers.jepsen.steps import Step, op_at, steps_of
+from checkers.verdict.findings import Findings
+from harness.case import Case
+from harness.errors import HistoryError, clipped
+from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Verdict
+from harness.plugins import HistoryModel, PreparedCheck
+from harness.vocabularies import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class StepsCheck:
+    """The check of one object's operations, by `model`."""
+
+    model: StepsModel
+    steps: Sequence[Step]
+
+    @property
+    def operations(self) -> int:
+        return len(self.steps)
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge the steps. The time limit has no meaning, since there is no search."""
+        del time_limit_s
+        findings = Findings(self.model.name)
+        details: dict[str, Any] = {}
+        valid = self.model.judge(self.steps, findings, details)
+        result = findings.result(valid, details)
+        if not draw or result.verdict is not Verdict.INVALID:
+            return result, None
+        labels = {step.begin: clipped(str(step), LABEL_CHARS_MAX) for step in self.steps}
+        return result, Counterexample(None, result.operations, (), labels)
+
+
+class StepsModel(HistoryModel):
+    """A history model that judges steps.
+
+    `functions` maps the names of the operations in Jepsen's form to a description of what they
+    take, for error texts. `answered` are the names whose answers have a value. `keyed` says whether
+    values may be `[key value]`, with one object per key.
+    """
+
+    api_version = 1
+    vocabulary: ClassVar[Vocabulary[Any]]
+    functions: ClassVar[Mapping[str, str]]
+    answered: ClassVar[frozenset[str]] = frozenset({"read"})
+    keyed: ClassVar[bool] = True
+    begins: ClassVar[str] = "empty"
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
+        refuse_settings(self.name, settings)
+        refuse_initial(self.name, settings, self.begins)
+        return self.prepare_steps(ops, settings)
+
+    def prepare_steps(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
+        """Prepare the check; `settings` is known to have no setting that this model refuses."""
+        if self.keyed:
+            return by_key(self.name, ops, settings, self.understand)
+        return self.understand(ops if isinstance(ops, History) else History(ops))
+
+    def understand(self, history: History) -> StepsCheck:
+        """Prepare the check of a single object's history, whose values have no keys."""
+        steps = steps_of(
+            history,
+            self.vocabulary,
+            self.name,
+            functions=self.functions,
+            answered=self.answered,
+        )
+        parsed = []
+        for step in steps:
+            try:
+                parsed.append(self.parse(step))
+            except ValueError as error:
+                raise self._refused(history, step, str(error)) from error
+        return StepsCheck(self, parsed)
+
+    def _refused(self, history: History, step: Step, accepted: str) -> HistoryError:
+        return bad_op(op_at(history, step), self.name, accepted)
+
+    def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
+        """Judge a run; raises `HistoryError` for operations outside the vocabulary."""
+        model = self.for_run(getattr(case, "workload_options", None) or {})
+        settings = ModelSettings(independent=case.independent)
+        prepared = model.prepare_steps(history, settings)
+        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
+
+    def for_run(self, options: Mapping[str, Any]) -> Self:
+        """Return the model for runs whose workload has these options."""
+        del options
+        return self
+
+    @abstractmethod
+    def parse(self, step: Step) -> Step:
+        """Return the step with comparable values; raise `ValueError` with a description of the
+        values that the model accepts.
+        """
+
+    @abstractmethod
+    def judge(self, steps: Sequence[Step], findings: Findings, details: dict[str, Any]) -> str:
+        """Add violations, judged cases and gaps to `findings`; return the reason of `valid`.
+
+        `details` takes more data for reports.
+        """
+
+
+def nothing_seen(findings: Findings, reason: str) -> None:
+    """Record that no answer could have contradicted another, so that the verdict is not valid."""
+    findings.gap(reason, rule=NOTHING_OBSERVED)

@@ -1,0 +1,120 @@
+"""Operations of a history as steps: requests and answers, as plain values.
+
+Histories have two forms: the form of Jepsen, and the form of our vocabularies
+(`checkers.foreign.plain_form`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+from checkers.foreign.model import bad_op, request_of
+from checkers.foreign.plain_form import is_ours, outcome_of, plain
+from harness.errors import clipped
+from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies import Vocabulary
+
+NEVER: Final = math.inf
+_LABEL_CHARS_MAX: Final = 60
+
+
+class Step(NamedTuple):
+    """One operation of a client.
+
+    `asked` is the argument: nil, a value, or an object if the operation has several fields.
+    `answer` is the answer of an `ok` operation that has one. `begin` is the index of the
+    invocation, and `end` the index of the completion: infinite if the outcome is unknown.
+    """
+
+    f: str
+    asked: Any
+    answer: Any
+    type: OpType
+    begin: int
+    end: float
+    process: int | str
+
+    @property
+    def did(self) -> bool:
+        """Whether the operation definitely took effect."""
+        return self.type is OpType.OK
+
+    @property
+    def may_have(self) -> bool:
+        """Whether the operation took effect, or may have, or may still take effect."""
+        return self.type is not OpType.FAIL
+
+    def __str__(self) -> str:
+        """Describe the step, such as `add 3 by process 1 (op 4)`."""
+        what = "" if self.asked is None else f" {_shown(self.asked)}"
+        answer = "" if self.answer is None else f" -> {_shown(self.answer)}"
+        return f"{self.f}{what}{answer} by process {self.process} (op {self.begin})"
+
+
+def steps_of(
+    history: History,
+    vocabulary: Vocabulary[Any],
+    model: str,
+    *,
+    functions: Mapping[str, str],
+    answered: Collection[str],
+) -> list[Step]:
+    """Return the operations of `history` as steps, in the order of their invocations.
+
+    `functions` maps the names of operations to a description of what they take; `answered` are the
+    names whose answers have a value. Raises `HistoryError` for other operations.
+    """
+    pairs = history.pairs
+    if is_ours(pairs, vocabulary):
+        return [_ours(pair, answered, model) for pair in pairs]
+    return [_foreign(pair, answered, model, functions) for pair in pairs]
+
+
+def _ours(pair: Pair, answered: Collection[str], model: str) -> Step:
+    call, done = pair.invoke, pair.completion
+    kind = outcome_of(pair)
+    answer = None
+    if done is not None and call.f in answered and kind is not OpType.FAIL:
+        if isinstance(done.value, Mapping) and "value" in done.value:
+            answer = done.value["value"]
+        elif kind is OpType.OK:
+            raise bad_op(done, model, f"answers of {call.f} that are objects with 'value'")
+    return _step(pair, kind, plain(call.value), answer)
+
+
+def _foreign(
+    pair: Pair, answered: Collection[str], model: str, functions: Mapping[str, str]
+) -> Step:
+    call, done = pair.invoke, pair.completion
+    if call.f not in functions:
+        raise bad_op(call, model, _listed(functions))
+    if done is not None and done.f != call.f:
+        raise bad_op(done, model, f"completions of the invoked function, here {call.f!r}")
+    if call.f in answered:
+        answer = None if done is None or done.type is OpType.FAIL else done.value
+        return _step(pair, pair.type, None, answer)
+    return _step(pair, pair.type, request_of(pair).value, None)
+
+
+def _step(pair: Pair, kind: OpType, asked: Any, answer: Any) -> Step:
+    done = pair.completion
+    end = NEVER if done is None or kind is OpType.INFO else done.index
+    return Step(pair.invoke.f, asked, answer, kind, pair.invoke.index, end, pair.invoke.process)
+
+
+def _listed(functions: Mapping[str, str]) -> str:
+    return ", ".join(f"{f} {takes}".strip() for f, takes in functions.items())
+
+
+def op_at(history: History, step: Step) -> Op:
+    """Return the op whose value is the answer of `step`, or else its request, for error texts."""
+    pair = next(pair for pair in history.pairs if pair.invoke.index == step.begin)
+    if step.answer is not None and pair.completion is not None:
+        return pair.completion
+    return pair.invoke
+
+
+def _shown(value: Any) -> str:
+    return clipped(repr(value), _LABEL_CHARS_MAX)
