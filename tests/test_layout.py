@@ -1,4 +1,4 @@
-"""The architecture holds: arrows point one way, size is reviewed, nothing is unfinished."""
+"""Rules of the architecture: imports point one way, sizes are reviewed, nothing is unfinished."""
 
 import ast
 import functools
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-# All read the whole tree, which is then read and taken apart once.
+# All tests here read the whole tree; one worker parses it once.
 pytestmark = pytest.mark.xdist_group("layout")
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
 PLUGINS = tuple(name for name in PACKAGES if name != "harness")
 
-# Who may import which of our own modules (style guide, part 2). A prefix allows what is below it.
+# The modules of this project that each package may import. A prefix allows everything below it.
 FLOOR = (
     "harness.ops", "harness.errors", "harness.exact", "harness.independent", "harness.permits",
     "harness.timeline", "harness.vocabularies",
@@ -97,11 +97,11 @@ THIRD_PARTY = {
     "nemesis": {"msgspec"},
     "workloads": {"msgspec"},
 }
-FILE_LINES = 400  # what files and functions usually stay below
+FILE_LINES = 400  # the usual limit of a file
 FUNCTION_LINES = 70
-# What is larger, as `file` or `file:function`: how large it may get (today's size, rounded up to
-# twenty) and why it is one piece. Review reads this: split where responsibility changes, never
-# because of a number.
+# Larger files and functions, as `file` or `file:function`: the maximum size (the current size,
+# rounded up to a multiple of twenty), and why it is one piece. Split where responsibility changes,
+# never because of a number.
 LARGE = {
     "checkers/catalog/invariants/refusals.py": (
         420,
@@ -146,12 +146,12 @@ LARGE = {
 
 @functools.cache
 def sources():
-    """Every Python file of the distribution."""
+    """Return every Python file of the distribution."""
     return [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
 
 
 def module_of(path):
-    """The dotted name of a file."""
+    """Return the dotted module name of a file."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -168,9 +168,9 @@ def tree_of(path):
 
 @functools.cache
 def statements_of(path):
-    """All statements, those inside others too; nothing that is looked for is an expression."""
+    """Return all statements, including nested ones; expressions are not needed."""
     found = list(tree_of(path).body)
-    for node in found:  # it grows meanwhile
+    for node in found:  # the list grows during the loop
         for field in ("body", "orelse", "finalbody", "handlers", "cases"):
             found += getattr(node, field, ())
     return found
@@ -178,7 +178,7 @@ def statements_of(path):
 
 @functools.cache
 def imports_of(path):
-    """Dotted names of all modules a file imports, wherever in the file."""
+    """Return the dotted names of all modules that a file imports, anywhere in the file."""
     names = []
     for node in statements_of(path):
         if isinstance(node, ast.Import):
@@ -190,7 +190,7 @@ def imports_of(path):
 
 
 def rule_for(module, table):
-    """The entry of the longest prefix of `module`."""
+    """Return the entry of the longest prefix of `module`."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
         prefix = ".".join(parts[:length])
@@ -216,7 +216,7 @@ def test_imports_point_downwards():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    """Imports in functions and those for types alone count, too."""
+    """Imports in functions and imports only for types count as well."""
     modules = {module_of(path): path for path in sources()}
     left = {}
     for module, path in modules.items():
@@ -231,7 +231,7 @@ def test_no_modules_import_each_other_in_a_circle():
                 )
         left[module] = (needs & modules.keys()) - {module}
     while free := {module for module, needs in left.items() if not needs & left.keys()}:
-        for module in free:  # it leads into no circle
+        for module in free:  # the module is in no circle
             del left[module]
     assert left == {}, "each of these is in a circle, or imports one"
 
@@ -246,7 +246,7 @@ def test_third_party_imports_are_few():
 
 
 def above_the_habit():
-    """Lines of each file and function that is larger than usual; docstrings in one are free."""
+    """Count the lines of each unusually large file and function, without docstrings in it."""
     large = {}
     for path in sources():
         file = path.relative_to(ROOT).as_posix()
@@ -279,7 +279,7 @@ FOLDER_MODULES = 25
 
 
 def folders():
-    """Each package folder with the first paragraph of its docstring."""
+    """Map each package folder to the first paragraph of its docstring."""
     for path in sources():
         if path.name == "__init__.py":
             docstring = ast.get_docstring(tree_of(path)) or ""
@@ -317,7 +317,7 @@ def test_nothing_is_unfinished():
 
 
 def test_public_names_exist():
-    """What `__all__` lists is there (a rename that forgets it is caught here, not by a user)."""
+    """Every name in `__all__` exists; a forgotten rename fails here."""
     for path in sources():
         listed = []
         for node in tree_of(path).body:

@@ -1,4 +1,4 @@
-"""The order of tests: drawn, repeatable, and modules stay together."""
+"""The random order of tests is repeatable, and keeps modules together."""
 
 import itertools
 from types import SimpleNamespace

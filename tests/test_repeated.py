@@ -1,4 +1,4 @@
-"""A repeated test sees every value, and its failure names the one that failed."""
+"""A repeated test gets every value, and its failure names the value."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Missing tools fail where CI demands them, groups of tests hold, doctor on optional tools."""
+"""Missing tools that CI demands fail tests; groups of tests; `doctor` about optional tools."""
 
 import importlib.metadata
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_a_tool_that_is_there_is_no_reason(monkeypatch):
 
 @pytest.fixture
 def java(monkeypatch, tmp_path):
-    """A Java that says this of itself, beside a PySpark."""
+    """Install a fake Java with this version output, and a PySpark."""
     monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.0")
 
     def make(says):
@@ -75,7 +75,7 @@ def test_doctor_on_no_pyspark(monkeypatch):
     assert SparkAndJava().look()[1].startswith("no PySpark; pip install 'catalog-harness[spark]'")
 
 
-# Where no engine answers, the Docker SDK leaves its socket open (`UnixHTTPConnection.connect`).
+# If no engine answers, the Docker SDK leaves its socket open (`UnixHTTPConnection.connect`).
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_optional_tools_do_not_fail_doctor(monkeypatch, capsys):
     monkeypatch.setattr(SparkAndJava, "look", lambda _: (False, "nothing here"))
@@ -106,7 +106,7 @@ def test_it(n, group):
 
 @pytest.mark.slow
 def test_groups_of_tests_stay_together(pytester):
-    """Tests that must not run at once (real processes, Docker) are on one worker."""
+    """Tests that must not run concurrently (real processes, Docker) are on one worker."""
     root = Path(__file__).parent.parent
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     pytester.makeconftest(

@@ -1,4 +1,4 @@
-"""The quick tier is what carries no heavy mark; in CI a test of it may cost a second of CPU."""
+"""The quick tier has all tests without a heavy mark; in CI, each may cost one second of CPU."""
 
 import csv
 
@@ -48,7 +48,7 @@ def test_is_marked(): burn()
 
 @pytest.fixture
 def inner(pytester, monkeypatch):
-    """A pytest with our two plug-ins that runs this text."""
+    """Run this text in a pytest with the suite's two plug-ins."""
     pytester.makeini("[pytest]\nmarkers =\n    quick: q\n    slow: s\n    nightly: n\n")
     monkeypatch.setattr(costs, "LIMIT_S", 0.04)
 

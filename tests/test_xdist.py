@@ -1,4 +1,4 @@
-"""Tests that one message gives to a worker of pytest-xdist."""
+"""The number of tests in each message to a worker of pytest-xdist."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,7 +12,7 @@ class Worker(NamedTuple):
 
 
 def given(*sizes):
-    """How many tests each message brings, of units of these sizes, until all are given."""
+    """Return the number of tests in each message, for units of these sizes."""
     units = {
         f"unit {n}": {f"test {n}.{k}": False for k in range(size)} for n, size in enumerate(sizes)
     }

@@ -1,4 +1,4 @@
-"""The quick tier, by rule: every test without a heavy mark carries `quick`.
+"""The rule of the quick tier: every test without a heavy mark gets the mark `quick`.
 
 `pytest -m quick` runs the tier, `pytest -m "not quick and not nightly"` the rest. A test may carry
 `quick` itself despite a heavy mark: a few cheap tests of real processes do.
@@ -46,10 +46,10 @@ def examples(wanted):
 
 
 def pytest_configure():
-    """Draw the same examples every time: a suite that fails must fail again.
+    """Draw the same examples every time, so that a failing suite fails again.
 
-    HARNESS_FUZZ=1 draws new ones. There is no deadline and no complaint of slow draws: wall time
-    depends on the machine's other work more than on the code.
+    HARNESS_FUZZ=1 draws new examples. There is no deadline and no health check for slow draws,
+    because wall time depends more on other load than on the code.
     """
     settings.register_profile(
         profile(),

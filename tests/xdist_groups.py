@@ -1,15 +1,16 @@
-"""`--dist loadgroup` with the versions we have: tests of one `xdist_group` on one worker.
+"""A fix of `--dist loadgroup`, so that tests of one `xdist_group` run on one worker.
 
-pytest-xdist 3.8 tells the groups to its scheduler by a suffix of the node id, which it writes into
-`Item._nodeid`. pytest 9.2 keeps the id in `Item._id` and never reads the other, so groups were
-silently ignored: tests that must not run at once did. This writes the suffix where it is read.
+pytest-xdist 3.8 passes groups to its scheduler as a suffix of the node id, which it writes into
+`Item._nodeid`. pytest 9.2 keeps the id in `Item._id` and never reads the other field, so groups
+were silently ignored, and tests that exclude each other ran concurrently. This module writes the
+suffix into the field that pytest reads.
 
-Tests that share what is started or built once (a browser, a store) are a group too: on two workers
-it would be started twice.
+Tests that share an expensive fixture (a browser, a store) are also a group; on two workers, the
+fixture would be started twice.
 
-The scheduler of xdist also counts through all units of work after each test, those done included,
-looks through all tests for the place of the next, and sends it by itself. Most of our tests are a
-unit of their own: with thousands of them that takes seconds.
+After each test, the scheduler of xdist also counts all units of work, finished ones included,
+searches all tests for the position of the next one, and sends it alone. Most tests are separate
+units, and with thousands of them this takes seconds.
 """
 
 import pytest
@@ -17,23 +18,23 @@ from xdist.scheduler import LoadGroupScheduling
 
 UNITS_AT_ONCE = 16
 UNITS_LEFT = 100
-"""One is sent for so many that are left, so that all workers have something to do to the end."""
+"""The number of remaining tests per sent test, so that all workers are busy until the end."""
 
 
 class Collection(list):
-    """Tests by id, which knows where each of them stands."""
+    """A collection of test ids that finds the position of an id quickly."""
 
     def __init__(self, ids):
         super().__init__(ids)
         self._places = {nodeid: place for place, nodeid in enumerate(ids)}
 
     def index(self, nodeid):
-        """The place of a test."""
+        """Return the position of a test."""
         return self._places[nodeid]
 
 
 class Scheduling(LoadGroupScheduling):
-    """Forgets what is done, finds what is next without a search, and sends some at once."""
+    """A scheduler that drops finished units, finds the next one directly, and sends several."""
 
     def add_node_collection(self, node, collection):
         """Take the tests that a worker collected."""
@@ -46,7 +47,7 @@ class Scheduling(LoadGroupScheduling):
         places = self.registered_collections[node]
         tests = []
         for _ in range(max(1, min(UNITS_AT_ONCE, len(self.workqueue) // UNITS_LEFT))):
-            scope, unit = self.workqueue.popitem(last=False)  # the largest are the first
+            scope, unit = self.workqueue.popitem(last=False)  # the largest units come first
             self.assigned_work[node][scope] = unit
             tests += [places.index(nodeid) for nodeid, done in unit.items() if not done]
             if len(unit) > 1:
@@ -62,13 +63,13 @@ class Scheduling(LoadGroupScheduling):
             del units[scope]
 
 
-@pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
+@pytest.hookimpl(optionalhook=True)  # without xdist, the hook is unused
 def pytest_xdist_make_scheduler(config, log):
-    """For `--dist loadgroup`; xdist has its own for the others."""
+    """Return the scheduler of `--dist loadgroup`; xdist provides the others."""
     return Scheduling(config, log) if config.option.dist == "loadgroup" else None
 
 
-@pytest.hookimpl(trylast=True)  # after xdist's own attempt, which may work again some day
+@pytest.hookimpl(trylast=True)  # after xdist's own attempt, which may work in a later version
 def pytest_collection_modifyitems(config, items):
     """Write the groups into the ids, in workers of a run with `--dist loadgroup`."""
     if not getattr(config.option, "loadgroup", False):
@@ -82,9 +83,11 @@ def pytest_collection_modifyitems(config, items):
 
 
 def shared_by(item):
-    """The module or folder whose tests share a fixture with this one, or ""."""
+    """Return the module or folder whose tests share a fixture with this one, or ""."""
     for scope in ("session", "package", "module"):
         for made in item._fixtureinfo.name2fixturedefs.values():
-            if made[-1].scope == scope and made[-1].baseid:  # not of pytest or another plug-in
+            if (
+                made[-1].scope == scope and made[-1].baseid
+            ):  # not a fixture of pytest or another plug-in
                 return item.nodeid.partition("::")[0] if scope == "module" else made[-1].baseid
     return ""

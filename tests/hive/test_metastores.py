@@ -102,7 +102,7 @@ async def test_a_request_that_comes_twice_is_told_what_it_was_told_first(hms):
 
 
 async def at_once(hms: Deployed, *calls):
-    """Send the same call to both metastores at once; return how each ended."""
+    """Send calls to the two metastores in turn, all at once; return how each ended."""
 
     async def one(number, call):
         try:

@@ -40,7 +40,7 @@ def no_check(self: FollowerReads) -> int | None:
 
 
 def asked_after(self: FollowerReads) -> int | None:
-    """Count the age from the answer instead of the request."""
+    """Return a bound that is twenty times too small."""
     age_ns = None if self._asked_ns is None else self._clock.monotonic_ns() - self._asked_ns
     return None if age_ns is None else age_ns // 20
 

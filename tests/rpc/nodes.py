@@ -50,7 +50,7 @@ class Nothing(Ping[Pong], frozen=True): ...
 
 
 class Odd(Call[Pong], frozen=True):
-    """Of the method `Echo`, but unreadable there."""
+    """A request of the method `Echo` that the server cannot decode."""
 
     text: str
     service = "Test"
@@ -86,7 +86,7 @@ async def server(env: Env, config: dict[str, Any]) -> None:
         raise KeyError("a bug")
 
     def later(request: Later, peer: str) -> Answer:
-        """Answered by nobody's task: at once, after a wait, twice, or with an error."""
+        """Answer without a task: at once, after a wait, twice, or with an error."""
         answer = Answer()
         outcome = Pong(request.number) if request.number >= 0 else RpcHandlerError("no, thank you")
         if request.wait_s:
@@ -111,13 +111,13 @@ async def server(env: Env, config: dict[str, Any]) -> None:
 
 
 async def stranger(env: Env, config: dict[str, Any]) -> None:
-    """Listens, but speaks something else."""
+    """Run a node that listens but speaks another protocol."""
     await env.net.listen(PORT, lambda conn: conn.send(b"\xc1 not msgpack"))
     await asyncio.get_running_loop().create_future()
 
 
 async def parrot(env: Env, config: dict[str, Any]) -> None:
-    """Answers the first call well, then with what was sent or `answers`, as hexadecimal text."""
+    """Run a node that answers the first call correctly, then echoes or sends `answers` (hex)."""
 
     async def serve(conn: Conn) -> None:
         first = await conn.recv()

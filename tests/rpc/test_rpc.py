@@ -1,4 +1,4 @@
-"""The RPC layer in the simulation: what callers may conclude, under every fault of a link."""
+"""The RPC layer in the simulation: errors and their meaning, under every link fault."""
 
 import asyncio
 import time
@@ -100,7 +100,7 @@ async def test_a_refusal_by_the_server_is_a_remote_error(session, request_, mess
 
 @pytest.mark.parametrize("answer", ODD_FRAMES)
 def test_what_is_no_answer_breaks_the_connection(answer):
-    """As a socket that connected to itself hears its own request."""
+    """A socket that is connected to itself, for example, receives its own request."""
 
     async def body(session: Session) -> None:
         client = RpcClient(session.env)
@@ -109,7 +109,7 @@ def test_what_is_no_answer_breaks_the_connection(answer):
             await echo(client)
         assert caught.value.sent
         assert not client._links
-        assert await echo(client) == Pong(1)  # on a new connection
+        assert await echo(client) == Pong(1)  # over a new connection
 
     simulate(body, spec("n1", "parrot", answer=answer.hex()))
 
@@ -154,7 +154,7 @@ async def test_a_lost_answer_means_perhaps(session):
     again = RpcClient(session.env)
     error, count = caught.value, await again.call(WHERE, Count(2), timeout_s=5.0)
     assert error.sent
-    assert count.number == 1  # it was processed indeed
+    assert count.number == 1  # the call was processed
 
 
 @pytest.mark.parametrize("retransmit", [0.0, 1.0])
@@ -273,7 +273,7 @@ def test_a_bad_address_is_quoted():
 
 
 def test_sequential_calls_are_cheap():
-    """A regression guard with a wide margin; the figure itself is 40 to 60 us on an idle core."""
+    """The limit has a wide margin; the real cost is 40 to 60 us on an idle core."""
     count = 2000
 
     async def main(session: Session) -> None:
@@ -291,15 +291,15 @@ def test_sequential_calls_are_cheap():
 
 @pytest.mark.parametrize("once", [False, True])
 def test_a_name_is_resolved_again_after_an_error(once):
-    """With switch DNS-ONCE it is not, and the client goes on to whom it knew."""
+    """With switch DNS-ONCE, it is not, and the client keeps calling the old node."""
 
     async def main(session: Session) -> None:
         client = RpcClient(session.env, resolve_once=once)
         assert (await echo(client)).text == "n1 to client"
         await session.cluster.alias("n1", "n2")
-        assert (await echo(client)).text == "n1 to client"  # what is connected stays so
+        assert (await echo(client)).text == "n1 to client"  # an open connection stays in use
         await session.cluster.kill("n1")
-        await asyncio.sleep(1)  # in virtual time: the connection breaks
+        await asyncio.sleep(1)  # in virtual time; the connection breaks
         if once:
             with pytest.raises(RpcConnectionError):
                 await echo(client)

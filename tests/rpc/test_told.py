@@ -27,7 +27,7 @@ WHERE = f"n1:{PORT}"
 
 
 class Told:
-    """What a call told its function, and when."""
+    """A record of the results that a call passed to its callback, with times."""
 
     def __init__(self, client: RpcClient) -> None:
         self.client = client
@@ -90,7 +90,7 @@ async def test_a_broken_connection_is_told(session):
     await asyncio.sleep(0.1)
     await session.cluster.kill("n1")
     await asyncio.sleep(0.1)
-    told.start(Echo(2))  # nobody listens now
+    told.start(Echo(2))  # there is no listener now
     await asyncio.sleep(1)
     first, second = told.outcomes
     assert isinstance(first, RpcConnectionError)
@@ -129,10 +129,10 @@ async def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent(se
     await session.cluster.pause("n1", lease_s=60)
     other = asyncio.create_task(
         client.call(WHERE, Slow(1, 10.0), timeout_s=60.0)
-    )  # or the connection would be given up with its last call
+    )  # otherwise the connection would be closed with its last call
     await asyncio.sleep(0)
     link = next(iter(client._links.values()))
-    ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # a server expects no answers
+    ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # servers ignore answers
     while link._conn.try_send(ignored):
         pass
     told.start(Echo(5))
@@ -167,7 +167,7 @@ def test_the_first_answer_wins():
 
 @given(st.lists(st.integers(1, 40)), st.integers(0, 3))
 def test_a_call_id_is_new_once(call_ids, windows):
-    """Against the plain rule: new is what was not seen and lies within the window."""
+    """By the plain rule, an id is new if it was not seen and lies within the window."""
     seen, everything, highest = _SeenCalls(), set[int](), 0
     for position, small_id in enumerate(call_ids):
         call_id = small_id + (position % (windows + 1)) * (_SEEN_CALLS_MAX - 20)

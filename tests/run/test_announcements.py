@@ -1,4 +1,4 @@
-"""What nodes may announce: not what the driver says, and fields of the right kind."""
+"""Announcements of nodes: no events of the driver, and only fields of the right type."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What all checks looked at stands in the certificate, and too little of it is unknown."""
+"""The certificate lists what all checks looked at; too little makes the run unknown."""
 
 from typing import Any
 

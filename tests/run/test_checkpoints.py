@@ -1,4 +1,4 @@
-"""Checkpoints: equal places are compared for ever, and nothing else is."""
+"""Checkpoints of the same group and index are compared, at any distance in time."""
 
 from collections import Counter
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def test_it_finds_what_comparing_all_with_all_finds(told):
     different = {
         one[1] for one in told for two in told if one[1:3] == two[1:3] and one[3] != two[3]
     }
-    assert sorted(found) == sorted(different)  # each once
+    assert sorted(found) == sorted(different)  # each one once
     places = Counter(entry[1:3] for entry in told)
     assert compare.summary() == (
         {
@@ -113,7 +113,7 @@ def test_the_history_has_what_differed_and_how_much_was_compared():
     facts = [(op.f, op.value) for op in recorder.history()]
     assert [f for f, _ in facts] == ["divergence", "checkpoints"]
     assert facts[0][1]["nodes"] == ["t1", "t3"]
-    assert facts[0][1]["times_ns"] == [14, 11]  # when they said so
+    assert facts[0][1]["times_ns"] == [14, 11]  # the times of the announcements
     assert facts[1][1] == {
         "told": 3, "compared": 2, "diverged": 1, "forgotten": 0, "reached": {}
     }  # fmt: skip

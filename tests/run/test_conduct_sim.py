@@ -1,4 +1,4 @@
-"""Whole runs in the simulation: from a case to a verdict, and every way to get none."""
+"""Whole simulated runs, from a case to a verdict or to an error."""
 
 import asyncio
 import functools
@@ -26,17 +26,17 @@ BRIEF = {"interval_s": 2.0, "duration_s": 1.5, "time_limit_s": 8.0}
 
 
 def kudu(seed, *nemeses, bugs=(), **fields):
-    """A short case on the bundled target."""
+    """Build a short case on the bundled target."""
     return Case(seed=seed, nemeses=nemeses or ("none",), bugs=bugs, **{**SHORT, **fields})
 
 
 def toy(seed, *nemeses, **fields):
-    """A short case on the toy register."""
+    """Build a short case on the toy register."""
     return kudu(seed, *nemeses, target="toy-register", workload="register", **fields)
 
 
 def run(case, folder=None, environment=None, **replaced):
-    """Conduct a case in the simulation; `replaced` are fields of its plan."""
+    """Conduct a case in the simulation; `replaced` has changed fields of its plan."""
     sim = load_plugin("environments", "sim")
     plan = msgspec.structs.replace(plan_case(case, sim), **replaced)
     outcome = conduct(plan, environment or sim, run_id="test", folder=folder)
@@ -58,7 +58,7 @@ def only(history, f):
 
 
 class Behaving:
-    """A plug-in that is another in everything but what a test overrides."""
+    """A proxy of a plug-in with some members replaced by a test."""
 
     def __init__(self, plugin, **overrides):
         self._plugin = plugin
@@ -76,7 +76,7 @@ class Behaving:
 
 
 def toy_target(*, client=None, **overrides):
-    """The toy register, whose system does as a test says; `client(env, process)`."""
+    """Build the toy register with a system from the test; `client(env, process)` makes clients."""
     target = load_plugin("targets", "toy-register")
 
     def opened(deployment):
@@ -137,7 +137,7 @@ def test_faults_overlap_and_each_heals_only_its_own():
     assert hit["one"]["targets"] == ["m1"]
     assert hit["all"]["targets"] == ["m2", "m3", "t1", "t2", "t3"]
     assert hit["none-left"]["targets"] == []
-    # The first fault healed in between: its node is up again, those of the second are not.
+    # The first fault healed in between, so its node is up again; the second one's are not.
     assert hit["again"]["targets"] == ["m1"]
     kinds = {fault: note["kind"] for fault, note in hit.items()}
     assert kinds == {"one": "kill", "all": "kill", "none-left": "pause", "again": "power-cut"}
@@ -186,7 +186,7 @@ def test_a_clean_target_is_not_blamed(nemeses):
     ],
 )
 def test_a_switch_is_found(bug, nemesis, known, tries):
-    """First on seeds that found it before; another target draws other luck, so a few more."""
+    """The known seeds come first; after a change of the target, other seeds may be needed."""
     for seed in itertools.chain(known, range(100, 100 + tries)):
         judgement = judged(kudu(seed, nemesis, bugs=(bug,)))
         assert judgement.verdict is not Verdict.UNKNOWN
@@ -199,7 +199,7 @@ def test_a_switch_is_found(bug, nemesis, known, tries):
 
 
 class Changed:
-    """The simulation, whose sessions are as `change` makes them."""
+    """The simulation with sessions that `change` has modified."""
 
     def __init__(self, change):
         self.sim, self._change = load_plugin("environments", "sim"), change
@@ -212,7 +212,7 @@ class Changed:
 
 
 def interrupting(after_s):
-    """The simulation, with a Ctrl-C `after_s` seconds into the run."""
+    """Return the simulation with a Ctrl-C `after_s` seconds into the run."""
 
     def change(session):
         asyncio.get_running_loop().call_later(after_s, session.interrupted.set)
@@ -236,7 +236,7 @@ def test_an_interrupted_run_heals_and_is_judged(after_s):
 
 
 def test_impatient_clients_do_not_make_the_target_dead():
-    """With a timeout below the network's latency nothing succeeds: vacuous, but no one's fault."""
+    """With a timeout below the network's latency, nothing succeeds: the run is vacuous."""
     judgement = judged(toy(9, op_timeout_s=0.0001))
     verdicts = {result.checker: result.verdict for result in judgement.results}
     assert verdicts["liveness"] is Verdict.VALID
@@ -247,7 +247,7 @@ def test_impatient_clients_do_not_make_the_target_dead():
 
 
 class Client:
-    """Answers by a function of the request; closing hangs where told to."""
+    """A client that answers by a function of the request, and may hang in `close`."""
 
     def __init__(self, behave, *, close_hangs=False):
         self._behave = behave
@@ -292,7 +292,7 @@ def test_a_client_that_fails_the_probe_costs_an_operation_not_the_run(behave, wo
 
 @pytest.mark.parametrize("works", [0, 1, 2])
 def test_a_probe_that_fails_goes_on_with_another_process(works):
-    """As with clients that are pinned to a node by their number, two nodes of three being dead."""
+    """An example are clients pinned to nodes by their number, with two of three nodes dead."""
 
     def pinned(env, process):
         async def behave(request):
@@ -311,7 +311,7 @@ def test_a_probe_that_fails_goes_on_with_another_process(works):
 
 @pytest.mark.slow
 def test_a_probe_says_whom_it_asked_after_the_bound():
-    """Clients that only ever ask nodes outside the core: nothing is known of the core."""
+    """Clients that ask only nodes outside the core prove nothing about the core."""
 
     def astray(env, process):
         async def behave(request):
@@ -328,7 +328,7 @@ def test_a_probe_says_whom_it_asked_after_the_bound():
 
 
 class Clock:
-    """The driver's clock, which can be made to jump: as if the harness had been stopped."""
+    """The driver's clock, which can jump as if the harness had been stopped."""
 
     def __init__(self, clock):
         self._clock = clock
@@ -342,7 +342,7 @@ class Clock:
 
 
 class Stoppable(Changed):
-    """The simulation, under a harness that can be stopped."""
+    """The simulation with a harness that can be stopped."""
 
     def __init__(self):
         super().__init__(self._stoppable)
@@ -353,7 +353,7 @@ class Stoppable(Changed):
         return Behaving(session, env=Behaving(session.env, clock=self.clock))
 
     def stop(self, gap_s):
-        """Let this time pass, in which nothing of the harness runs."""
+        """Advance the time while the harness does not run."""
         self.clock.jumped_ns += int(gap_s * 1e9)
 
 
@@ -416,7 +416,7 @@ def test_a_target_that_never_settles_is_convicted_by_a_look_after_the_bound():
 
 @pytest.mark.parametrize("calm_after", [0, 1, 2, 100])
 def test_what_is_disturbed_while_it_is_read_is_read_again(calm_after):
-    """A call that the network kept arrives after the target had settled: the dump shows it."""
+    """A delayed call arrives after the target has settled, and shows in the dump."""
     snapshots = []
 
     async def settles():
@@ -455,7 +455,7 @@ def test_a_state_that_went_on_is_read_again(field):
 
 
 class Spying(Changed):
-    """The simulation, which notes what is cut, thawed and healed in which order."""
+    """The simulation with a record of cuts, thaws and heals in their order."""
 
     def __init__(self):
         super().__init__(self._spied)
@@ -539,7 +539,7 @@ def test_a_target_that_does_not_come_up_is_an_error_and_no_verdict(ready, words,
 
 
 def stubborn():
-    """The simulation, where the second kill does not take."""
+    """Return the simulation, in which the second kill has no effect."""
     kills = itertools.count(1)
 
     def change(session):

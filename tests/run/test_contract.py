@@ -1,4 +1,4 @@
-"""The contract of plug-ins: a misspelt member is found by mypy, or else when the class is made."""
+"""The contract of plug-ins: mypy or the creation of the class finds misspelt members."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ class J(Nemesis):
 
 
 def mypy(*arguments, cwd):
-    """The errors of mypy, with the harness found where it is."""
+    """Run mypy with the harness on its path; return the errors."""
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file=", "--follow-imports=silent",
          "--ignore-missing-imports", f"--cache-dir={ROOT}/.mypy_cache", *arguments],

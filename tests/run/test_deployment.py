@@ -1,4 +1,4 @@
-"""The rules of declarations: what is refused, who starts after whom, what a variant is."""
+"""The rules of declarations: refusals, the order of starts, and variants."""
 
 import asyncio
 import itertools
@@ -106,7 +106,7 @@ def test_nodes_start_in_layers():
     nodes = [node("a", after=("c",)), node("b"), node("c", after=("b", "d")), node("d"), node("e")]
 
     assert start_layers(nodes) == [["b", "d", "e"], ["c"], ["a"]]
-    assert start_layers(nodes[::2]) == [["c", "e"], ["a"]]  # who is not among them is not awaited
+    assert start_layers(nodes[::2]) == [["c", "e"], ["a"]]  # nodes outside the list are not awaited
     assert start_layers([node("x"), node("y")]) == [["x", "y"]]
 
 
@@ -122,7 +122,7 @@ def test_a_circle_is_named():
 
 
 class FakeCluster:
-    """Nodes that are down, and what was asked of them in which order."""
+    """A fake cluster of nodes that are down, with a record of requests."""
 
     def __init__(self, nodes, up=()):
         self.nodes = {spec.name: spec for spec in nodes}

@@ -1,4 +1,4 @@
-"""What a seed draws for itself: the same every time, and only what can be."""
+"""The draws of a seed are repeatable, and possible in the environment."""
 
 from collections import Counter
 
@@ -57,7 +57,7 @@ def test_a_seed_draws_the_workload_unless_the_user_chose_one():
     assert workloads() == set(load_plugin("targets", "kudu").workloads)
     assert workloads(given=("workload",)) == {"ddl"}
     assert workloads(workload_options={"names": 3}) == {"ddl"}
-    # The workloads that move replicas need a free server, which this user does not want.
+    # Workloads that move replicas need a free server, which this user has excluded.
     assert workloads(target_options={"tservers": 3}) == {"ddl", "rows", "members"}
     assert {planned(seed).workload for seed in range(10)} == {"ddl"}
     asked = undrawn(planned(3, nemeses=(ANY,)))

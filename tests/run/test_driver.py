@@ -1,4 +1,4 @@
-"""What the harness does and measures by itself after the chaos, on a clock that tests move."""
+"""The harness's own actions and measurements after the chaos, on a clock moved by tests."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from harness.run.recorder import Recorder
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that only advances when it is moved."""
 
     def __init__(self):
         self.now = 0
@@ -24,7 +24,7 @@ class Clock:
 
 
 def polled(*, looks_s, settles_after):
-    """The outcome of a poll with a bound of 50 s whose looks take so long."""
+    """Poll with a bound of 50 s and checks of these durations; return the outcome."""
     clock = Clock()
 
     async def look():
@@ -61,7 +61,7 @@ def test_a_gap_at_the_very_end_is_told():
 
 
 class Asking:
-    """A driver whose operations take 2 s, fail, and ask one node after another."""
+    """A driver whose operations take 2 s, fail, and ask the nodes in turn."""
 
     def __init__(self, clock, nodes):
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The conductor of faults: whom it aims at, and who hears of it."""
+"""The conductor of faults: its targets, and its records."""
 
 import asyncio
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ SEEN = Roles({"m2": NodeRole("leader", term=7)}, ("m1", "m2"))
 
 
 class Clock:
-    """The run's clock, and a target whose every answer takes a second."""
+    """The run's clock, and a target that answers after one second."""
 
     def __init__(self, leads_after_s):
         self.leads_after_ns = leads_after_s * NS_PER_S
@@ -73,7 +73,7 @@ def test_a_fault_waits_for_a_leader_as_long_as_it_would_have_lasted(
 
     class Waiting(Striking):
         def aim(self, scene, fault):
-            conductor.end()  # else it would last
+            conductor.end()  # otherwise the fault would last
             struck_ns.append(clock.now_ns)
             return Aim(what=Kill(), targets=tuple(filter(None, [scene.roles().leader])))
 
@@ -91,4 +91,4 @@ def test_a_fault_waits_for_a_leader_as_long_as_it_would_have_lasted(
     assert time_ns <= (limit_s + 1) * NS_PER_S
     (op,) = recorder.history()
     assert op.value["targets"] == (["m2"] if hits else [])
-    assert op.time == time_ns  # the history says when it struck
+    assert op.time == time_ns  # the history has the time of the strike

@@ -1,4 +1,4 @@
-"""What is refused, and what is deployed, where faults of disks meet foreign programs."""
+"""Disk faults and foreign programs: refusals and deployments."""
 
 from types import SimpleNamespace
 

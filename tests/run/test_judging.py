@@ -1,4 +1,4 @@
-"""What becomes of what checkers return, raise or cannot say."""
+"""Results, exceptions and unserializable values of checkers."""
 
 import contextlib
 
@@ -20,7 +20,7 @@ CASE = Case(seed=1, target="toy-register", workload="register")
 
 
 class Scripted(Checker):
-    """Does what it was told."""
+    """A checker that behaves as scripted."""
 
     api_version = 1
 
@@ -56,7 +56,7 @@ def test_a_checker_that_gives_up_or_crashes_says_nothing_of_the_target(error):
 
 
 class Mute:
-    """An error that cannot even say what it is."""
+    """An error whose text raises an error."""
 
     def __str__(self):
         raise SystemExit(0)
@@ -99,7 +99,7 @@ LIST = [Op(0, 0, 0, OpType.INVOKE, "list", {}), Op(1, 1, 0, OpType.OK, "list", {
     ],
 )
 def test_a_run_without_an_answer_that_could_contradict_proves_nothing(checker, ops, verdict):
-    # A workload of a plug-in need not have `stats`, whose doubts would tell.
+    # A plug-in's workload may lack `stats`, which would otherwise report the doubts.
     (result,) = judge(History(ops), CASE, [checker]).results
     assert result.verdict is verdict
     assert (result.details.get("rule") == "exempt") is (verdict is Verdict.UNKNOWN)
@@ -138,7 +138,7 @@ class Searching(Scripted):
 def test_the_limits_of_a_search_are_given_to_the_checker_that_takes_them():
     checker = Searching("searching", lambda: CheckResult("searching", Verdict.VALID, "found"))
     judge_one(checker, History(()), CASE, Limits())
-    assert checker.given is None  # it has its own
+    assert checker.given is None  # it has its own limits
     judge_one(checker, History(()), CASE, Limits(steps=5, configurations=7))
     assert checker.given == {"steps": 5, "configurations": 7}
 
@@ -198,7 +198,7 @@ def test_a_judgement_that_cannot_be_tempered_convicts_of_nothing(monkeypatch):
 
 
 def test_a_report_has_the_signature_that_the_run_has(monkeypatch):
-    """The names that are put beside ids change the words of a reason, but not its signature."""
+    """Names added to ids change the text of a reason, but not its signature."""
     table = "0e7fb6aa" * 4
     answer = {"table_id": table, "term": 1}
     ops = [

@@ -1,4 +1,4 @@
-"""Who leads is asked each second, where nobody announces it."""
+"""Targets that announce no leaders are asked for them every second."""
 
 import asyncio
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ LED = Roles({"n1": NodeRole("leader", 3)}, ("n1", "n2"))
 
 
 def watched(*answers):
-    """What is observed while the system answers so, one look after the other, and then no more."""
+    """Watch a system that gives these answers in turn; return the observations."""
     seen, left = [], list(answers)
 
     async def groups():

@@ -1,4 +1,4 @@
-"""What nodes hold at the end of a run is a fact of its history, where somebody can tell."""
+"""The nodes' memory at the end of a run is a fact of its history, if it can be measured."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from tests.run.test_conduct_sim import Behaving, kudu, run, toy
 
 
 class Measuring:
-    """The simulation, where memory is what a test says."""
+    """The simulation with memory sizes given by a test."""
 
     def __init__(self, held):
         self._sim = load_plugin("environments", "sim")

@@ -1,4 +1,4 @@
-"""After an administrator overruled votes nothing convicts of what was given up."""
+"""After an administrator forces a configuration, the lost data make no run invalid."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ FORCED = {
 
 
 def history(*, forced: bool = True):
-    """Ops 0 and 1 before the change, which is op 2, and 3 and 4 after it."""
+    """Build a history with ops 0 and 1 before the change (op 2), and 3 and 4 after it."""
     writer = Writer()
     writer.ok(1, "get", {"name": "a"})
     writer.fact(UNSAFE_CHANGE if forced else "log", FORCED)
@@ -45,7 +45,7 @@ def test_what_may_have_been_given_up_is_unknown_and_says_why():
         return FINE
 
     found = temper(history(), convicts(0, 3), check)
-    assert seen == [[0, 1]]  # what was before the change
+    assert seen == [[0, 1]]  # the part before the change
     assert (found.verdict, found.details["rule"]) == (Verdict.UNKNOWN, "overruled")
     assert found.details["broken"] == "lost"
     assert found.reason.startswith("a row is gone; but ")
@@ -62,7 +62,7 @@ def test_what_was_broken_before_convicts():
     ("result", "forced"),
     [
         (convicts(0, 3), False),
-        (convicts(3, checker="liveness"), True),  # to serve again was what it was for
+        (convicts(3, checker="liveness"), True),  # the change should have restored service
         (CheckResult("rows", Verdict.VALID, "fine"), True),
         (CheckResult("rows", Verdict.PERMITTED, "stale", (), (3,)), True),
     ],
@@ -76,7 +76,7 @@ def test_all_else_stays_as_it_is_and_is_judged_once(result, forced):
     [(True, 5, Verdict.UNKNOWN), (True, 2, Verdict.INVALID), (False, 5, Verdict.INVALID)],
 )
 def test_every_judgement_is_tempered(forced, whole, verdict):
-    """A checker that convicts histories of so many ops."""
+    """The test's checker rejects histories of a given number of ops."""
 
     def check(part, *_, **__):
         found = convicts(0, checker="mine")
@@ -116,7 +116,7 @@ def test_what_differed_before_is_told_all_the_same():
 
 
 def impostor_at(node_exits):
-    """Four ops and, between the last two, the fact; nodes end after the numbered ops."""
+    """Build four ops with the fact between the last two; nodes end after the numbered ops."""
     writer = Writer()
     for number in range(4):
         writer.ok(1, "get", {"name": str(number)})

@@ -1,4 +1,4 @@
-"""A case is complete or refused: before the first node starts."""
+"""Before the first node starts, a case is complete or refused."""
 
 import json
 
@@ -35,7 +35,7 @@ def test_planning_again_changes_nothing():
 
 
 def test_no_nemesis_strikes_only_while_another_does():
-    """Two that take every node down would hide each other, and the run would prove nothing."""
+    """Two nemeses that take all nodes down would hide each other."""
     for seed in range(40):
         case = Case(seed=seed, nemeses=("kill-all", "power-cut-all"), time_limit_s=30.0)
         faults = plan_case(case, None).case.faults
@@ -80,7 +80,7 @@ def fault(**fields):
         ({"target_options": {"kudu_flag": "nope=1"}}, "nope"),
         ({"concurrency": 10**6}, "--concurrency"),
         ({"target": "http-register", "workload": "register"}, "--env process or --env docker"),
-        # Bounds are checked before the plug-ins see the case.
+        # Bounds are checked before plug-ins see the case.
         ({"target_options": {"tservers": 0}}, "it must be in"),
         ({"target_options": {"resend": 101}}, "it must be in"),
         ({"workload_options": {"moves": -1}}, "it must be in"),

@@ -1,4 +1,4 @@
-"""A plug-in that breaks its contract is named with its method; what demanded nothing is unknown."""
+"""Errors name the plug-in and the method that break the contract; vacuous checks are unknown."""
 
 import asyncio
 
@@ -184,7 +184,7 @@ class UnwritableError(ValueError):
 
 
 class Client:
-    """Answers whatever `completion` is."""
+    """A client that answers with `completion`, which may be anything."""
 
     completion = None
 

@@ -1,4 +1,4 @@
-"""Plug-ins of others: whatever is wrong with one is one line, and harms nobody else."""
+"""Third-party plug-ins: any error in one gives one line, and affects no other plug-in."""
 
 import sys
 
@@ -58,7 +58,7 @@ nowhere = strange_plugins:Raises
 
 @pytest.fixture
 def strange_plugins(tmp_path, monkeypatch):
-    """A distribution full of plug-ins that do not work."""
+    """Install a distribution of broken plug-ins."""
     with installed(tmp_path, monkeypatch, "strange", MODULE, POINTS):
         yield
 
@@ -136,7 +136,7 @@ Requires-Dist: no-such-speedups[x]>=1 ; extra == 'fast'
 
 @pytest.fixture
 def needy_plugins(tmp_path, monkeypatch):
-    """A distribution whose plug-ins lack something."""
+    """Install a distribution whose plug-ins lack a package."""
     with installed(tmp_path, monkeypatch, "needy", NEEDY, NEEDS, REQUIRED):
         yield
 
@@ -223,7 +223,7 @@ register = {name}_plugins:Raises
 
 @pytest.fixture
 def clashing_plugins(tmp_path, monkeypatch):
-    """Two distributions with names that the harness has, and with one that both have."""
+    """Install two distributions that reuse names of the harness, and share one name."""
     with (
         installed(tmp_path / "a", monkeypatch, "old", MODULE, CLASHES.format(name="old")),
         installed(tmp_path / "b", monkeypatch, "odd", MODULE, CLASHES.format(name="odd")),

@@ -1,4 +1,4 @@
-"""What the harness writes down: enums that compare with strings, and the cluster's events."""
+"""The recorder: enums that compare with strings, and the cluster's events."""
 
 from types import SimpleNamespace
 
@@ -89,7 +89,7 @@ def test_leaders_that_nobody_announces_are_marked_as_asked_for():
 
 
 def test_starvation_is_written_down_from_when_to_when_it_was():
-    now_ns = 10_000_000_000  # a run that begins at 10 s
+    now_ns = 10_000_000_000  # the run begins at 10 s
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: now_ns))
     scribe_ = EventScribe(recorder, [])
     for seen_s, took_s in [(9, 1), (10.5, 1), (14, 2)]:
@@ -149,7 +149,7 @@ def test_a_history_that_lacks_an_op_is_never_given_out():
                 raise InfrastructureError("no space left")
 
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0), FullOnce())
-    for _ in range(2):  # there is room again, but the first op is missing
+    for _ in range(2):  # there is space again, but the first op is missing
         with pytest.raises(InfrastructureError, match="no space"):
             recorder.fact("phase", {"phase": "setup"})
     with pytest.raises(InfrastructureError, match="no space"):
@@ -162,7 +162,7 @@ def test_without_terms_a_leader_that_ended_leads_again_once_it_has_started(asked
     led = Roles({"m1": NodeRole("leader")}, ("m1",))
     scribe_.observe_roles(led)
     scribe_.on_event(event("m1", "node-exited", code=-9, expected=True, log=[]))
-    if asked_meanwhile:  # and told of a node that is down
+    if asked_meanwhile:  # the system answers that the node is down
         scribe_.observe_roles(led)
     scribe_.on_event(event("m1", "node-started", boot=1))
     scribe_.observe_roles(led)
@@ -170,7 +170,7 @@ def test_without_terms_a_leader_that_ended_leads_again_once_it_has_started(asked
 
 
 def test_who_ended_before_anybody_listened_is_written_down():
-    """What was said while nodes came up is told to the first who asks, and to nobody else."""
+    """Events during the start of nodes go only to the first subscriber."""
     early = [event("m1", "node-exited", code=1, expected=False, log=[])]
 
     def subscribe(callback):

@@ -1,4 +1,4 @@
-"""Every way to run a case keeps the same record of it, and a verdict outlives a full disk."""
+"""Every way to run a case stores the same record, and a full disk does not lose the verdict."""
 
 import msgspec
 import pytest

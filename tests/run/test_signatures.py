@@ -1,4 +1,4 @@
-"""Signatures: equal for equal failures of many seeds, and different for different ones."""
+"""Signatures are equal for the same failure of many seeds, and differ for others."""
 
 import msgspec
 import pytest
@@ -21,7 +21,7 @@ INVOKE, OK, INFO = OpType.INVOKE, OpType.OK, OpType.INFO
 
 
 class Story:
-    """A history, told op by op."""
+    """A writer of a history, op by op."""
 
     def __init__(self):
         self.ops = []
@@ -31,7 +31,7 @@ class Story:
         return len(self.ops) - 1
 
     def call(self, time, f, process=0):
-        """One operation; the indices of its two ends."""
+        """Add one operation; return the indices of its two ops."""
         return self._add(time, process, INVOKE, f), self._add(time + 1, process, OK, f)
 
     def inject(self, time, nemesis, fault="f1", *, kind=None, targets=("m1",)):

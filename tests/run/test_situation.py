@@ -1,4 +1,4 @@
-"""The sentence about the moment of a violation: histories whose truth is known by hand."""
+"""The sentence about the moment of a violation, for hand-written histories."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from tests.results.run.page.runs import Script, small_run
 
 
 def of(history, *operations, verdict=Verdict.INVALID):
-    """What is said of a result that names `operations`."""
+    """Return the sentence for a result that names `operations`."""
     result = CheckResult("c", verdict, "because", ("As found.",), operations)
     sentence, *rest = explained(history, [result])[0].explanation
     assert rest in (["As found."], [])
@@ -27,13 +27,13 @@ def index_of(history, f, time_ms):
 
 
 def said_of(script, f, time_ms):
-    """The sentence about the operation of this kind that was called then."""
+    """Return the sentence about the operation of this kind that was called at this time."""
     history = script.history()
     return of(history, index_of(history, f, time_ms))
 
 
 def deposed(kind=None, *, term=True):
-    """m1 was cut off, m2 leads, and m1 answers a read."""
+    """Build a history in which m1 was cut off, m2 leads, and m1 answers a read."""
     script = Script().fact(10, "leader", {"node": "m1", "term": 1})
     value = {"fault": "x-1", "targets": ["m1"], "note": ""} | ({"kind": kind} if kind else {})
     script.nemesis(100, "some-nemesis", action="inject", **value)
@@ -277,7 +277,7 @@ def test_facts_of_any_shape_cost_no_verdict(lines, operations):
         for index, (process, f, value) in enumerate(lines)
     )
     before = CheckResult("c", Verdict.INVALID, "because", ("As found.",), tuple(operations))
-    sentence = Timeline.of(history).sentence(before)  # without the net that `explained` has
+    sentence = Timeline.of(history).sentence(before)  # without the error handling of `explained`
     (after,) = explained(history, [before])
     assert after.explanation == ("As found.",) if sentence is None else (sentence, "As found.")
     assert len(faults_of(history)) <= len(lines)

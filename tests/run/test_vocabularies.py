@@ -1,4 +1,4 @@
-"""Vocabularies say of every operation what it is asked with, and whether it changes anything."""
+"""Vocabularies define each operation's arguments, and whether it changes anything."""
 
 import pytest
 

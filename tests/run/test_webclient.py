@@ -1,4 +1,4 @@
-"""The client for JSON over HTTP: outcomes, attempts, the next node, and answers of every shape."""
+"""The client for JSON over HTTP: outcomes, attempts, other nodes, and answers of every form."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def plain(body, status=200, extra=""):
 
 
 class Server:
-    """Answers each request by `answer(path)`: bytes, `None` to say nothing, "" to hang up."""
+    """A server that answers by `answer(path)`: bytes, `None` for silence, "" to hang up."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -75,7 +75,7 @@ async def put(web, request):
 
 
 def invoke(answer, *requests, timeout_s=LIMIT_S, hello=None, pinned=False, process=0):
-    """Completions of requests, one after another, to a server a and nobody at b."""
+    """Send requests in turn to a server `a` and a missing `b`; return the completions."""
 
     async def body():
         server = Server(answer)

@@ -1,4 +1,4 @@
-"""Workers die, hang and babble: every job has its answer or the reason why not."""
+"""Workers die, hang and send garbage: every job gets an answer or a reason."""
 
 import itertools
 import os
@@ -60,7 +60,7 @@ class Answer(msgspec.Struct):
 
 @pytest.fixture
 def pool(tmp_path, monkeypatch):
-    """A pool of workers that do what a job says."""
+    """Create a pool of workers that do what a job says."""
     (tmp_path / "toy_worker.py").write_text(PROGRAM)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
@@ -74,7 +74,7 @@ def pool(tmp_path, monkeypatch):
 
 
 def outcomes(made, *jobs, slots=1):
-    """What each job comes to, in the order of jobs; all else that the pool says is left out."""
+    """Return each job's result, in order, without other messages of the pool."""
     found = [(job, said) for job, said in made.run(jobs, slots) if not isinstance(said, Busy)]
     return [[said for job, said in found if job is wanted] for wanted in jobs]
 
@@ -165,7 +165,7 @@ def test_when_all_is_quiet_the_memory_of_workers_is_told(pool, monkeypatch):
 def test_closing_ends_all_workers_at_once(pool):
     running = pool().run([Job(("part", 1e6)), Job(("part", 1e6))], 2)
     pids = [next(running)[1].pid, next(running)[1].pid]
-    assert all(os.getpgid(pid) != os.getpgrp() for pid in pids)  # out of reach of Ctrl-C
+    assert all(os.getpgid(pid) != os.getpgrp() for pid in pids)  # not reached by Ctrl-C
     begin_s = time.monotonic()
     running.close()
     assert time.monotonic() - begin_s < 20.0

@@ -1,4 +1,4 @@
-"""The corpus: what enters, what leaves, what is drawn, and what is on disk."""
+"""The corpus: additions, removals, draws, and files."""
 
 import base64
 

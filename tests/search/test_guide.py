@@ -1,4 +1,4 @@
-"""The guide: generations, and cases that follow from results alone."""
+"""The guide: generations, and cases that depend only on results."""
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ def run(case):
 
 
 def searched(seeds):
-    """The cases of a guided search, run in this process, and the guide."""
+    """Run a guided search in this process; return its cases and the guide."""
     guide, cases = Guide(base(), SIM, "guided"), {}
     for generation in generations(1, seeds):
         proposals = guide.generation(generation)

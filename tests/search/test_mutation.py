@@ -1,4 +1,4 @@
-"""Variations of a case: they are valid, bounded, and made of the changes that they name."""
+"""Variations of a case are valid and bounded, and have the changes that they name."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ MATERIAL = Material(
 
 
 def changed(name, **fields):
-    """The first case that a change makes of the parent in some tries, and the parent."""
+    """Try a change several times; return the first changed case, and the parent."""
     parent = msgspec.structs.replace(PARENT, **fields)
     for seed in range(50):
         case = CHANGES[name](stream(seed, name), parent, MATERIAL)
@@ -40,7 +40,7 @@ def changed(name, **fields):
 
 
 def different(one, other):
-    """Names of the fields of two structs that differ."""
+    """Return the names of the fields in which two structs differ."""
     return {f for f in one.__struct_fields__ if getattr(one, f) != getattr(other, f)}
 
 

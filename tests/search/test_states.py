@@ -1,4 +1,4 @@
-"""The states of a run: what makes two states equal, and what makes them differ."""
+"""The states of a run: the properties that make two states equal or different."""
 
 import pytest
 
@@ -14,7 +14,7 @@ TOY = Case(
 
 
 class Story:
-    """A run told line by line; one ms passes per line."""
+    """A writer of a run, line by line; one ms passes per line."""
 
     def __init__(self):
         self.watch = StateWatch()

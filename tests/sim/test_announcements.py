@@ -1,4 +1,4 @@
-"""A forbidden announcement of a simulated node ends the run, before anything else is blamed."""
+"""A forbidden announcement of a simulated node ends the run before any other blame."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.sim.toy import forever, run, specs
 
 
 async def announcer(env, config):
-    """Announces one event, and then goes on as if nothing were wrong."""
+    """Run a node that announces one event and continues."""
     env.event(config["kind"], **config["data"])
     await forever()
 

@@ -1,4 +1,4 @@
-"""The simulation passes the suite of every environment, with any seed and knobs."""
+"""The simulation passes the conformance suite of environments, with any seed and knobs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The content of a disk, against a model that lists every possible outcome of a crash."""
+"""The content of a disk, compared with a model of all possible outcomes of a crash."""
 
 import asyncio
 from random import Random
@@ -40,7 +40,7 @@ def in_world(work, *, seed=0):
 
 
 def crash_outcomes(operations, *, lose_unsynced, torn):
-    """All contents the file may have after a crash; `None` where it may be missing."""
+    """Return all possible contents of the file after a crash; `None` means a missing file."""
     durable, unsynced, synced_once = b"", [], False
     for kind, argument in operations:
         if kind == "sync":
@@ -105,7 +105,7 @@ def test_a_crash_leaves_one_of_the_possible_contents(operations, lose, torn, see
     if not lose and not torn:
         assert left == visible
     if lose:
-        assert again == left  # what survived a power cut is durable
+        assert again == left  # data that survived a power cut are durable
 
 
 def test_every_outcome_happens():
@@ -161,7 +161,7 @@ def test_a_sync_covers_what_was_appended_before_it_began():
 
 @pytest.mark.parametrize("moment", [0, 0.0005, 0.02])
 def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(moment):
-    """A replica that was stopped as it saved its snapshot left that behind, alone."""
+    """A replica that was stopped while it saved a snapshot once left only that snapshot."""
 
     async def work(disk, store):
         await disk.replace("f", b"old")
@@ -265,7 +265,7 @@ def test_a_killed_node_keeps_synced_records_and_a_whole_prefix():
         assert lines == [b"%07d" % i for i in range(len(lines) - 1)] + [b""]
         return len(lines) - 1 - count["synced"], count["appended"] - len(lines) + 1
 
-    # Nothing that a completed sync covered is lost, nothing follows a hole, and some is lost.
+    # No synced data is lost, no data follows a gap, and some unsynced data is lost.
     runs = [run(main, specs("a", entry="scribe"), seed=seed) for seed in range(20)]
     assert min(kept for kept, _ in runs) == 0
     assert len({kept for kept, _ in runs}) > 2
@@ -273,7 +273,7 @@ def test_a_killed_node_keeps_synced_records_and_a_whole_prefix():
 
 
 async def careless(env, config):
-    """Syncs nothing."""
+    """Run a node that never syncs."""
     file = await env.disk.open("log")
     await file.append(b"never synced")
     await asyncio.Event().wait()
@@ -297,7 +297,7 @@ def test_a_power_cut_takes_the_page_cache_that_a_node_already_dead_left_behind()
 
 
 async def replacer(env, config):
-    """Replaces one file for ever."""
+    """Run a node that replaces one file again and again."""
     count = 0
     while True:
         await env.disk.replace("f", b"%d" % count)

@@ -1,4 +1,4 @@
-"""Frames, connections, and what faults do to them."""
+"""Frames and connections, and the effects of faults on them."""
 
 import asyncio
 
@@ -65,7 +65,7 @@ async def test_a_frame_sent_during_a_cut_is_swallowed_though_it_would_arrive_aft
     conn = await connect(s.env, "a")
     fault = await door(s).cut([TO_A])
     await conn.send(b"x")
-    await door(s).heal(fault)  # at once, long before the 5 ms are over
+    await door(s).heal(fault)  # at once, long before the 5 ms have passed
     with pytest.raises(ConnectionResetError):
         await conn.recv()
 
@@ -142,7 +142,7 @@ async def test_a_kill_is_seen_by_peers_unless_a_cut_hides_it(s):
     assert await within(100, hidden.recv()) == "timeout"
     await door(s).heal(fault)
     await s.cluster.start("b")
-    assert await within(100, hidden.recv()) == "timeout"  # still without news
+    assert await within(100, hidden.recv()) == "timeout"  # the close is not visible yet
     await hidden.send(b"x")
     with pytest.raises(ConnectionResetError):
         await hidden.recv()
@@ -171,7 +171,7 @@ async def test_the_dead_retransmit_nothing(s):
     s.cluster.subscribe(lambda e: served.set() if e.kind == "served" else None)
     conn = await connect(s.env, "a")
     await conn.send(b"x")
-    await served.wait()  # the answer is on its way
+    await served.wait()  # the answer is in flight
     fault = await door(s).cut([FROM_A])
     await s.cluster.kill("a")
     await asyncio.sleep(1)
@@ -188,7 +188,7 @@ async def test_a_full_backlog_is_silence(s):
 
 
 async def filled(conn):
-    """Send until the receiver's kernel takes no more; the number of frames that it took."""
+    """Send until the receiver's kernel accepts no more; return the number of frames."""
     sent = 0
     while await within(1, conn.send(b"x" * 1_000_000)) is None:
         sent += 1
@@ -273,7 +273,7 @@ async def test_an_orderly_end_comes_after_the_frames_before_it(s):
     conn.close()
     with pytest.raises(ConnectionResetError):
         await conn.send(b"y")
-    assert await conn.recv() is None  # our own end is closed
+    assert await conn.recv() is None  # this end is closed
     await asyncio.sleep(1)
     assert any("served" in line for line in await s.cluster.logs("a"))
 
@@ -311,7 +311,7 @@ async def test_stalled_links_hold_everything_until_healed(s):
 
 
 async def _burst(s, quality: LinkQuality, count: int = 200) -> tuple[list[bytes], float, Bite]:
-    """The answers to many frames under a quality of the way there, and the time of the last."""
+    """Send many frames over a bad link; return the answers and the time of the last."""
     conn = await connect(s.env, "a")
     fault = await door(s).shape([TO_A], quality)
     start = s.env.clock.monotonic_ns()

@@ -1,4 +1,4 @@
-"""One seed is one run: in fresh interpreters, under every hash seed, to the last event."""
+"""One seed gives one run: in fresh interpreters, with every hash seed, to the last event."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 async def gossip(env: Env, config: dict[str, Any]) -> None:
-    """Tells its peers what it heard, persists it, and announces it."""
+    """Run a node that forwards, stores and announces what it receives."""
     heard: dict[str, int] = {}
     file = await env.disk.open("heard")
 
@@ -53,7 +53,7 @@ async def _tell(env: Env, peer: str) -> str:
 
 
 async def chaos(session: Any) -> str:
-    """A bit of everything; returns the digest."""
+    """Run a mixture of work and faults; return the digest."""
     cluster, faults = session.cluster, door(session)
     for node in ("a", "b", "c"):
         await asyncio.sleep(0.5)
@@ -92,7 +92,7 @@ print(gossip_run(1, planted=True, trace=os.path.join(sys.argv[1], os.environ["PY
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory) -> tuple[list[list[str]], Path]:
-    """Results and traces of runs under four hash seeds, with memory laid out differently."""
+    """Return results and traces under four hash seeds, with different memory layouts."""
     traces = tmp_path_factory.mktemp("traces")
     outputs = []
     for hash_seed in range(4):
@@ -123,7 +123,7 @@ def test_a_planted_set_is_noticed_and_the_first_different_event_is_shown(told):
     other = next(i for i, digest in enumerate(digests) if digest != digests[0])
     divergence = first_divergence(traces / "0", traces / str(other))
     assert divergence is not None
-    # The first difference is in whom a node calls first: the digest sees the answer to that call.
+    # The first difference is the node that is called first; the digest includes its answer.
     time_s, node = divergence.first.split()[:2]
     assert float(time_s) < 0.5
     assert node in "abc"

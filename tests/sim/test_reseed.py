@@ -1,4 +1,4 @@
-"""The knobs `reseed_at_s` and `reseed`: an equal past, and a future of its own."""
+"""The knobs `reseed_at_s` and `reseed` keep the past and change the future."""
 
 import itertools
 import random
@@ -21,7 +21,7 @@ FAULTS = (Fault("f1", "kill-leader", 3 * NS_PER_S, 2 * NS_PER_S),)
 
 
 def recorded(tmp_path, name, *, ops=None, **knobs):
-    """A run's ops and the lines of its trace."""
+    """Return a run's ops and the lines of its trace."""
     trace = tmp_path / name
     case = Case(
         seed=5,
@@ -37,7 +37,7 @@ def recorded(tmp_path, name, *, ops=None, **knobs):
 
 
 def split(lines, at_s=AT_S):
-    """The lines of a trace before and from the time `at_s`."""
+    """Split the lines of a trace at the time `at_s`."""
     before = list(itertools.takewhile(lambda line: float(line.split()[0]) < at_s, lines))
     return before, lines[len(before) :]
 

@@ -16,7 +16,7 @@ EVENT = "about-to-act"
 
 
 async def actor(env: Env, config: dict[str, Any]) -> None:
-    """After each event sends and writes within the very same callback."""
+    """Run a node that sends and writes in the callback of each event."""
     if env.name == "b":
 
         async def serve(conn: Any) -> None:
@@ -42,7 +42,7 @@ STRIKES = {
 
 
 def strike_at(number: int, verb: str, *, seed: int) -> tuple[list[int], Any, Any]:
-    """Messages from a, struck at this event, that b got before and after healing; and a's log."""
+    """Strike a at this event; return b's messages before and after healing, and a's log."""
 
     async def main(session: Any) -> tuple[list[int], Any, Any]:
         cluster = session.cluster
@@ -80,14 +80,14 @@ def test_nothing_is_sent_or_written_between_the_event_and_the_fault(verb):
 
 def nothing_happens_in_between(verb, number, seed):
     heard, size, (later, state) = strike_at(number, verb, seed=seed)
-    # A cut may swallow what was still under way.
+    # A cut may swallow messages in flight.
     assert heard == list(range(len(heard) if verb == "cut" else number))
     assert len(heard) <= number
-    assert size == number + (verb == "cut")  # who is cut off writes on
+    assert size == number + (verb == "cut")  # a node that is cut off keeps writing
     if verb == "kill":
         assert (later, state) == (heard, NodeState.DOWN)
     elif verb == "pause":
-        assert later[: number + 1] == list(range(number + 1))  # it goes on where it stood still
+        assert later[: number + 1] == list(range(number + 1))  # it continues where it stopped
 
 
 @on(run, specs("a", "b", entry="tests.sim.test_traps:actor"))
@@ -96,7 +96,9 @@ async def test_what_a_spring_does_is_not_the_nodes_doing(session):
 
     async def spring(event: ClusterEvent) -> None:
         if not struck.done():
-            struck.set_result(time.monotonic())  # as progress does, which a node may not
+            struck.set_result(
+                time.monotonic()
+            )  # like the progress display, but nodes may not do this
 
     session.cluster.trap(EVENT, spring)
     assert await struck > 0

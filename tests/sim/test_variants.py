@@ -32,7 +32,7 @@ def run(main, nodes):
 
 
 def events_of(run_nodes, *steps):
-    """Run `steps` of a cluster; all events as (node, kind, data)."""
+    """Run `steps` on a cluster; return all events as (node, kind, data)."""
     events = []
 
     async def main(session):
@@ -74,7 +74,7 @@ def test_a_node_stays_the_variant_that_it_was_started_as():
         async def step(cluster):
             await cluster.kill("n")
             assert await cluster.start("n", variant)
-            assert not await cluster.start("n", BASE)  # it runs: its variant stays
+            assert not await cluster.start("n", BASE)  # a running node keeps its variant
 
         return step
 

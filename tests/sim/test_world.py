@@ -1,4 +1,4 @@
-"""Virtual time, nodes' lives, guards, and the inertness of the dead."""
+"""Virtual time, lives of nodes, guards, and dead nodes that do nothing."""
 
 import asyncio
 import gc
@@ -102,7 +102,7 @@ async def test_cancelled_timers_do_not_pile_up(s):
 
 
 async def busy(env: Env, config: dict[str, Any]) -> None:
-    """Counts how often it gets to run in a second of its own."""
+    """Run a node that counts its turns in one second of its own clock."""
     loop = asyncio.get_running_loop()
     while True:
         count, end = 0, loop.time() + 1
@@ -163,7 +163,7 @@ async def test_a_stubborn_node_is_killed_after_a_bound(s):
 
 
 async def tidy(env: Env, config: dict[str, Any]) -> None:
-    """Never tidies up on a kill, though it would like to."""
+    """Run a node whose clean-up must not run on a kill."""
     env.event("up", boot=env.boot, draw=env.random.randrange(1_000_000))
     try:
         await forever()
@@ -226,7 +226,7 @@ async def test_what_still_holds_a_dead_env_reaches_nothing(s):
 
 
 async def _borrow(env):
-    """A file of a node's disk, opened from outside of its loop."""
+    """Open a file of a node's disk outside of its loop."""
     from harness.environments.sim.disk import SimFile, _Inode
 
     inode = env.disk._disk._store.files["f"] = _Inode()
@@ -234,7 +234,7 @@ async def _borrow(env):
 
 
 async def failing(env: Env, config: dict[str, Any]) -> None:
-    """Fails in the requested way."""
+    """Run a node that fails in the requested way."""
 
     async def fail() -> None:
         raise LookupError(f"no cheese at {object()!r}")
@@ -258,7 +258,7 @@ async def failing(env: Env, config: dict[str, Any]) -> None:
 
 
 async def spoiler(env: Env, config: dict[str, Any]) -> None:
-    """Changes its own configuration."""
+    """Run a node that changes its own configuration."""
     env.event("configured", peers=list(config["peers"]))
     config["peers"].append("spoiled")
     await forever()
@@ -296,7 +296,7 @@ def test_a_node_that_ends_by_itself_is_reported(how, code, text):
     data = run(main, specs("a", entry="tests.sim.test_world:failing", how=how))
     assert (data["code"], data["expected"]) == (code, False)
     assert text in "\n".join(data["log"])
-    assert 'File "/' not in "\n".join(data["log"])  # nothing that differs between machines
+    assert 'File "/' not in "\n".join(data["log"])  # no paths, which differ between machines
 
 
 # --- clocks --------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ async def test_skew_moves_the_wall_clock_and_drift_moves_timers(s):
     await door(s).heal_all()
     await asyncio.sleep(2)
     ticks = [(round(e.time_ns / 1e9, 2), e.data["wall"], e.data["loop"]) for e in ticks]
-    # At double rate the half second that was left takes a quarter, then each second a half.
+    # At double rate, the remaining half second takes 0.25 s, and then each second 0.5 s.
     assert [t for t, _, _ in ticks] == [1.0, 2.0, 2.75, 3.25, 3.75, 4.25, 5.0, 6.0]
     walls = [(wall - ticks[0][1]) / 1e9 - (t - 1.0) for t, wall, _ in ticks]
     assert walls == pytest.approx([0, 0, 7.25, 7.75, 8.25, 8.75, 0, 0], abs=0.01)
@@ -355,7 +355,7 @@ def test_a_deadlock_names_what_waits():
 
 
 async def spinning(env: Env, config: dict[str, Any]) -> None:
-    """Gives way for ever."""
+    """Run a node that yields to the loop for ever."""
     while True:  # noqa: ASYNC110 (it is what must not be done)
         await asyncio.sleep(0)
 
@@ -387,8 +387,8 @@ CHEATS = {
 
 
 async def cheater(env: Env, config: dict[str, Any]) -> None:
-    """Reaches around `Env`, and hides it."""
-    # Looked up when it runs, as target code would.
+    """Run a node that bypasses `Env` in a hidden way."""
+    # The function is looked up at run time, as in target code.
     names = {"time": "time.time", "monotonic": "time.monotonic", "random": "random.random"}
     try:
         if config["how"] in names:
@@ -527,7 +527,7 @@ def test_worlds_leave_nothing_behind():
     async def main(s):
         worlds.append(weakref.ref(s._world))
         assert asyncio.get_running_loop().is_running()
-        assert not gc.isenabled()  # it runs at fixed events instead
+        assert not gc.isenabled()  # the collector runs at fixed events instead
         task = asyncio.create_task(call(s.env, "a", b"x"))
         await s.cluster.kill("b")
         await asyncio.sleep(0.01)
@@ -545,7 +545,7 @@ def test_worlds_leave_nothing_behind():
 
 
 def test_nobody_who_holds_a_tripwire_holds_a_world():
-    """Hold a wire like a module imported during a run, and like a thread that sleeps meanwhile."""
+    """Hold a tripwire like a module imported during a run, and like a sleeping thread."""
     held: list[Any] = []
     worlds: list[weakref.ref[World]] = []
     inside, leave = threading.Event(), threading.Event()
@@ -585,7 +585,7 @@ def test_runs_nest_in_a_running_loop():
 
 
 async def awaits_in_finally(env: Env, config: dict[str, Any]) -> None:
-    """Cannot be closed at the first attempt."""
+    """Run a node that cannot be closed at the first attempt."""
 
     async def worker() -> None:
         try:

@@ -1,4 +1,4 @@
-"""Small nodes against `Env`, and a short way to run a driver among them."""
+"""Small nodes written against `Env`, and a helper that runs a driver among them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -50,7 +50,7 @@ async def forever() -> None:
 
 
 async def echo(env: Env, config: dict[str, Any]) -> None:
-    """Answers each frame with the frame, `@` and its own name."""
+    """Run a node that answers each frame with the frame, `@` and its own name."""
 
     async def serve(conn: Conn) -> None:
         while (frame := await conn.recv()) is not None:
@@ -63,7 +63,7 @@ async def echo(env: Env, config: dict[str, Any]) -> None:
 
 
 async def sink(env: Env, config: dict[str, Any]) -> None:
-    """Reads and never answers."""
+    """Run a node that reads and never answers."""
 
     async def serve(conn: Conn) -> None:
         while await conn.recv() is not None:
@@ -74,7 +74,7 @@ async def sink(env: Env, config: dict[str, Any]) -> None:
 
 
 async def ticker(env: Env, config: dict[str, Any]) -> None:
-    """Says `tick` every second of its own clock."""
+    """Run a node that announces `tick` every second of its own clock."""
     count = 0
     while True:
         await asyncio.sleep(1)
@@ -83,7 +83,7 @@ async def ticker(env: Env, config: dict[str, Any]) -> None:
 
 
 async def stubborn(env: Env, config: dict[str, Any]) -> None:
-    """Does not stop when asked to."""
+    """Run a node that ignores a graceful stop."""
     while True:
         try:
             await forever()
@@ -92,7 +92,7 @@ async def stubborn(env: Env, config: dict[str, Any]) -> None:
 
 
 async def scribe(env: Env, config: dict[str, Any]) -> None:
-    """Appends numbered records for ever, and syncs after every fourth."""
+    """Run a node that appends numbered records for ever, and syncs after every fourth."""
     file = await env.disk.open("log")
     count = 0
     while True:
@@ -122,7 +122,7 @@ async def connect(env: Env, node: str) -> Conn:
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of the work, or the word `timeout`."""
+    """Return the result of the work, or the word `timeout`."""
     try:
         async with asyncio.timeout(seconds):
             return await work

@@ -1,4 +1,4 @@
-"""Soaks as processes of their own, to be killed."""
+"""Soaks in separate processes, to be killed."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from harness.soak import MEASURES
 
 STARTED = []
 TIMELY = {"started", "wall_s"}
-"""What two records of the same run need not share."""
+"""Fields in which two records of the same run may differ."""
 LEASELESS = (
     *("--nemesis", "partition-leader", "--bug", "NO-LEASE", "--rate", "20"),
     *("--time-limit", "3", "--interval", "1", "--duration", "1"),
@@ -22,7 +22,7 @@ LEASELESS = (
 
 
 def words(store, *arguments, prelude=""):
-    """The command line of a soak, and what its process does before."""
+    """Build the command line of a soak, with statements to run before it."""
     return [
         sys.executable,
         "-P",
@@ -35,7 +35,7 @@ def words(store, *arguments, prelude=""):
 
 
 def soak(store, *arguments):
-    """Run one to its end: exit code and the object of `--json`."""
+    """Run a soak to its end; return the exit code and the object of `--json`."""
     done = subprocess.run(
         words(store, *arguments, "--json"), capture_output=True, check=False, timeout=600
     )
@@ -44,7 +44,7 @@ def soak(store, *arguments):
 
 
 def start(store, *arguments, prelude=""):
-    """Start one in the background, in a process group of its own."""
+    """Start a soak in the background, in a separate process group."""
     process = subprocess.Popen(
         words(store, *arguments, prelude=prelude),
         stdout=subprocess.PIPE,
@@ -56,7 +56,7 @@ def start(store, *arguments, prelude=""):
 
 
 def results(found):
-    """What must be equal however often a soak was killed."""
+    """Return the results that must be equal however often a soak was killed."""
     return [
         {name: value for name, value in result.items() if name not in {*MEASURES, "replay", "run"}}
         for result in found["results"]
@@ -64,13 +64,13 @@ def results(found):
 
 
 def journaled(store):
-    """How many lines all journals hold, the first of each apart."""
+    """Count the lines of all journals, without the header of each."""
     paths = store.glob("n/.soak/*.log")
     return sum(max(0, path.read_bytes().count(b"\n") - 1) for path in paths)
 
 
 def contents(store):
-    """Every run of a store, without times."""
+    """Return every run of a store, without times."""
     found = {}
     for folder in sorted((store / "n").iterdir()):
         if folder.name.startswith(".") or folder.is_symlink():
@@ -89,7 +89,7 @@ def contents(store):
 
 
 def workers_of(pid):
-    """The processes that `pid` started and that still run."""
+    """Return the running child processes of `pid`."""
     return sorted(filter(alive, procfs.family(pid)[1:]))
 
 
@@ -100,7 +100,7 @@ def alive(pid):
 
 
 def kill(process):
-    """SIGKILL to the driver alone; waits for its end."""
+    """Send SIGKILL to the driver only, and wait for its end."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGKILL)
     process.communicate()

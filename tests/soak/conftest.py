@@ -1,4 +1,4 @@
-"""Soaks that a failing test left running are ended."""
+"""Clean-up of soaks that a failing test left running."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.soak import commands
 
 @pytest.fixture(autouse=True)
 def nobody_stays():
-    """Kill whatever `commands.start` started and nobody waited for."""
+    """Kill the processes of `commands.start` that no test has waited for."""
     yield
     while commands.STARTED:
         process = commands.STARTED.pop()

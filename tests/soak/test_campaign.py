@@ -1,4 +1,4 @@
-"""What is done, what is to do, and what must be done again: a soak's bookkeeping."""
+"""A soak's bookkeeping: finished, pending and repeated seeds."""
 
 import shutil
 
@@ -15,7 +15,7 @@ TOY = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
 
 @pytest.fixture(autouse=True)
 def code(monkeypatch):
-    """The digest of the code, for a test to change."""
+    """Replace the digest of the code by one that a test can change."""
     current = {"digest": "c0de"}
     monkeypatch.setattr(identity, "code_digest", lambda *_: current["digest"])
     return current
@@ -27,7 +27,7 @@ def spec(store, **fields):
 
 
 class Opened:
-    """A campaign that is closed at the end."""
+    """Open a campaign, and close it at the end of the test."""
 
     def __init__(self, store, *, fresh=False, **fields):
         self.campaign = Campaign(spec(store, **fields), fresh=fresh)
@@ -40,7 +40,7 @@ class Opened:
 
 
 def work(found, seeds=None):
-    """Run what is pending, or some of it, in this process."""
+    """Run the pending seeds, or some of them, in this process."""
     for seed in list(found.pending()):
         if seeds is None or seed in seeds:
             job = msgspec.structs.replace(found.job(seed), code=None)
@@ -49,14 +49,14 @@ def work(found, seeds=None):
 
 
 def essence(found):
-    """What must be equal however often a soak was cut short."""
+    """Return the results that must be equal however often a soak was interrupted."""
     return [
         msgspec.structs.replace(result, **dict.fromkeys(MEASURES, 0)) for result in found.results()
     ]
 
 
 def runs(store):
-    """The folders of runs."""
+    """Return the folders of runs."""
     found = (store / "n").iterdir()
     return sorted(path for path in found if path.name[0] != "." and not path.is_symlink())
 
@@ -109,7 +109,7 @@ def test_crashes_are_tried_again_and_count_until_then_for_nothing(tmp_path):
         assert found.tally.seeds == 0
         work(found)
         assert [result.verdict for result in found.results()] == ["valid"] * 4
-        # Reports count a case without a run as a crash: this one is none any more.
+        # Reports count a case without a run as a crash; this one is no crash any more.
         assert list((tmp_path / "n" / ".soak").glob("*.case.json")) == []
 
 
@@ -160,7 +160,9 @@ def test_labels_and_cases_live_side_by_side(tmp_path):
         {"label": None},
         {"label": "v1", "case": msgspec.structs.replace(TOY, rate=20.0)},
     ]
-    opened = [Opened(tmp_path, last=1, **kind) for kind in kinds]  # all at once: none is refused
+    opened = [
+        Opened(tmp_path, last=1, **kind) for kind in kinds
+    ]  # all at the same time; none is refused
     for each in opened:
         with each as found:
             assert list(found.pending()) == [1]
@@ -190,7 +192,7 @@ def test_other_code_begins_anew_says_so_and_replaces_the_runs(tmp_path, code):
 
 @pytest.mark.parametrize("verdict", ["valid", "crash"])
 def test_a_run_of_old_code_does_not_outlast_a_result_that_keeps_none(tmp_path, code, verdict):
-    # Else reports would find, under this label, what only the old code did.
+    # Otherwise reports would include results of the old code under this label.
     with Opened(tmp_path) as found:
         work(found, {1, 2})
     code["digest"] = "0the2"

@@ -1,4 +1,4 @@
-"""A disk that fills up: the soak stops with a clear word, and calls nothing valid that it lost."""
+"""A disk that fills up: the soak stops with a clear message, and counts no lost run as valid."""
 
 import subprocess
 from pathlib import Path
@@ -18,7 +18,7 @@ WORK = (
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 128 KiB, and how to make it larger."""
+    """Mount a file system of 128 KiB; yield it, and a function that enlarges it."""
     path = tmp_path / "disk"
     path.mkdir()
     done = subprocess.run(
@@ -38,7 +38,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_stops_the_soak_and_with_more_room_it_goes_on(tmp_path, small_disk):
     store, enlarge = small_disk
-    for _ in range(2):  # the second time there is no room from the start
+    for _ in range(2):  # the second time, there is no space from the start
         code, found, said = soak(store, *WORK)
         assert code == EXIT_CRASH
         assert "No space left on device" in said
@@ -48,7 +48,7 @@ def test_a_full_disk_stops_the_soak_and_with_more_room_it_goes_on(tmp_path, smal
         assert 0 < done < 16
         assert found["verdicts"]["valid"] == done == journaled(store)
         kept = [folder for folder in (store / "n").glob("soak-*") if (folder / "run.json").exists()]
-        assert len(kept) >= done  # a run may be whole and its line not
+        assert len(kept) >= done  # a run may be complete although its line is torn
         assert not list((store / "n").glob("soak-*/.*.part"))
     enlarge()
     code, found, _ = soak(store, *WORK)
@@ -65,4 +65,4 @@ def test_a_summary_that_finds_no_room_shows_in_the_exit_code(tmp_path):
     assert "choose another --junit" in said
     assert "choose another --summary-json" in said
     assert "cannot write the step summary /dev/full: No space left on device" in said
-    assert Path("/dev/full").is_char_device()  # nothing was put in its place
+    assert Path("/dev/full").is_char_device()  # the device was not replaced by a file

@@ -1,4 +1,4 @@
-"""Which soak is which: what decides results is in its digests, and nothing else."""
+"""The identity of a soak: its digests cover exactly what decides results."""
 
 import importlib
 import sys
@@ -39,7 +39,7 @@ def test_everything_else_is(change):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package to change, beside the ones that take part."""
+    """Add a package that a test can change to the digested packages."""
     folder = tmp_path / "part"
     (folder / "inner").mkdir(parents=True)
     (folder / "__init__.py").write_text("x = 1\n")

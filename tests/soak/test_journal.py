@@ -1,4 +1,4 @@
-"""The journal: whatever is torn, cut or damaged, a result is what was recorded or is not there."""
+"""The journal: after any damage, a result is as recorded or absent."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ def result(seed, verdict="valid", reason=""):
 
 
 def written(path, results, first=1, last=9):
-    """The journal's bytes after `results`."""
+    """Return the journal's bytes after `results`."""
     path.unlink(missing_ok=True)
     journal = Journal(path, HEADER, first, last, fresh=False)
     for item in results:
@@ -49,7 +49,7 @@ STEPS = st.one_of(
 @settings(max_examples=examples(100), deadline=None)
 @given(steps=st.lists(STEPS, max_size=20))
 def test_the_last_result_of_each_seed_counts_in_every_range(tmp_path_factory, steps):
-    """A tuple opens the journal again with another range, now and then afresh."""
+    """A tuple reopens the journal with another range, sometimes with `fresh`."""
     path = tmp_path_factory.mktemp("j") / "j"
     journal = Journal(path, HEADER, 1, 9, fresh=True)
     recorded, forgotten, seeds = {}, set(), range(1, 10)
@@ -116,7 +116,7 @@ def test_a_journal_of_another_soak_or_none_begins_anew(tmp_path):
 
 
 class FullDisk:
-    """A file that takes `room` more bytes."""
+    """A file that accepts `room` more bytes."""
 
     def __init__(self, file, room):
         self._file, self._room = file, room

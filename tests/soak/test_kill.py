@@ -1,4 +1,4 @@
-"""Killed anywhere, any number of times, a soak comes to what an uninterrupted one does."""
+"""A soak that is killed anywhere, any number of times, gets the results of an undisturbed one."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ ENDLESS = (
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Store and results of a soak that nobody disturbed."""
+    """Run an undisturbed soak; return its store and results."""
     store = tmp_path_factory.mktemp("whole")
     code, found, _ = soak(store, *KUDU)
     assert code == EXIT_INVALID
@@ -44,7 +44,7 @@ def whole(tmp_path_factory):
 
 
 def kill_three_times(store):
-    """Whether a soak was killed that often before it was done, or nearly."""
+    """Kill a soak three times; return whether this succeeded before it was (nearly) done."""
     rng = random.Random(1)
     kills = 0
     while kills < 3 and journaled(store) < SEEDS - 2:
@@ -56,10 +56,10 @@ def kill_three_times(store):
                 or (journaled(store) >= enough and workers_of(process.pid))
             )
         )
-        time.sleep(rng.uniform(0.0, 0.2))  # somewhere within a seed: the start, a run, its folder
+        time.sleep(rng.uniform(0.0, 0.2))  # at some point of a seed: its start, its run, its folder
         workers = workers_of(process.pid)
         if rng.random() < 0.4 and workers:
-            with contextlib.suppress(ProcessLookupError):  # it was done
+            with contextlib.suppress(ProcessLookupError):  # the soak had finished
                 os.kill(rng.choice(workers), signal.SIGKILL)
             time.sleep(rng.uniform(0.0, 0.2))
         if process.poll() is None:
@@ -74,7 +74,7 @@ def kill_three_times(store):
 
 def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole):
     expected, uninterrupted = whole
-    # While a killer stands still, a soak may be done: then another one is killed.
+    # If the killer is paused, the soak may finish first; then kill another one.
     stores = (tmp_path / str(number) for number in range(5))
     tmp_path = next((store for store in stores if kill_three_times(store)), None)
     assert tmp_path is not None
@@ -93,7 +93,7 @@ def test_killed_again_and_again_it_comes_to_the_same(tmp_path, whole):
     ("number", "send"),
     [
         (signal.SIGINT, os.kill),
-        (signal.SIGINT, os.killpg),  # as a terminal's Ctrl-C does
+        (signal.SIGINT, os.killpg),  # like a terminal's Ctrl-C
         (signal.SIGTERM, os.kill),
     ],
 )
@@ -102,7 +102,7 @@ def test_interrupted_it_stops_at_once_says_so_and_leaves_nobody(tmp_path, number
     wait_until(lambda: journaled(tmp_path) >= 2)
     workers = workers_of(process.pid)
     send(process.pid, number)
-    out, err = process.communicate(timeout=240)  # the seeds that are left take a day
+    out, err = process.communicate(timeout=240)  # the remaining seeds take a day
     assert process.returncode == EXIT_INTERRUPTED, err.decode()
     assert b"interrupted" in out
     assert b"Traceback" not in err
@@ -113,13 +113,13 @@ def test_interrupted_it_stops_at_once_says_so_and_leaves_nobody(tmp_path, number
     _, found, _ = soak(
         tmp_path, *ENDLESS, "--jobs", "1", "--stop-after", "1", "--seeds", f"1..{done}"
     )
-    assert found["done_before"] >= done - 2  # two workers: the seeds need not be the first
+    assert found["done_before"] >= done - 2  # with two workers, these need not be the first seeds
 
 
 def test_workers_die_with_their_driver_in_the_middle_of_a_seed(tmp_path):
     process = start(tmp_path, *ENDLESS, "--time-limit", "1e6")
     wait_until(lambda: len(workers_of(process.pid)) == 2)
     workers = workers_of(process.pid)
-    time.sleep(1.0)  # into the seed, which would take for ever
+    time.sleep(1.0)  # until the seed runs, which would take for ever
     kill(process)
     wait_until(lambda: not any(map(alive, workers)))

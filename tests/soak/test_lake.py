@@ -1,4 +1,4 @@
-"""Soaks into a lake: nothing journaled is lost or doubled, wherever the soak is killed."""
+"""Soaks into a lake lose and double no journaled run, wherever they are killed."""
 
 import os
 import shutil
@@ -39,14 +39,14 @@ FAILURE = Failure("crash", "m1 crashed", "crash · exit")
 
 @pytest.fixture(autouse=True)
 def code(request, monkeypatch):
-    """Two runs wait at most; the digest of the code takes no time where nothing is run."""
+    """Let at most two runs wait, and fake the digest of the code."""
     monkeypatch.setattr(soaked, "RUNS_MAX", 2)
     if "process" not in request.keywords:
         monkeypatch.setattr(identity, "code_digest", lambda *_: "c0de")
 
 
 def tables(uri):
-    """All rows of a lake, without what two soaks measure differently: `run` has the day."""
+    """Return all rows of a lake, without measurements; `run` contains the day."""
     opened = results.open(uri)
     found = {}
     for name in opened.tables:
@@ -74,7 +74,7 @@ def history(seed):
 
 
 def run_one(campaign, seed, *, verdict=None, day=1):
-    """What a worker leaves: a folder and a result. Every third seed is invalid."""
+    """Fake a worker's output: a folder and a result. Every third seed is invalid."""
     verdict = verdict or (Verdict.INVALID if seed % 3 == 0 else Verdict.VALID)
     failed = verdict is not Verdict.VALID
     findings = [CheckResult("crash", verdict, "m1 crashed", (), (0,))] if failed else []
@@ -108,7 +108,7 @@ def campaign_at(store, uri, fresh=False):
 
 
 def soak(store, uri, **how):
-    """Run what is pending in this process."""
+    """Run the pending seeds in this process."""
     campaign = campaign_at(store, uri)
     try:
         for seed in list(campaign.pending()):
@@ -126,7 +126,7 @@ def ingested(store, uri):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """What an ingest of a plain soak's store makes."""
+    """Return the rows that an ingest of a plain soak's store gives."""
     place = tmp_path_factory.mktemp("plain")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(identity, "code_digest", lambda *_: "c0de")
@@ -135,12 +135,12 @@ def expected(tmp_path_factory):
 
 
 def left(store):
-    """What is in the store besides the journal."""
+    """Return the files of the store except the journal."""
     return sorted(path.name for path in (store / "n").iterdir() if path.name != ".soak")
 
 
 class Killer:
-    """Kills at the `at`th of these moments; counts them."""
+    """A killer that counts these moments, and strikes at number `at`."""
 
     def __init__(self, patch, at):
         self.at, self.count = at, 0
@@ -235,7 +235,7 @@ def test_whose_append_makes_it_too_many_merges_the_small_files(tmp_path, expecte
     monkeypatch.setattr(soaked, "RUNS_MAX", 1)
     monkeypatch.setattr(soaked, "SMALL_FILES_MAX", 3)
     store, uri = tmp_path / "store", tmp_path / "lake"
-    for number in range(2):  # of another partition, which nobody has asked for
+    for number in range(2):  # of another partition, which this soak does not use
         keep_run(tmp_path / "more", "o", f"r{number}", Case(seed=0), history(number), label="other")
         ingested(tmp_path / "more", uri)
     merged, files = [], []
@@ -246,7 +246,12 @@ def test_whose_append_makes_it_too_many_merges_the_small_files(tmp_path, expecte
         files.append(len(lake_at(uri).files("runs")))
     campaign.close()
 
-    assert files == [3, 4, 3, 4]  # two of the others; of ours one, two, one of three, two
+    assert files == [
+        3,
+        4,
+        3,
+        4,
+    ]  # two of the other partition, plus one, two, one (merged from three), two of this one
     assert len(merged) == 1
     ours = {name: [row for row in rows if row["run"].startswith("n/")] for name, rows in
             tables(uri).items()}  # fmt: skip
@@ -268,7 +273,7 @@ def test_a_merge_that_fails_is_no_failure_of_the_soak(tmp_path, expected, monkey
 
 
 def test_what_other_code_left_in_the_store_stays(tmp_path):
-    """The store is another soak's as well, which has its own run of the same seed there."""
+    """Another soak uses the same store, with its own run of the same seed."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     name = soak(store, uri).run_name(1)
     folder = keep_run(store, "n", name, Case(seed=1), history(7), verdict=Verdict.VALID)
@@ -287,7 +292,7 @@ def test_fresh_takes_over_nothing(tmp_path):
 
 
 def test_runs_of_another_day_are_the_same(tmp_path, expected, monkeypatch):
-    """The journal is lost and the code is another: seeds run again, the lake keeps what it has."""
+    """The journal is lost and the code has changed: seeds rerun, the lake keeps its runs."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     soak(store, uri)
     shutil.rmtree(store)
@@ -347,7 +352,7 @@ def test_a_lake_that_fails_ends_the_soak_with_one_line(tmp_path, capsys, monkeyp
         assert main(words) == EXIT_CRASH
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("harness: no space is left at the lake; 2 finished runs stay in ")
-    assert len(calls) == 1  # it is not asked again at the end
+    assert len(calls) == 1  # the lake is not called again at the end
     assert len(left(tmp_path / "store")) == 2
     assert Lake.append is append
     assert main(words) == EXIT_VALID
@@ -418,7 +423,7 @@ def test_a_real_soak_that_is_killed(tmp_path):
         else next(map(str, (uri / "folders/n").glob(f"*-seed-{result['seed']}@*")))
         for result in whole["results"]
     }
-    shutil.rmtree(store)  # another machine goes on: the lake says what is done
+    shutil.rmtree(store)  # another machine continues: the lake shows which seeds are done
     code, again, _ = soak_process(store, *KUDU, "--lake", str(uri))
     assert (code, again["done_before"]) == (EXIT_INVALID, 5)
     assert results_of(again) == results_of(whole)

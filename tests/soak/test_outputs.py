@@ -1,4 +1,4 @@
-"""What a soak says: JUnit, step summaries, annotations and progress, whatever a run may contain."""
+"""A soak's outputs: JUnit, step summaries, annotations and progress, with hostile texts."""
 
 import datetime as dt
 import fcntl
@@ -126,7 +126,9 @@ def test_junit_holds_any_text(tmp_path_factory, reason, name):
 
 
 def _as_attribute(text):
-    return xml_text(text)  # \t, \n and \r survive in attributes, since they are written as entities
+    return xml_text(
+        text
+    )  # \t, \n and \r survive in attributes, because they are written as entities
 
 
 def _as_text(text):
@@ -149,7 +151,7 @@ def test_junit_has_a_bound_and_says_so(tmp_path, monkeypatch):
 
 def test_junit_is_whole_or_not_there(tmp_path):
     with pytest.raises(InfrastructureError, match="choose another --junit"):
-        written(tmp_path, [valid(1)])  # a folder stands there
+        written(tmp_path, [valid(1)])  # a folder has this name
     assert list(tmp_path.iterdir()) == []
 
     def torn():
@@ -229,7 +231,7 @@ def test_beyond_a_bound_of_signatures_the_rest_is_one_group(monkeypatch):
 
 
 def of_signatures(count):
-    """Failures of as many signatures, a seed each."""
+    """Build failures of this many signatures, with one seed each."""
     return failure_groups([invalid(seed, HOSTILE, f"{seed}") for seed in range(count)])
 
 
@@ -314,12 +316,12 @@ class Terminal(io.StringIO):
 
 
 def test_progress_tells_failures_by_kind_and_what_is_left():
-    tally = tally_of([valid(1), valid(2)])  # done before
+    tally = tally_of([valid(1), valid(2)])  # done in an earlier session
     progress = SoakProgress(tally, 10, io.StringIO())
     assert progress.line(5.0) == "2/10 seeds, all valid"
     for result in (valid(3), crash(4), invalid(5), invalid(6)):
         tally.take(result)
-    # Four seeds in eight seconds of this session: the last four take as long.
+    # This session did four seeds in eight seconds, so the last four take as long.
     assert progress.line(8.0) == "6/10 seeds, 2 invalid, 1 crash, 0.5 seeds/s, about 8 s to go"
     # Runs in real environments take long: no rate is shown as zero.
     assert progress.line(96.0) == "6/10 seeds, 2 invalid, 1 crash, 24 s per seed, about 96 s to go"
@@ -365,7 +367,7 @@ def test_progress_shows_few_failures_and_outlives_its_stream():
 
 
 def test_a_line_fits_into_a_narrow_terminal(monkeypatch):
-    # Of a line that wraps, only its last part is cleared: every rewrite would leave the rest.
+    # If a line wraps, only its last part is cleared, so every rewrite would leave the rest.
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     main_end, end = pty.openpty()
@@ -375,7 +377,7 @@ def test_a_line_fits_into_a_narrow_terminal(monkeypatch):
             fcntl.ioctl(stream, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             status.show("x" * 500)
             shown = ""
-            while not shown:  # a terminal hands out what was written bit by bit
+            while not shown:  # a terminal returns the written text in pieces
                 shown = without_codes(os.read(main_end, 10_000).decode()).strip()
             assert shown == ("x" * 500 if columns > 500 else "x" * (columns - 1) + "\u2026")
         status.finish()
@@ -392,7 +394,7 @@ def test_only_whole_parts_are_shown():
 
 
 def test_reasons_are_cut_and_say_so():
-    assert shortened("a\ud800b") == "a\\ud800b"  # else no JSON could hold it
+    assert shortened("a\ud800b") == "a\\ud800b"  # otherwise no JSON could hold it
     assert shortened("x" * REASON_CHARACTERS_MAX) == "x" * REASON_CHARACTERS_MAX
     assert shortened("x" * (REASON_CHARACTERS_MAX + 7)).endswith("x ... (7 more characters)")
 

@@ -1,4 +1,4 @@
-"""Soaks in a real environment: one run at a time, each kept whole, interrupted ones not counted."""
+"""Soaks in a real environment run and keep one seed at a time, without interrupted ones."""
 
 from types import SimpleNamespace
 
@@ -34,7 +34,7 @@ def interrupted(plan, *arguments, listener, **options):
 
 keeping.conduct = interrupted
 """
-"""From within, since from without nobody surely meets the seconds of one run."""
+"""Interrupt from within, because the seconds of one run are hard to hit from outside."""
 
 
 def runs(store):
@@ -43,7 +43,7 @@ def runs(store):
 
 
 class Marked:
-    """Stands for a real environment whose runs are made up."""
+    """A fake of a real environment, with made-up runs."""
 
     name = "process"
 
@@ -52,8 +52,8 @@ class Marked:
     ("digests", "counted", "runs_made"),
     [
         (["old"] * 6, [None] * 3, 3),
-        (["old", "old", "new"], [None, "stop"], 1),  # changed between two runs
-        (["old", "new"], ["stop"], 1),  # changed under a run
+        (["old", "old", "new"], [None, "stop"], 1),  # the code changed between two runs
+        (["old", "new"], ["stop"], 1),  # the code changed during a run
     ],
 )
 def test_a_run_by_other_code_than_the_soak_began_with_does_not_count(
@@ -105,7 +105,7 @@ def test_what_becomes_of_one_run_concerns_its_seed_alone(error, tmp_path, monkey
 @pytest.mark.xdist_group("process")
 def test_seeds_run_one_by_one_and_an_interrupted_one_runs_again(tmp_path):
     code, found, said = soak(tmp_path, *WORK, "--time-limit", "1", "--seeds", "1..2")
-    # A second on a crowded machine may be too short to prove anything: that is not asked here.
+    # On a busy machine, one second may prove nothing, so the verdict is not checked.
     assert (code, found["seeds"]) == (0 if found["verdicts"]["valid"] == 2 else 2, 2), said
     assert found["verdicts"]["invalid"] == found["verdicts"]["crash"] == 0
     assert found["environment"] == "process"

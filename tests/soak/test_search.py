@@ -1,4 +1,4 @@
-"""Soaks with another search: killed, resumed and replayed, they are what they would have been."""
+"""Guided and uniform soaks give the same results if they are killed, resumed or replayed."""
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ def same_code(monkeypatch):
 
 
 def soak(store, *, search="guided", most=None, backwards=False, **fields):
-    """Run up to `most` pending seeds in this process; returns the results and the corpus."""
+    """Run up to `most` pending seeds in this process; return the results and the corpus."""
     given = {"case": TOY, "environment": "sim", "label": None, "first": 1, "last": SEEDS}
     spec = SoakSpec(**{**given, "store": store, "name": "n", "search": search, **fields})
     campaign, ran = Campaign(spec, fresh=False), 0
@@ -98,7 +98,7 @@ def test_searches_are_soaks_of_their_own(tmp_path):
 
 @pytest.mark.slow
 def test_a_crashed_seed_of_a_guided_soak_stays_crashed(tmp_path):
-    """Later cases follow from what it taught, which was nothing."""
+    """Later cases follow from its result, which taught nothing."""
     _, campaign = soak(tmp_path, most=0)
     spec = campaign.spec
     campaign = Campaign(spec, fresh=False)

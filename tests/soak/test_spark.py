@@ -1,4 +1,4 @@
-"""Seeds over Spark's executors: the same results and the same store as on this machine."""
+"""Seeds on Spark's executors give the same results and the same store as on this machine."""
 
 import itertools
 import os
@@ -57,7 +57,7 @@ def test_a_task_puts_its_runs_into_a_lake(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "staging"))
     (tmp_path / "staging").mkdir()
     lake = tmp_path / "lake"
-    for _ in range(2):  # a task that is tried again changes nothing
+    for _ in range(2):  # a repeated task changes nothing
         found = answers([batch((3, 4))], job(store="/not/here", lake=str(lake)))
     runs = open_tables(lake).table("runs").pandas()
     assert sorted(zip(runs["seed"], runs["id"], runs["digest"], strict=True)) == [
@@ -69,7 +69,7 @@ def test_a_task_puts_its_runs_into_a_lake(tmp_path, monkeypatch):
 @pytest.mark.process
 @pytest.mark.parametrize("artefacts", [0, 1, 9])
 def test_a_task_makes_pages_of_the_first_that_fail(artefacts, tmp_path):
-    """It has the folder of a run that goes into a lake; nobody else sees it."""
+    """Only the task has the folder of a run that goes into a lake."""
     case = Case(
         seed=0, nemeses=("partition-leader",), bugs=("NO-LEASE",), rate=20.0,
         time_limit_s=3.0, interval_s=1.0, duration_s=1.0,
@@ -137,7 +137,7 @@ def test_an_executor_with_other_code_runs_nothing():
 
 
 class Waves(list):
-    """The seeds of each wave, its tasks, and of how many failing runs it was to make artefacts."""
+    """A record of each wave: its seeds, its tasks, and the requested number of artefacts."""
 
     def __init__(self):
         self.artefacts, self.tasks = [], []
@@ -155,7 +155,7 @@ def seed_of(data):
 
 @pytest.fixture
 def waves(monkeypatch):
-    """No Spark: what each wave would have run, answered at once; every ninth seed fails."""
+    """Fake Spark by waves that answer at once; every ninth seed fails."""
     seen = Waves()
     wanted = seen.artefacts
 
@@ -182,7 +182,7 @@ def test_waves_grow_and_every_seed_is_taken_once(waves):
     )
     assert [seed_of(data) for data in taken] == list(range(100, 200))
     assert [len(wave) for wave in waves] == [8, 32, 60]
-    assert waves.artefacts == [4, 4, 0]  # of 100 to 107 none fails, and then four
+    assert waves.artefacts == [4, 4, 0]  # no seed from 100 to 107 fails, and later four do
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_waves_grow_and_every_seed_is_taken_once(waves):
     ids=["slow", "quick", "a lake"],
 )
 def test_waves_are_as_long_as_they_should_be_and_never_of_few_seeds(lake, took_s, sizes, waves):
-    """Each task costs something, an append most of all: none has a single seed, but the last."""
+    """Tasks, and above all appends, have a cost, so only the last task may have a single seed."""
     waves.took_s = took_s
     SparkSoak().run(job(lake=lake), iter(range(100, 200)), url="x", take=lambda _: True)
     assert [len(wave) for wave in waves] == sizes
@@ -238,11 +238,11 @@ def soak(capture, store, *arguments):
 @pytest.mark.process
 def test_on_spark_it_comes_to_the_same(tmp_path, capfd):
     one = soak(capfd, tmp_path / "here", "--seeds", "1..6", "--jobs", "1")
-    # What this machine began, Spark ends, and the other way round.
+    # Spark finishes soaks that this machine began, and vice versa.
     soak(capfd, tmp_path / "spark", "--seeds", "3..4", "--jobs", "1")
     two = soak(capfd, tmp_path / "spark", "--seeds", "1..5", "--spark-master", "local[2]")
     assert two[1]["done_before"] == 2
-    assert "log level" not in two[2]  # Spark's launcher talks about itself unless told not to
+    assert "log level" not in two[2]  # by default, Spark's launcher prints a message about itself
     three = soak(capfd, tmp_path / "spark", "--seeds", "1..6", "--jobs", "1")
     assert three[1]["done_before"] == 5
     assert three[0] == one[0] == 1

@@ -1,4 +1,4 @@
-"""`harness soak` as a whole: exit codes, files, replays; the seeds' results are made up."""
+"""`harness soak` as a whole, with made-up results: exit codes, files, replays."""
 
 import errno
 import itertools
@@ -45,7 +45,7 @@ note = "it was fixed"
 
 @pytest.fixture
 def scripted(monkeypatch, tmp_path):
-    """Let a soak's workers answer with the given verdicts, in turn; an exception is raised."""
+    """Make a soak's workers give these verdicts in turn; exceptions are raised."""
     monkeypatch.chdir(tmp_path)
 
     def script(*items):
@@ -136,7 +136,7 @@ def test_an_output_that_cannot_be_is_refused_before_any_seed_runs(flag, scripted
     assert main([*BASE, "--seeds", "1..2", flag, "folder"]) == EXIT_USAGE
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"harness: {flag} is the folder 'folder'; name a file\n")
-    # Nor one below a file: hours of work would find nowhere to be told.
+    # An output below a file is refused, too: after hours, it could not be written.
     (tmp_path / "file").write_text("kept")
     assert main([*BASE, "--seeds", "1..2", flag, "file/out"]) == EXIT_USAGE
     out, err = capsys.readouterr()
@@ -175,7 +175,7 @@ def test_what_is_no_plain_file_is_written_to_and_stays_what_it_is(scripted, tmp_
 
 
 class TogetherThenNext:
-    """An executor whose results come in two bursts of two, as waves on Spark do."""
+    """An executor whose results come in two bursts of two, like waves on Spark."""
 
     def run(self, job, seeds, *, url, take):
         assert url == "local[2]"
@@ -185,7 +185,7 @@ class TogetherThenNext:
 
 
 def test_on_spark_progress_is_told_of_whole_waves(scripted, monkeypatch, capsys):
-    # A rate and a time to go of the first result of a wave would be far off.
+    # An estimate from the first result of a wave would be far off.
     monkeypatch.setattr(soak_verb, "load_plugin", lambda *_: TogetherThenNext())
     monkeypatch.setattr("harness.cli.status_line.StatusLine.due_s", lambda _: 1.0)
     assert main([*BASE, "--seeds", "1..4", "--spark-master", "local[2]"]) == EXIT_VALID
@@ -194,7 +194,7 @@ def test_on_spark_progress_is_told_of_whole_waves(scripted, monkeypatch, capsys)
 
 
 def test_seeds_that_no_executor_ran_are_not_valid(scripted, capsys):
-    scripted("valid")  # and nothing of the second
+    scripted("valid")  # the second seed gives no result
     assert main([*BASE, "--seeds", "1..2", "--quiet"]) == EXIT_CRASH
     out, err = capsys.readouterr()
     assert "1 of 2 seeds" in out
@@ -205,7 +205,7 @@ def test_what_was_found_before_counts_with_what_is_found_now(scripted, capsys):
     scripted("invalid", KeyboardInterrupt())
     assert main([*BASE, "--seeds", "1..3"]) == EXIT_INVALID
     capsys.readouterr()
-    scripted("valid", "valid", "valid")  # the invalid one left no run: it is run again
+    scripted("valid", "valid", "valid")  # the invalid one left no run, so it runs again
     assert main([*BASE, "--seeds", "1..3", "--json"]) == EXIT_VALID
     assert main([*BASE, "--seeds", "1..3"]) == EXIT_VALID
     assert "3 of 3 seeds (3 of them before): 3 valid" in capsys.readouterr().out
@@ -294,7 +294,7 @@ def test_every_key_of_the_json_object_is_documented(scripted, capsys):
         for part in section.split("| key of a result | what |")
     )
     assert set(found) == of_soak
-    unlisted = {"stop", "reached"}  # stops are not recorded, states are the search's own
+    unlisted = {"stop", "reached"}  # stops are not recorded, and states belong to the search
     assert {*SeedResult.__struct_fields__, "replay"} - unlisted == of_result
     always = {"seed", "verdict", "reason", "replay", "run"}
     for result in found["results"]:
@@ -345,7 +345,7 @@ def test_replays_drop_just_what_a_run_does_not_take():
 
 
 def test_every_option_of_the_soak_is_known_to_replays(capsys):
-    """One that is not taken out would be passed on to a run that does not know it."""
+    """An option that is not removed would be passed to `run`, which does not know it."""
     assert main(["soak", "--help"]) == 0
     flags = {word.strip(",[]=") for word in capsys.readouterr().out.split() if word[:2] == "--"}
     assert main(["run", "--help-all"]) == 0
@@ -375,7 +375,7 @@ def test_signals_are_taken_only_where_they_can_be(block):
 
 
 class Drawing:
-    """A reporter that leaves a mark."""
+    """A reporter that leaves a marker file."""
 
     def write(self, folder):
         (folder / "drawing").write_text("x")
@@ -384,7 +384,7 @@ class Drawing:
 
 @pytest.fixture
 def runs(scripted, monkeypatch):
-    """Failing and passing runs in a store, and a reporter for them: seeds 2 to 6 fail."""
+    """Build a store of failing runs (seeds 2 to 6) and passing runs, with a reporter."""
     from harness.cli.run import artefacts
     from harness.cli.soak import output as soak_output
     from harness.soak import campaign

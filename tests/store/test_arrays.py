@@ -1,4 +1,4 @@
-"""Columns are those that pyarrow would make, and pandas stays where it is."""
+"""Columns equal those of pyarrow, without an import of pandas."""
 
 import pyarrow as pa
 import pytest

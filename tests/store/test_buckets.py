@@ -1,4 +1,4 @@
-"""Buckets of latencies: exact, monotonous, and never further off than they promise."""
+"""Buckets of latencies are exact, monotonic, and within the promised error."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ EDGES = sorted({max(0, (1 << bits) + delta) for bits in range(62) for delta in (
 
 
 def bucket_bounds(bucket):
-    """The least value of a bucket, and the least value beyond it."""
+    """Return the smallest value of a bucket, and the smallest value above it."""
     first = 1 << MANTISSA_BITS
     if bucket < first:
         return bucket, bucket + 1
@@ -20,7 +20,7 @@ def bucket_bounds(bucket):
 
 
 def bucket_middle(bucket):
-    """The value that stands for a bucket: its middle, rounded down."""
+    """Return the representative value of a bucket: its middle, rounded down."""
     low, high = bucket_bounds(bucket)
     return low + ((high - low) >> 1)
 

@@ -1,4 +1,4 @@
-"""Ours reads back equal; theirs is understood; what is broken is named with line and column."""
+"""Own EDN survives a round trip, Jepsen's is understood, and errors have line and column."""
 
 import io
 
@@ -102,7 +102,7 @@ VALUES = st.recursive(
 def test_a_value_is_written_as_it_was_read(text):
     try:
         [found] = [settled(read) for read in parse_forms(text)]
-    except HistoryError:  # a key or an element that is there twice, written in two ways
+    except HistoryError:  # a duplicate key or element in two notations
         return
     assert msgspec.json.decode(msgspec.json.encode(found)) == found
     [again] = [settled(read) for read in parse_forms(edn_of(found))]

@@ -1,4 +1,4 @@
-"""What is recorded is read back; what a crash tore is recovered; what was altered is refused."""
+"""Records can be read back; torn files are recovered, and altered files refused."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ VALUES = st.recursive(
 
 @st.composite
 def histories(draw):
-    """Well-formed histories with every kind of op."""
+    """Draw well-formed histories with every kind of op."""
     ops = []
     for process in range(draw(st.integers(0, 6))):
         end = draw(st.sampled_from([OpType.OK, OpType.FAIL, OpType.INFO]))
@@ -90,7 +90,7 @@ def test_a_log_cut_anywhere_gives_back_a_prefix(history, data, tmp_path_factory)
     if size == len(whole):
         assert torn is None
         assert len(ops) == len(history)
-    elif len(whole) - size < 8:  # within the last record
+    elif len(whole) - size < 8:  # the cut is within the last record
         assert torn is not None
 
 
@@ -180,7 +180,7 @@ def test_a_sealed_run_reads_back_whole(tmp_path):
         record,
         None,
     )
-    assert load_run(str(tmp_path / "n" / "latest")).history == history  # as notebooks write it
+    assert load_run(str(tmp_path / "n" / "latest")).history == history  # as notebooks name it
     assert not (folder.path / "ops.log").exists()
 
 
@@ -344,7 +344,7 @@ def test_what_the_file_cannot_hold_is_refused(op, words, tmp_path):
 
 
 def test_no_log_makes_the_search_for_its_next_record_long(tmp_path, monkeypatch):
-    # Each of these places looks like a record that reaches almost to the end of the file.
+    # Each of these positions looks like a record that extends almost to the end of the file.
     count = 20_000
     places = b"".join(struct.pack("<II", 10 * (count - n) - 7, n) + b'{"' for n in range(count))
     data = MAGIC + struct.pack("<II", 1 << 27, 0) + places + b"}"

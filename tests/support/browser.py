@@ -1,18 +1,18 @@
-"""A real browser for tests of pages: headless Chromium, with every complaint of the page collected.
+"""A real browser for tests of pages: headless Chromium, which collects all errors of a page.
 
-The fixtures are those of `tests/results` (its `conftest.py` takes them from here). A test that uses
-them carries the marks of all browser tests:
+`tests/results/conftest.py` provides the fixtures of this module. A test that uses them carries the
+marks of all browser tests:
 
     pytestmark = BROWSER_MARKS
 
-`browser_page` opens pages, and when the test is over fails it for any console error, any exception
-nobody caught, any dialog and any request that left the machine. A test that wants such a thing says
-so: `browser_page.expect("text")`. Where there is no Chromium the tests skip with the reason, unless
-HARNESS_REQUIRE_BROWSER=1 says that there must be one, as in CI.
+`browser_page` opens pages. At the end, it fails the test for any console error, uncaught exception,
+dialog, or request to another machine, unless the test has announced it by
+`browser_page.expect("text")`. Without Chromium the tests are skipped with the reason, or fail if
+HARNESS_REQUIRE_BROWSER=1 is set, as in CI.
 
-Chromium drops what waits for a connection when the network of its machine changes, loopback or
-not, as it does where a container starts. A test that asks a server is marked `@over_network` and
-begins again when that happened to it.
+When the machine's network changes, for example because a container starts, Chromium drops all
+waiting requests, even on loopback. A test that calls a server is therefore marked `@over_network`,
+and restarts if a request was dropped.
 """
 
 import asyncio
@@ -38,21 +38,21 @@ __all__ = [
 ]
 
 BROWSER_MARKS = [pytest.mark.browser, pytest.mark.xdist_group("spark")]
-"""One worker has them all, and starts one Chromium; it has the store that is reported, too."""
+"""One worker runs all browser tests with one Chromium; it also has the reported store."""
 
 
 def browser_test(test):
-    """A test that needs a browser in a module of others."""
+    """Mark a test that needs a browser, in a module of other tests."""
     for mark in BROWSER_MARKS:
         test = mark(test)
     return test
 
 
 CHROMIUMS = ("chromium-headless-shell", "chromium", "google-chrome")
-"""The first lacks the windows and menus that nobody sees here, and takes 0.6 of the others' CPU."""
+"""The first one has no windows and menus, and needs 0.6 times the CPU of the others."""
 TIMEOUT_MS = 120_000
 FLAGS = ("--disable-gpu", "--disable-software-rasterizer", "--in-process-gpu", "--no-zygote")
-"""Nothing is drawn by a process of its own: pages are small, and processes cost most."""
+"""Drawing needs no separate process: pages are small, and processes are the main cost."""
 VIEWPORT = {"width": 1280, "height": 800}
 NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
 NETWORK_TRIES = 8
@@ -60,7 +60,7 @@ LOCAL = {"127.0.0.1", "localhost", "::1", "[::1]"}
 
 
 def find_chromium() -> str | None:
-    """Where Chromium is: HARNESS_CHROMIUM, or the first of `CHROMIUMS` on the search path."""
+    """Return the path of Chromium: HARNESS_CHROMIUM, or the first of `CHROMIUMS` on the path."""
     path = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/bin"
     found = (shutil.which(name, path=path) for name in CHROMIUMS)
     return os.environ.get("HARNESS_CHROMIUM") or next(filter(None, found), None)
@@ -73,14 +73,14 @@ def _missing(reason: str) -> None:
 
 
 class BrowserPage:
-    """A page with its complaints. `page` is Playwright's, whose methods are also here."""
+    """A page with its errors; it also has the methods of Playwright's `page`."""
 
     dropped = 0
     """Requests of all pages that Chromium dropped because the machine's network changed."""
 
     def __init__(self, page) -> None:
         self.page = page
-        self.clean = True  # whether another test may have the page
+        self.clean = True  # whether another test may use the page
         self.problems: list[str] = []
         self.requests: list[str] = []
         self._expected: list[str] = []
@@ -98,22 +98,22 @@ class BrowserPage:
         return getattr(self.page, name)
 
     def add_init_script(self, script: str) -> None:
-        """Run `script` before any of a page's own, for good: nobody else gets this page."""
+        """Run `script` before any of the page's scripts; no other test gets this page."""
         self.clean = False
         self.page.add_init_script(script)
 
     def leave(self) -> None:
-        """Take everything off the page, and hear of it no more."""
+        """Empty the page, and ignore its further errors."""
         self.page.goto("about:blank")
         self.hear_no_more()
 
     def hear_no_more(self) -> None:
-        """Leave the complaints that come from now on to whoever has the page next."""
+        """Ignore further errors; the page's next user collects them."""
         for event, listener in self._listeners.items():
             self.page.remove_listener(event, listener)
 
     def begin_again(self) -> None:
-        """A new page without complaints: the old one may still be loading what says its error."""
+        """Use a new page without errors, since the old page may still be loading."""
         self.clean = False
         context = self.page.context
         self.page.close()
@@ -131,16 +131,16 @@ class BrowserPage:
         self.page.goto(address, wait_until="load")
 
     def follow(self, locator) -> None:
-        """Click on what leads to another page, and wait until that is loaded: a click does not."""
+        """Click on a link, and wait until its page is loaded; a click alone does not wait."""
         with self.page.expect_navigation(wait_until="load"):
             locator.click()
 
     def expect(self, text: str) -> None:
-        """Complaints that contain `text` are part of the test."""
+        """Expect errors that contain `text`."""
         self._expected.append(text)
 
     def unexpected(self) -> list[str]:
-        """All complaints so far that nobody announced."""
+        """Return all errors so far that the test did not expect."""
         return [
             problem
             for problem in self.problems
@@ -175,7 +175,7 @@ class BrowserPage:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[object]:
-    """One Chromium for all: starting it costs as much as a dozen pages."""
+    """Start one Chromium for all tests; a start costs as much as a dozen pages."""
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError:
@@ -199,10 +199,10 @@ def chromium() -> Iterator[object]:
 
 @pytest.fixture
 def browser(chromium) -> Iterator[object]:
-    """The running Chromium, for this test.
+    """Provide the running Chromium for one test.
 
-    While Playwright waits for a call its event loop counts as running in this thread; between the
-    tests of a browser it must not, since other tests call `asyncio.run`.
+    While Playwright waits for a call, its event loop counts as running in this thread. Between
+    browser tests it must not, because other tests call `asyncio.run`.
     """
     asyncio._set_running_loop(chromium._loop)
     yield chromium
@@ -210,15 +210,15 @@ def browser(chromium) -> Iterator[object]:
 
 
 class Tab:
-    """The page that tests have one after the other: a new one is a new process, and costs most of
-    what a test does. Whoever changed it for good is the last to have it.
+    """A page that tests use in turn, because a new page needs a new process, the main cost of a
+    test. A test that changes the page permanently is its last user.
     """
 
     def __init__(self, chromium) -> None:
         self._chromium, self._page = chromium, None
 
     def lend(self) -> BrowserPage:
-        """An empty page as a new one is."""
+        """Return an empty page in the state of a new one."""
         if self._page is None:
             context = self._chromium.new_context(viewport=VIEWPORT)
             context.set_default_timeout(TIMEOUT_MS)
@@ -228,7 +228,7 @@ class Tab:
         return BrowserPage(self._page)
 
     def take_back(self, lent: BrowserPage) -> None:
-        """Keep the page for the next one, or close it with all that is stored in its context."""
+        """Keep the page for the next test, or close it with its context."""
         if lent.clean and len(self._page.context.pages) == 1:
             lent.leave()
         else:
@@ -238,13 +238,13 @@ class Tab:
 
 @pytest.fixture(scope="session")
 def browser_tab(chromium) -> Tab:
-    """The page of all tests."""
+    """Provide the page that all tests share."""
     return Tab(chromium)
 
 
 @pytest.fixture
 def browser_page(browser, browser_tab) -> Iterator[BrowserPage]:
-    """An empty page; its complaints fail the test."""
+    """Provide an empty page, whose errors fail the test."""
     page = browser_tab.lend()
     yield page
     browser_tab.take_back(page)
@@ -252,7 +252,7 @@ def browser_page(browser, browser_tab) -> Iterator[BrowserPage]:
 
 
 def over_network(test: Callable[..., None]) -> Callable[..., None]:
-    """A test that asks a server, and changes nothing there: again if a request was dropped."""
+    """Decorator of a test that only reads from a server; repeats it if a request was dropped."""
 
     @functools.wraps(test)
     def tried(**fixtures):

@@ -16,7 +16,7 @@ from harness.verdict.judge import Judgement, judge
 
 
 def case_of(workload: Any, *, target: dict[str, Any] | None = None, **options: Any) -> Case:
-    """A case of seed 1 with these options of the workload (a plug-in) and of the target."""
+    """Build a case of seed 1 with these options of the workload (a plug-in) and of the target."""
     return Case(
         seed=1,
         workload=workload.name,
@@ -56,10 +56,10 @@ def simulated(
 
 
 def judged(case: Case, **options: Any) -> Judgement:
-    """The judgement of `simulated`."""
+    """Judge a case run by `simulated`."""
     return simulated(case, **options).judgement()
 
 
 def convicting(judgement: Judgement) -> set[str]:
-    """The checkers that call the run invalid."""
+    """Return the checkers whose result is invalid."""
     return {each.checker for each in judgement.results if each.verdict is Verdict.INVALID}

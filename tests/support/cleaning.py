@@ -1,6 +1,6 @@
-"""`clean` looks at the whole machine: only one test at a time may count what it finds.
+"""Exclusive use of `clean`, which looks at the whole machine: one test at a time.
 
-What it is to find is what nobody undid, since all who would have are dead.
+Such tests count leftovers of dead drivers and wardens, which only `clean` removes.
 """
 
 import contextlib
@@ -11,21 +11,21 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# As it is when tests are collected: one that looks elsewhere for temporary files must wait, too.
+# Evaluated when tests are collected, so that tests with another temporary folder wait as well.
 LOCK = Path(tempfile.gettempdir()) / f"harness-tests-clean-{os.getuid()}.lock"
 
 
 @contextlib.contextmanager
 def only_cleaner() -> Iterator[None]:
-    """No other test, of any suite on this machine, cleans meanwhile."""
+    """Prevent other tests, of any suite on this machine, from cleaning in the meantime."""
     with LOCK.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def kill_at_once(*pids: int) -> None:
-    """SIGKILL to all; none of them lives to see another's end, and to act on it."""
+    """Send SIGKILL to all, so that none of them can react to the death of another."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # it ended with one before it
+            with contextlib.suppress(ProcessLookupError):  # it ended together with an earlier one
                 os.kill(pid, number)

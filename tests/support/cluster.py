@@ -1,4 +1,4 @@
-"""A cluster that records what it is told."""
+"""A fake cluster that records its calls."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ MASTERS = ("m1", "m2", "m3")
 
 
 class FakeEnv:
-    """Tasks of the loop that runs, and its clock."""
+    """A fake `Env`: tasks and clock of the running loop."""
 
     @property
     def clock(self):
@@ -26,7 +26,7 @@ class FakeEnv:
 
 
 class FakeSystem(System):
-    """Always ready, and m2 leads; `step-down` returns the nodes that it was asked for."""
+    """A fake system that is always ready, with leader m2; `step-down` returns its nodes."""
 
     client = core = converged = None
 
@@ -50,16 +50,16 @@ class FakeCluster:
         self.nodes = {name: NodeSpec(name=name, role="x", ports=()) for name in (*MASTERS, "t1")}
         self.calls = []
         self.callbacks = []
-        self.links = {}  # by link, the faults on it
-        self.laid = []  # the links and the quality of each link fault
+        self.links = {}  # link -> the faults on it
+        self.laid = []  # links and quality of each link fault
         self.clocks, self.factors, self.disks = {}, {}, {}
-        self.requests = 0  # that each disk had since it was asked last
+        self.requests = 0  # requests of each disk since the last query
 
     def subscribe(self, callback):
         self.callbacks.append(callback)
 
     def end(self, node):
-        """The node ends by itself."""
+        """Let a node exit on its own."""
         self.down.add(node)
         for callback in self.callbacks:
             data = {"code": 1, "expected": False}
@@ -72,7 +72,7 @@ class FakeCluster:
         return NodeState.DOWN if node in self.down else NodeState.RUNNING
 
     async def set_links(self, wanted, *, lease_s):
-        """A fault that leaves some links touched seven frames there."""
+        """Set the faults on links; a fault that is removed from a link has touched seven frames."""
         gone, new = set(), {}
         for link, state in wanted.items():
             before = self.links.get(link, {})
@@ -86,7 +86,7 @@ class FakeCluster:
 
     @property
     def cuts(self):
-        """The links of each cut."""
+        """Return the links of each cut."""
         return [links for links, quality in self.laid if quality is None]
 
     async def mend(self):
@@ -137,7 +137,7 @@ class FakeCluster:
 
 
 def conductor_of(text, cluster, system=None):
-    """A conductor of one fault in words, and its recorder."""
+    """Build a conductor of one fault in words, and its recorder."""
     env = FakeEnv()
     recorder = Recorder(env)
     conductor = FaultConductor(

@@ -1,4 +1,4 @@
-"""A target that is deployed for a test, the same in every environment."""
+"""A target deployed for a test, in any environment."""
 
 import asyncio
 import dataclasses
@@ -23,7 +23,7 @@ POLL_S = 0.1
 
 @dataclasses.dataclass
 class Deployed:
-    """A running target, and short words for the operations of tests."""
+    """A running target, with short methods for the operations of tests."""
 
     session: Session
     system: Any
@@ -52,7 +52,7 @@ class Deployed:
         *,
         limit_s: float | None = None,
     ) -> float:
-        """Wait for a state; the seconds that it took."""
+        """Wait for a state; return the time in seconds."""
         start_ns = self.env.clock.monotonic_ns()
         limit_s = self.limit_s if limit_s is None else limit_s
         while True:
@@ -79,17 +79,17 @@ class Deployed:
         return await client.invoke(Request(f, value), timeout_s=timeout_s or self.op_timeout_s)
 
     async def do(self, client: Any, f: str, **value: Any) -> Completion:
-        """One operation; targets override it to add nonces and defaults."""
+        """Run one operation; targets override this method to add nonces and defaults."""
         return await self.invoke(client, f, value)
 
     async def ok(self, client: Any, f: str, *names: str, **value: Any) -> Any:
-        """The value of an operation that must succeed."""
+        """Run an operation that must succeed; return its value."""
         completion = await self.do(client, f, *names, **value)
         assert completion.type is OpType.OK, (f, names, value, completion)
         return completion.value
 
     async def refused(self, client: Any, f: str, *names: str, **value: Any) -> Any:
-        """The result that an operation is refused with."""
+        """Run an operation that must be refused; return the result of the refusal."""
         completion = await self.do(client, f, *names, **value)
         assert completion.type is OpType.FAIL, (f, names, value, completion)
         return completion.value["result"]

@@ -1,4 +1,4 @@
-"""Packages of others, installed for a test."""
+"""Third-party packages, installed for a test."""
 
 import contextlib
 import sys
@@ -6,9 +6,9 @@ import sys
 
 @contextlib.contextmanager
 def installed(folder, monkeypatch, name, module, points, metadata=""):
-    """A distribution in `folder` of one module, NAME_plugins, and these entry points.
+    """Install a distribution in `folder` with one module, NAME_plugins, and these entry points.
 
-    `metadata` are more lines, such as `Requires-Dist: ...`.
+    `metadata` has further lines, such as `Requires-Dist: ...`.
     """
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)

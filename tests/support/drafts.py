@@ -1,4 +1,4 @@
-"""The operations that a workload's generator asks for, completed one after another."""
+"""The operations of a workload's generator, each completed before the next one."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from harness.ops import Op, OpType
 
 
 class Driver:
-    """Takes drafts from a generator and tells it how each ended."""
+    """A driver that takes drafts from a generator and reports their completions to it."""
 
     def __init__(self, generator: Generator, *, threads: int = 4, seed: int = 1) -> None:
         self.generator = generator
@@ -16,7 +16,7 @@ class Driver:
         self.index = 0
 
     def next(self) -> Draft | None:
-        """The next draft; `None` if the generator waits."""
+        """Return the next draft; `None` if the generator waits."""
         step = self.generator.op(self.ctx)
         if isinstance(step, Pending):
             return None
@@ -25,7 +25,7 @@ class Driver:
         return step.draft
 
     def draft(self) -> Draft:
-        """The next draft, of a generator that does not wait."""
+        """Return the next draft of a generator that does not wait."""
         draft = self.next()
         assert draft is not None
         return draft
@@ -41,7 +41,7 @@ class Driver:
         self.event(draft, process, kind, value)
 
     def take(self, count: int) -> list[Draft]:
-        """The next drafts, each completed at once."""
+        """Return the next drafts, each completed at once."""
         drafts = []
         for _ in range(count):
             draft = self.draft()
@@ -51,7 +51,7 @@ class Driver:
 
 
 def take(generator: Generator, count: int, *, seed: int = 1, threads: int = 4) -> list[Draft]:
-    """The first drafts of a generator that never learns how they end."""
+    """Return the first drafts of a generator, without reporting completions."""
     driver = Driver(generator, threads=threads, seed=seed)
     drafts = [driver.next() for _ in range(count)]
     assert None not in drafts

@@ -1,4 +1,4 @@
-"""A fake `Env` in parts: a clock that tests move, a disk of whole files, tasks and events kept."""
+"""The parts of a fake `Env`: a clock moved by tests, disks, tasks, and recorded events."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ NS_PER_S = 1_000_000_000
 
 
 class Clock:
-    """Time stands still until a test moves it."""
+    """A clock that only advances when a test moves it."""
 
     def __init__(self, now_ns: int = 0, *, wall_begin_ns: int = 0) -> None:
         self.now_ns, self.wall_begin_ns = now_ns, wall_begin_ns
@@ -30,7 +30,7 @@ class Clock:
 
 
 class FakeDisk:
-    """Whole files in memory; `fail_after` changes later each one fails, as at a power cut."""
+    """A disk of whole files in memory; after `fail_after` changes, every change fails."""
 
     def __init__(self, **files: bytes) -> None:
         self.files: dict[str, bytes] = files
@@ -86,9 +86,9 @@ class MemoryFile:
 
 
 class MemoryDisk(FakeDisk):
-    """A disk of files that grow, which knows how much of each was synced."""
+    """A disk of append-only files that records the synced length of each."""
 
-    files: dict[str, Any]  # of `bytearray`
+    files: dict[str, Any]  # values are `bytearray`s
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class MemoryDisk(FakeDisk):
 
 
 class FakeEnv:
-    """The env of one node or client: tasks of the running loop, and its events in order."""
+    """The `Env` of one node or client: tasks of the running loop, and events in order."""
 
     boot = 0
 
@@ -129,7 +129,7 @@ class FakeEnv:
         self.events.append((kind, data))
 
     def point(self, kind: str, **data: Any) -> None:
-        """Points are not kept: a target may have any number of them."""
+        """Ignore points, of which a target may have any number."""
 
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.events]

@@ -1,4 +1,4 @@
-"""Writing histories by hand: `h.ok(0, "create", {...}, {...})`."""
+"""A writer of histories by hand: `h.ok(0, "create", {...}, {...})`."""
 
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ MS = 1_000_000
 
 
 class Writer:
-    """Appends ops; time goes on by one millisecond a line."""
+    """A writer that appends ops; time advances by one millisecond per line."""
 
     def __init__(self) -> None:
         self.lines: list[Op] = []
@@ -24,7 +24,7 @@ class Writer:
         return self
 
     def at(self, time_ms: int) -> None:
-        """Let the next op be at this time, and the following ones after it."""
+        """Set the time of the next op; later ops follow it."""
         self._shift = time_ms - len(self.lines)
 
     def add(
@@ -103,7 +103,7 @@ TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
 
 
 def written(*lines: Any) -> list[Op]:
-    """Lines are (process and type, f, value[, error]), such as ("0!", "write", 1)."""
+    """Build a history from lines (process and type, f, value[, error]), as ("0!", "write", 1)."""
     return [
         Op(index, index, int(who[:-1]), TYPES[who[-1]], f, value, *error)
         for index, (who, f, value, *error) in enumerate(lines)
@@ -114,7 +114,7 @@ SHORT = {"enq": "enqueue", "deq": "dequeue"}
 
 
 def parsed(text: str) -> list[Op]:
-    """`0! add 1; 0+ add 1`: process and type, f, and a value in Python's words."""
+    """Parse `0! add 1; 0+ add 1`: process and type, f, and a Python value."""
     lines = (line.split(None, 2) for line in text.split(";"))
     return written(
         *((who, SHORT.get(f, f), eval(value[0]) if value else None) for who, f, *value in lines)
@@ -122,7 +122,7 @@ def parsed(text: str) -> list[Op]:
 
 
 def judged_by(model: str, ops: list[Op], **settings: Any) -> Any:
-    """The model's verdict and drawing."""
+    """Return the model's verdict and drawing."""
     check = load_plugin("checkers", model).prepare(ops, ModelSettings(**settings))
     return check.check(time_limit_s=300, draw=True)
 

@@ -1,4 +1,4 @@
-"""What tests of ledgers have in common: where the code of a target asks for switches."""
+"""The uses of switches in a target's code, for tests of ledgers."""
 
 import ast
 from pathlib import Path
@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def asked(target):
-    """Switch -> the modules below `targets/TARGET` whose code asks for it."""
+    """Map each switch to the modules in `targets/TARGET` that use it."""
     found = {}
     for path in sorted((ROOT / "targets" / target).rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)

@@ -1,4 +1,4 @@
-"""Runs the cells of a notebook in this process, as Jupyter would in one of its own."""
+"""Execution of a notebook's cells in this process."""
 
 import ast
 import contextlib
@@ -7,14 +7,14 @@ import json
 
 
 def code_cells(path):
-    """The code cells of a notebook file."""
+    """Return the code cells of a notebook file."""
     return [
         cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"
     ]
 
 
 def run_cells(path):
-    """What each code cell prints and shows: its text, its columns, its HTML."""
+    """Run the code cells; return the output of each: text, columns and HTML."""
     names = {"__name__": "__main__"}
     for number, cell in enumerate(code_cells(path)):
         body = ast.parse("".join(cell["source"])).body

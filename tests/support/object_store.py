@@ -1,10 +1,11 @@
-"""An S3 server on loopback (moto), and a proxy before it that answers 503 to one request in ten.
+"""An S3 server on loopback (moto), and a proxy that answers one request in ten with 503.
 
-Half of those requests it does not forward; of the others it keeps the answer to itself, so that the
-server has done what the client is told it has not. Or it refuses with an error of another code.
+The proxy does not forward half of these requests. It forwards the others but drops the answer, so
+the server has executed a request that the client sees as failed. It can also refuse with another
+code.
 
-Moto looks whether an object is there and then writes it, each in its own time; a real store does
-both at once (`If-None-Match: *`), and a lake rests on that. So these requests go one after another.
+A lake relies on conditional writes (`If-None-Match: *`), which a real store executes atomically.
+Moto checks and writes in two steps, so the proxy sends these requests one by one.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def options_for(endpoint):
-    """What a client needs to know, as storage options or environment variables."""
+    """Return the settings of a client, as storage options or environment variables."""
     return {
         "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": "anybody", "AWS_SECRET_ACCESS_KEY": "anything",
@@ -38,14 +39,14 @@ def options_for(endpoint):
 
 
 def free_port():
-    """A port at which nobody answers."""
+    """Return a port without a listener."""
     with socket.socket() as found:
         found.bind((HOST, 0))
         return found.getsockname()[1]
 
 
 def started(*words):
-    """A process of this module, and the port that it says it listens on."""
+    """Start a process of this module; return it and the port that it prints."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.object_store", *words],
         cwd=ROOT, stdout=subprocess.PIPE, text=True,
@@ -54,7 +55,7 @@ def started(*words):
 
 
 def stopped(process):
-    """End it."""
+    """End the process."""
     process.kill()
     process.wait()
     process.stdout.close()
@@ -62,7 +63,7 @@ def stopped(process):
 
 @contextlib.contextmanager
 def s3_server():
-    """The endpoint of a server with an empty bucket, while it runs."""
+    """Run a server with an empty bucket, and yield its endpoint."""
     server, port = started("serve")
     endpoint = f"http://{HOST}:{port}"
 
@@ -105,7 +106,7 @@ def serve(host=HOST, port="0"):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Forwards one request."""
+    """A handler that forwards one request."""
 
     protocol_version = "HTTP/1.1"
 
@@ -163,10 +164,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Proxy(ThreadingHTTPServer):
-    """Counts what it refused."""
+    """A proxy that counts its refusals."""
 
     daemon_threads = True
-    request_queue_size = 128  # of 5, many writers at once would be kept waiting by the kernel
+    request_queue_size = 128  # with the default of 5, the kernel would delay concurrent writers
 
     def __init__(self, endpoint, *, chance, seed, code):
         super().__init__((HOST, 0), Handler)
@@ -181,7 +182,7 @@ class Proxy(ThreadingHTTPServer):
         self._random, self._lock = random.Random(seed), threading.Lock()
 
     def fate(self):
-        """Whether a request fails, and then whether before or after it was done."""
+        """Decide whether a request fails, before or after its execution."""
         with self._lock:
             if self._random.random() >= self.chance:
                 return None
@@ -189,16 +190,16 @@ class Proxy(ThreadingHTTPServer):
             return self._random.choice(self._moments)
 
     def handle_error(self, *_):
-        """A client that was killed, or went away, is no error."""
+        """Ignore errors of clients that were killed or have disconnected."""
 
 
 @contextlib.contextmanager
 def flaky_proxy(endpoint, *, chance=0.1, seed=1, code=BUSY):
-    """The endpoint of a proxy before the server at `endpoint`, while it runs.
+    """Run a proxy in front of the server at `endpoint`, and yield its endpoint.
 
-    What it refuses with another code than `SlowDown`, a 403, it does not forward.
+    A request that is refused with a code other than `SlowDown` (a 403) is not forwarded.
 
-    It is a process of its own: some calls of `deltalake` keep Python's lock while they wait.
+    The proxy is a separate process, because some calls of `deltalake` hold the GIL while they wait.
     """
     proxy, port = started("refuse", endpoint, str(chance), str(seed), code)
     try:
@@ -208,13 +209,13 @@ def flaky_proxy(endpoint, *, chance=0.1, seed=1, code=BUSY):
 
 
 def refused_by(proxy):
-    """How many requests the proxy answered with 503."""
+    """Return the number of requests that the proxy answered with 503."""
     with urllib.request.urlopen(f"{proxy}{COUNT}", timeout=30) as answer:
         return int(answer.read())
 
 
 def refuse_from_now(proxy, chance):
-    """Have the proxy refuse so many of the requests from now on."""
+    """Make the proxy refuse this share of further requests."""
     with urllib.request.urlopen(f"{proxy}{CHANCE}{chance}", timeout=30):
         pass
 

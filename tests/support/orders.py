@@ -1,4 +1,4 @@
-"""Linearizability by trying every order: an oracle that knows nothing of the checkers."""
+"""Linearizability by trying every order: an oracle independent of the checkers."""
 
 from collections.abc import Callable, Iterable
 from math import inf
@@ -8,10 +8,10 @@ Item = tuple[float, float, Any]
 
 
 def has_order(todo: list[Item], state: Any, after: Callable[[Any, Any], Iterable[Any]]) -> bool:
-    """Whether some order that respects real time is legal: Wing and Gong without any trick.
+    """Whether some order that respects real time is legal (Wing and Gong's algorithm).
 
-    Items are (call, end, what), with an infinite end where no answer came: those may be left out.
-    `after(state, what)` has the states that may follow, none where the answer is wrong.
+    Items are (call, end, what). An item without an answer has an infinite end and may be left out.
+    `after(state, what)` returns the possible next states, none if the answer is wrong.
     """
     if all(end == inf for _, end, _ in todo):
         return True

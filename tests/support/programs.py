@@ -1,4 +1,4 @@
-"""Programs that a test runs to their end."""
+"""Functions that run a program to its end."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 
 def run_program(*words, cwd=None, timeout_s=600, **variables):
-    """How a program ended and what it said, with these environment variables besides ours."""
+    """Run a program with additional environment variables; return its exit code and output."""
     return subprocess.run(
         list(map(str, words)), cwd=cwd, env={**os.environ, **variables},
         capture_output=True, text=True, check=False, timeout=timeout_s,
@@ -14,7 +14,7 @@ def run_program(*words, cwd=None, timeout_s=600, **variables):
 
 
 def python(code, *words, **options):
-    """What an interpreter of its own writes that runs `code` and succeeds."""
+    """Run `code` in a separate interpreter, which must succeed; return its output."""
     done = run_program(sys.executable, "-c", code, *words, **options)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-4000:]
     return done.stdout

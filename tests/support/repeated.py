@@ -1,4 +1,4 @@
-"""Many values in one test, where a value has no meaning of its own: seeds, draws, exit codes."""
+"""Tests over many values that need no separate names: seeds, draws, exit codes."""
 
 import functools
 import inspect
@@ -7,7 +7,7 @@ import inspect
 def for_each(name, values):
     """Run the test with every value, as the argument `name`; a failure names the value.
 
-    Fixtures are those of the one test: one that must be new for each value asks for `parametrize`.
+    All values share the fixtures of one test; use `parametrize` for a fixture per value.
     """
     values = list(values)
     if not values:

@@ -1,4 +1,4 @@
-"""Run folders made by hand, and lakes of them, for tests that read stores."""
+"""Hand-written run folders, and lakes of them, for tests that read stores."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ def keep_run(
     store, name, run, case, history, results=(), /, *,
     verdict=Verdict.VALID, replay=None, label=None, finished=True, **record,
 ):  # fmt: skip
-    """One run as `harness run` leaves it, with `results` of checkers if there are any; its path."""
+    """Write one run as `harness run` does, with `results` of checkers if given; return its path."""
     folder = RunFolder(store, name, run)
     folder.write_case(case)
     folder.seal(history, label=label)
@@ -37,7 +37,7 @@ def keep_run(
 
 
 def keep_torn(store, name, run, case, ops, *, tail=b""):
-    """A run whose process ended in the midst of its log; its folder, which nothing holds open."""
+    """Write a run whose process died while writing the log; return its folder."""
     folder = RunFolder(store, name, run)
     folder.write_case(case)
     log = folder.open_log()
@@ -50,7 +50,7 @@ def keep_torn(store, name, run, case, ops, *, tail=b""):
 
 
 def ingested(store, lake, *words):
-    """The lake of a store that goes into it; nothing is said."""
+    """Ingest a store into a lake without output; return the lake."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         assert main(["ingest", str(store), "--lake", str(lake), *words]) == 0
     return lake

@@ -6,8 +6,8 @@
 | master, worker-N | Spark, from the executor image |
 | driver | nothing until it is asked to: `harness soak`, `harness report` |
 
-No container has a volume or a folder of the host, which `assert_nothing_shared` looks at. Names and
-labels are those of a run, so that `harness clean` removes what a killed process leaves.
+No container has a volume or a folder of the host, which `assert_nothing_shared` checks. Names and
+labels are those of a run, so that `harness clean` removes leftovers of a killed process.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ from tests.support.waiting import wait_until
 PORT = 9000
 START_S = 180.0
 SERVER = ("moto", "flask", "flask-cors", "boto3")
-"""Of what is installed here, with all that they need: the executor image has no S3 server."""
+"""Installed packages, with their dependencies, that the store needs beyond the executor image."""
 REQUIREMENT = re.compile(r"[\w.-]+")
 
 
 def server_files():
-    """The server's modules and all packages that they import, by their path in the container."""
+    """Return the server's modules and all imported packages, by path in the container."""
     names, found = list(SERVER), {}
     for name in names:  # grows
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            continue  # of an extra that nobody asked for
+            continue  # an extra that is not needed
         for line in distribution.requires or ():
             needed = REQUIREMENT.match(line)[0].lower()
             if needed not in names:
@@ -53,7 +53,7 @@ def server_files():
 
 
 def archive_of(files):
-    """A tar archive of files by their paths in it."""
+    """Build a tar archive of files by path."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, path in sorted(files.items()):
@@ -104,12 +104,12 @@ class SparkContainers:
         return made
 
     def _known_as(self, name):
-        """How the others call it."""
+        """Return the host name of a container for the others."""
         endpoint = self._client.api.create_endpoint_config(aliases=[name])
         return {self._network.name: endpoint}
 
     def start_worker(self, worker):
-        """Start one, again if it was killed, and return once the master knows it."""
+        """Start or restart a worker, and return once the master has registered it."""
         container = self._containers[worker]
         told = "Successfully registered with master"
         before = container.logs().decode().count(told)
@@ -117,33 +117,33 @@ class SparkContainers:
         wait_until(lambda: container.logs().decode().count(told) > before, START_S)
 
     def kill(self, worker):
-        """SIGKILL to all of it."""
+        """Send SIGKILL to a container."""
         self._containers[worker].kill()
 
     @property
     def inside(self):
-        """What a program in a container needs to know of the store."""
+        """Return the store's settings for a program in a container."""
         return options_for(f"http://store:{PORT}")
 
     def run(self, *words):
-        """The exit code and both streams of a command in the driver's container."""
+        """Run a command in the driver's container; return the exit code and both streams."""
         return self.run_in("driver", *words)
 
     def run_in(self, name, *words):
-        """The same of any container."""
+        """Run a command in any container; return the exit code and both streams."""
         code, (out, err) = self._containers[name].exec_run(
             list(words), environment=self.inside, demux=True, workdir="/work"
         )
         return code, (out or b"").decode(), (err or b"").decode()
 
     def copy_out(self, folder, to):
-        """What is below a folder of the driver, as files of this machine."""
+        """Copy a folder of the driver to this machine."""
         stream, _ = self._containers["driver"].get_archive(folder)
         with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
             tar.extractall(to, filter="data")
 
     def assert_nothing_shared(self):
-        """No volume, no folder of this machine, no container's namespace."""
+        """Assert that containers share no volume, no folder of this machine, and no namespace."""
         for container in self._containers.values():
             container.reload()
             host = container.attrs["HostConfig"]
@@ -154,13 +154,13 @@ class SparkContainers:
             )
 
     def logs(self, name):
-        """What a container said."""
+        """Return a container's log."""
         return self._containers[name].logs().decode(errors="replace")
 
     def remove(self):
-        """Leave nothing."""
+        """Remove everything."""
         for container in self._containers.values():
-            with contextlib.suppress(Exception):  # the others are to go all the same
+            with contextlib.suppress(Exception):  # the others must be removed nevertheless
                 container.remove(force=True, v=True)
         self._network.remove()
 
@@ -175,7 +175,7 @@ urllib.request.urlopen(
 
 @contextlib.contextmanager
 def spark_containers(image, **asked):
-    """A cluster that runs."""
+    """Provide a running cluster."""
     import docker
 
     with contextlib.closing(docker.from_env()) as client:

@@ -9,19 +9,19 @@ import sys
 import time
 from pathlib import Path
 
-# Java moves small tables here for a few seconds: optimising its code costs more than it saves.
+# Java handles small tables for a few seconds, so optimising its code costs more than it saves.
 FRUGAL = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 SMALL = (
     "spark.ui.enabled=false",
     "spark.sql.shuffle.partitions=2",
     "spark.sql.codegen.wholeStage=false",
 )
-"""Of a server: what `results.spark.session` sets where it starts Spark itself."""
+"""The settings of a server, as `results.spark.session` sets them when it starts Spark."""
 
 
 @contextlib.contextmanager
 def spark_programs(folder):
-    """Starts them, with their logs in a folder, and ends them: `start(name, *words, **environ)`."""
+    """Provide `start(name, *words, **environ)`, which logs into a folder; end programs later."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -53,10 +53,10 @@ def spark_programs(folder):
 
 
 def wait_told(process, log, pattern):
-    """What a program says once it is ready: the group of `pattern` in its log.
+    """Wait until a program's log matches `pattern`; return the group.
 
-    It takes a port of its own and tells which. A port that was found free for it may have another
-    listener by the time it starts, whom we would take for it.
+    The program chooses its own port and prints it. A port that was found free earlier could have
+    another listener by then, which the test would mistake for the program.
     """
     end = time.monotonic() + 300
     while time.monotonic() < end:
@@ -69,7 +69,7 @@ def wait_told(process, log, pattern):
 
 
 def connect_server(start, master, python=sys.executable, **environment):
-    """The URL of a Connect server on the Spark at `master`."""
+    """Start a Connect server on the Spark at `master`; return its URL."""
     process, log = start(
         "connect",
         "org.apache.spark.deploy.SparkSubmit",
@@ -84,7 +84,7 @@ def connect_server(start, master, python=sys.executable, **environment):
 
 
 def standalone_cluster(start, work, **environment):
-    """The URL of a master with one worker of two cores, whose folders lie below `work`."""
+    """Start a master and a worker with two cores and folders in `work`; return the URL."""
     master = "org.apache.spark.deploy.master.Master"
     process, log = start(
         "master", master, *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")

@@ -1,4 +1,4 @@
-"""The marks of a test that starts Spark, and how its Java runs here."""
+"""The marks of tests that start Spark, and the options of its Java."""
 
 import os
 
@@ -10,22 +10,23 @@ MARKS = (
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(900),  # twenty seconds of CPU, on whatever else the machine does
+    pytest.mark.timeout(900),  # twenty seconds of CPU, plus other load of the machine
 )
 QUICK = (
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",  # Spark's own classes
-    "-Xmn400m",  # little is ever collected
+    "-Xmn400m",  # little garbage is ever collected
     "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
     "-Dspark.sql.ui.explainMode=simple",
 )
-"""For tables of a hundred rows: expressions are evaluated rather than compiled first, and plans, of
-which nobody reads the description, are described shortly."""
+"""Settings for tables of a hundred rows: expressions are interpreted, not compiled, and plans have
+short descriptions, which are never read.
+"""
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK))
 
 
 def spark_test(test):
-    """Spark is needed (`tests/requirements.py`), takes its time, and runs once a process."""
+    """Mark a test that needs Spark, which is slow and starts once per process."""
     for mark in MARKS:
         test = mark(test)
     return test

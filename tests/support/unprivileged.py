@@ -1,9 +1,9 @@
-"""`harness` as a user whom a folder can refuse, whoever runs the tests.
+"""`harness` as a user without root's rights, even if root runs the tests.
 
-Root is refused nowhere. A `Shell` runs commands in a process without any capability, which the
-kernel holds to the rights of files like everybody else's; and `refusing` gives a folder to somebody
-else meanwhile, where we may. The process keeps its user, so that it still can read what only root
-can: Python, the code and the folders that pytest makes.
+Root may access everything. A `Shell` runs commands in a process without any capability, for which
+the kernel enforces the permissions of files; `refusing` gives a folder to another user for a while,
+if the tests may do so. The process keeps its user, so that it can still read files of root: Python,
+the code, and pytest's folders.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 
 class Said(NamedTuple):
-    """What became of a command."""
+    """The result of a command."""
 
     code: int
     out: str
-    lines: list[str]  # on stderr
+    lines: list[str]  # the lines on stderr
 
 
 class Shell:
-    """A process without rights over others' files; close it at the end."""
+    """A process without rights to files of other users; close it at the end."""
 
     def __init__(self):
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
@@ -42,7 +42,7 @@ class Shell:
         )  # fmt: skip
 
     def harness(self, *words):
-        """What became of `harness WORDS...`."""
+        """Run `harness WORDS...`; return the result."""
         self._process.stdin.write(json.dumps([str(word) for word in words]) + "\n")
         self._process.stdin.flush()
         code, out, err = json.loads(self._process.stdout.readline())
@@ -56,7 +56,7 @@ class Shell:
 
 @contextlib.contextmanager
 def refusing(path, mode):
-    """`path` is a stranger's, who gave it these rights; where only root may, it stays our own."""
+    """Give `path` to another user with these permissions; without root, only set them."""
     before = path.stat()
     path.chmod(mode)
     if os.geteuid() == 0:
@@ -70,9 +70,9 @@ def refusing(path, mode):
 
 
 def renounce_capabilities():
-    """For good, and for every program that is started from here."""
+    """Give up all capabilities, permanently and for all child processes."""
     libc = ctypes.CDLL(None, use_errno=True)
-    for capability in range(64):  # more than there are; who may not do this has none
+    for capability in range(64):  # more than exist; a process that may not do this has none
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     header, none = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     if libc.capset(header, none):
@@ -80,7 +80,7 @@ def renounce_capabilities():
 
 
 def serve():
-    """Do the commands that come in, line by line."""
+    """Execute commands from stdin, line by line."""
     from harness.cli import main
 
     for line in sys.stdin:

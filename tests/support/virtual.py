@@ -1,4 +1,4 @@
-"""A loop whose time jumps to the next timer instead of waiting for it, and its clock."""
+"""An event loop whose time jumps to the next timer instead of waiting, and its clock."""
 
 import asyncio
 import selectors
@@ -27,13 +27,13 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in virtual time, then cancel what is left."""
+    """Run a coroutine to its end in virtual time, then cancel remaining tasks."""
     with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
         return runner.run(main)
 
 
 class VirtualClock:
-    """The clock of the loop that runs; it began at `begin_ns`, and the wall's at another time."""
+    """The clock of the running loop; it starts at `begin_ns`, the wall clock at another time."""
 
     def __init__(self, begin_ns: int = 0, wall_begin_ns: int = 0) -> None:
         self.begin_ns, self.wall_begin_ns = begin_ns, wall_begin_ns

@@ -1,6 +1,6 @@
-"""Waiting for what other processes do.
+"""Functions that wait for effects of other processes.
 
-The bound ends a hang and measures nothing: it is far above what a crowded machine needs.
+The bound only ends hangs: it is far above the time that a busy machine needs.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ POLL_S = 0.05
 
 
 def wait_until(condition, limit_s=LIMIT_S):
-    """Return once the condition holds."""
+    """Wait until the condition holds."""
     end_s = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end_s, f"it did not come true within {limit_s:g} s"
@@ -21,7 +21,7 @@ def wait_until(condition, limit_s=LIMIT_S):
 
 
 async def until(condition, limit_s=LIMIT_S):
-    """`wait_until`, beside what else the loop does."""
+    """Like `wait_until`, while other tasks of the loop run."""
     async with asyncio.timeout(limit_s):
         while not condition():  # noqa: ASYNC110 - what is waited for is no event
             await asyncio.sleep(POLL_S)

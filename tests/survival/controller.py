@@ -1,4 +1,4 @@
-"""A harness to be killed: runs a case and tells its parent each op after it was recorded."""
+"""A harness to be killed: it runs a case and reports each recorded op to its parent."""
 
 import sys
 from pathlib import Path

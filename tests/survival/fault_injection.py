@@ -1,4 +1,4 @@
-"""Makes the n-th call of a kind fail in this process: the harness's own disk, sockets and engine.
+"""Failures of the harness's own calls: the n-th call of a kind in this process fails.
 
 Only calls that come from the harness and its plug-ins count, not calls of the interpreter, and only
 in this process: nodes, proxies and wardens are other processes. Kinds:
@@ -34,7 +34,7 @@ CHECKER_FAILURES: Final = (RuntimeError, MemoryError, SystemExit, None)
 
 
 class Injector:
-    """Counts calls by kind and fails the `nth` of one, and those after it if `lasting`."""
+    """A counter of calls that fails the `nth` call of a kind, and all later ones if `lasting`."""
 
     def __init__(self, kind: str | None = None, nth: int = 0, *, lasting: bool = False) -> None:
         self.counts = dict.fromkeys(KINDS, 0)
@@ -44,7 +44,7 @@ class Injector:
         self._lock = threading.Lock()
 
     def hit(self, kind: str, what: str) -> bool:
-        """Count one call; whether it must fail."""
+        """Count one call; return whether it must fail."""
         with self._lock:
             self.counts[kind] += 1
             count = self.counts[kind]
@@ -57,7 +57,7 @@ class Injector:
             return fails
 
     def install(self) -> None:
-        """Replace what fails; there is no way back, so do it in a process of its own."""
+        """Install the failures permanently; use this only in a separate process."""
         self._files()
         self._sockets()
         self._processes()
@@ -184,7 +184,7 @@ class Injector:
 
 
 def is_ours() -> bool:
-    """Whether the harness or a plug-in called, be it through pathlib."""
+    """Whether the harness or a plug-in made the call, directly or through pathlib."""
     frame = sys._getframe(2)
     for _ in range(FRAMES_MAX):
         if frame is None:
@@ -197,7 +197,7 @@ def is_ours() -> bool:
 
 
 def _is_own_pipe(sock: socket.socket) -> bool:
-    """Whether it is the pair by which an event loop wakes itself."""
+    """Whether a socket belongs to the pair by which an event loop wakes itself."""
     if sock.family != socket.AF_UNIX:
         return False
     try:

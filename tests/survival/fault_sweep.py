@@ -1,4 +1,4 @@
-"""Every call of ours fails once: does the run still end in a true verdict or a clear error?
+"""Sweep over all calls of the harness: each fails once, and the run must end correctly.
 
     python -m tests.survival.fault_sweep                          # every point of the simulation
     python -m tests.survival.fault_sweep --env process --points 300 --jobs 4
@@ -56,7 +56,7 @@ POLL_S: Final = 0.02
 
 
 class Point(NamedTuple):
-    """One run with one fault."""
+    """A run with one fault."""
 
     kind: str
     nth: int
@@ -64,7 +64,7 @@ class Point(NamedTuple):
 
     @classmethod
     def of_text(cls, text: str) -> "Point":
-        """Parse `kind:nth`; a `+` behind it means that the fault lasts."""
+        """Parse `kind:nth`; a `+` after it means that the fault lasts."""
         match = re.fullmatch(rf"({'|'.join(KINDS)}):([1-9]\d*)(\+?)", text)
         if match is None:
             raise argparse.ArgumentTypeError(
@@ -130,7 +130,7 @@ class Run:
         program.main()
 
     def ended(self, limit_s: float) -> int | None:
-        """The wait status, once it is over or its time is up."""
+        """Wait for the end or the time limit; return the wait status."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid:
             return status
@@ -140,12 +140,12 @@ class Run:
         return None
 
     def told(self) -> dict[str, Any]:
-        """The counts of the injector."""
+        """Return the counts of the injector."""
         text = (self.folder / "told.json").read_text() if self.folder.exists() else ""
         return json.loads(text) if text else {}
 
     def outcome(self, status: int, expected: str, limit_s: float) -> Outcome:
-        """The outcome, compared with the verdict of the undisturbed run."""
+        """Return the outcome, compared with the verdict of the undisturbed run."""
         about = self.told()
         where = about.get("where", "?")
         if about and not about["failed"]:
@@ -175,7 +175,7 @@ class Run:
         return Outcome(verdict, where, "" if verdict == expected else f"wrong verdict: {why}")
 
     def _leftovers(self) -> str:
-        """Leftovers of the run, after the time that its warden may take."""
+        """Return leftovers of the run, after the time limit of its warden."""
         deadline_s = time.monotonic() + LEFTOVERS_S
         while True:
             leftovers = [*self._processes(), *self._scratch()]
@@ -215,9 +215,9 @@ class Run:
 
 
 def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
-    """Every point once and lasting; or that many, evenly over each kind, at least ten of each.
+    """Return every point, once and lasting, or `count` points spread over the kinds.
 
-    Of fewer than fifty points, each kind has its fifth.
+    Each kind has at least ten points, or a fifth of fewer than fifty.
     """
     chosen: list[Point] = []
     total = sum(counts.values())
@@ -237,7 +237,7 @@ def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
 
 
 def _thin(chosen: list[Point], points: int, least: int) -> None:
-    """Keep this number of points, fewest of the most frequent kinds."""
+    """Keep this number of points; the most frequent kinds lose most."""
     while len(chosen) > points:
         by_kind = collections.Counter(point.kind for point in chosen)
         kind, count = by_kind.most_common(1)[0]
@@ -256,7 +256,7 @@ def sweep(
     only: str | None = None,
     chosen: list[Point] | None = None,
 ) -> Iterator[tuple[Point, Outcome]]:
-    """All points, or the chosen ones, and how they ended."""
+    """Run all points or the chosen ones; return how they ended."""
     import pyarrow.parquet  # noqa: F401 - so that not every run imports it
 
     words = (BUGS if bug else CASES)[env]
@@ -286,14 +286,14 @@ def sweep(
                     shutil.rmtree(run.folder)
             time.sleep(POLL_S)
     finally:
-        if os.getpid() == owner_pid:  # a child leaves by this way, too
+        if os.getpid() == owner_pid:  # a forked child gets here, too
             shutil.rmtree(folder)
 
 
 def _undisturbed(
     words: tuple[str, ...], expected: str, limit_s: float, folder: Path
 ) -> dict[str, int]:
-    """The calls by kind. What the run imported is imported here, so that no other run does."""
+    """Run undisturbed and count calls; import its modules here, so that later runs do not."""
     run = Run(words, None, folder)
     while (status := run.ended(limit_s)) is None:
         time.sleep(POLL_S)

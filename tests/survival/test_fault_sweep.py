@@ -1,6 +1,6 @@
-"""Calls of the harness itself fail: a run ends in a true verdict or a clear error, in no other.
+"""If calls of the harness fail, a run ends with a true verdict or a clear error.
 
-A sample of the points of `tests.survival.fault_sweep`, which has all of them.
+The tests run a sample of the points of `tests.survival.fault_sweep`.
 """
 
 import re
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def swept(*words):
-    """The outcomes by kind, once the sweep has found nothing that breaks its rules."""
+    """Sweep these points, which must not break a rule; return the outcomes by kind."""
     done = run_program(
         sys.executable, "-m", "tests.survival.fault_sweep", *words, cwd=ROOT, timeout_s=None
     )
@@ -43,7 +43,7 @@ def test_a_violation_in_the_simulation_at_more_points():
 
 
 def at(*points):
-    """The words for single points."""
+    """Return the arguments for single points."""
     return [word for point in points for word in ("--point", point)]
 
 

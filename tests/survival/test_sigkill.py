@@ -1,4 +1,4 @@
-"""The harness dies by SIGKILL at random moments: nothing stays behind, nothing recorded is lost.
+"""SIGKILL of the harness at random moments leaves nothing behind, and loses no recorded op.
 
 CI kills it a few times in each environment; `HARNESS_KILLS=20 pytest tests/survival` does it more
 often.
@@ -28,12 +28,12 @@ GONE_S = 240.0
 
 
 def processes_of(run_id):
-    """Processes, wardens included, that carry the run's mark."""
+    """Return processes with the run's mark, including wardens."""
     return [p for p in all_processes() if environment_of(p.pid).get(RUN_VARIABLE) == run_id]
 
 
 def docker_of(run_id):
-    """Containers, networks and volumes that carry the run's label."""
+    """Return containers, networks and volumes with the run's label."""
     from harness.environments.docker.engine.engine import Engine
     from harness.environments.docker.engine.labels import RUN_LABEL
 
@@ -46,24 +46,24 @@ def docker_of(run_id):
 
 
 def servers_of(run_id):
-    """Processes that work in the run's folders: a server may have overwritten its environment."""
+    """Return processes in the run's folders; a server may have overwritten its environment."""
 
     def works_there(process):
         try:
             return run_id in str(Path(f"/proc/{process.pid}/cwd").readlink())
         except OSError:
-            return False  # it has ended
+            return False  # the process has ended
 
     return [process for process in all_processes() if works_there(process)]
 
 
 def folders_of(run_id):
-    """Folders of the run's nodes: the last killed process may have written into one."""
+    """Return folders of the run's nodes; the last killed process may have written one."""
     return [str(path) for path in Path(tempfile.gettempdir()).glob(f"harness-*-{run_id}-*")]
 
 
 def mounts_of(run_id):
-    """Disks of ours for the run's nodes."""
+    """Return faulty disks of the run's nodes."""
     return [str(path) for path, _ in mounts() if run_id in str(path)]
 
 
@@ -79,7 +79,7 @@ def kill_at(moment_s, environment, seed, store, run_id, name):
     timer = threading.Timer(moment_s, lambda: os.kill(controller.pid, signal.SIGKILL))
     timer.start()
     try:
-        # A line cut by the kill is not a promise: only whole lines count.
+        # Only whole lines count, because the kill may cut the last one.
         lines = [line for line in controller.stdout if line.endswith(b"\n")]
     finally:
         timer.join()
@@ -89,7 +89,7 @@ def kill_at(moment_s, environment, seed, store, run_id, name):
 
 
 def wait_until_gone(run_id, look):
-    """Wait for the warden to undo everything; returns the remains."""
+    """Wait for the warden to undo everything; return what remains."""
     deadline_s = time.monotonic() + GONE_S
     while look(run_id) and time.monotonic() < deadline_s:
         threading.Event().wait(0.2)
@@ -97,7 +97,7 @@ def wait_until_gone(run_id, look):
 
 
 def survive(environment, number, tmp_path, looks, name="kudu", *, latest_s=15.0):
-    """One kill of a case, at a moment drawn for its number, and all that must hold after it."""
+    """Kill a case once, at a moment drawn for its number, and check everything afterwards."""
     run_id = f"survival-{environment}-{os.getpid()}-{number}"
     moment_s = random.Random(f"{number}-{name}-{environment}").uniform(1.0, latest_s)
     reported = kill_at(moment_s, environment, number, tmp_path, run_id, name)

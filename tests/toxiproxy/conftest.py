@@ -1,4 +1,4 @@
-"""One suite, two servers: ours, and the real one built through the Go module proxy."""
+"""One suite for two servers: the harness's, and the real one built through the Go module proxy."""
 
 import contextlib
 import functools
@@ -46,7 +46,7 @@ class Server:
         raw: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, Any, str]:
-        """Status, body (decoded if it is JSON), content type."""
+        """Send a request; return status, body (decoded if it is JSON) and content type."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=LIMIT_S)
         try:
             content = raw if raw is not None else None if body is None else json.dumps(body)
@@ -63,7 +63,7 @@ class Server:
 
 
 def build_real_server() -> Path:
-    """The binary of the real server; skips the test where it cannot be had."""
+    """Build the real server and return its binary; skip the test if this is impossible."""
     binary = REAL_FOLDER / "server"
     if binary.exists():
         return binary
@@ -86,7 +86,7 @@ def free_port() -> int:
 
 
 def wait_serving(server: Server, process: subprocess.Popen[Any]) -> None:
-    """Until it answers as Toxiproxy does: others may listen there while it starts."""
+    """Wait until the server answers like Toxiproxy; other programs may use the port before."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"
@@ -122,7 +122,7 @@ def start_server(kind: str, *extra: str) -> tuple[Server, subprocess.Popen[bytes
 
 @contextlib.contextmanager
 def serving(kind: str, *extra: str) -> Iterator[Server]:
-    """A server that ends with the block."""
+    """Run a server until the end of the block."""
     server, process = start_server(kind, *extra)
     try:
         yield server
@@ -150,13 +150,13 @@ def ours(both_servers: Callable[[str], Server]) -> Server:
 def _clean(server: Server) -> Server:
     for name in server.request("GET", "/proxies")[1]:
         server.request("DELETE", f"/proxies/{name}")
-    # toxiproxy-python keeps the address in the class, for every client of the process.
+    # toxiproxy-python keeps the address in a class, so all clients of the process share it.
     APIConsumer.host, APIConsumer.port = server.host, server.port
     return server
 
 
 class Upstream:
-    """A TCP server: runs `behaviour` in a thread for each connection."""
+    """A TCP server that runs `behaviour` in a thread per connection."""
 
     def __init__(self, behaviour: Callable[[socket.socket], None]) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -212,7 +212,7 @@ _numbers = itertools.count()
 
 
 class Passage:
-    """A proxy under test and how to talk through it."""
+    """A proxy under test, with methods to connect through it."""
 
     def __init__(self, server: Server, upstream: str, *, name: str = "") -> None:
         self.server = server
@@ -264,7 +264,7 @@ def through(
 
 
 def receive(conn: socket.socket, size: int) -> bytes:
-    """Exactly `size` bytes."""
+    """Receive exactly `size` bytes."""
     data = b""
     while len(data) < size:
         part = conn.recv(size - len(data))
@@ -286,7 +286,7 @@ def receive_all(conn: socket.socket) -> bytes:
 
 
 def is_silent(conn: socket.socket, for_s: float) -> bool:
-    """Whether nothing arrives, not even an end."""
+    """Whether neither data nor an end of the connection arrives."""
     before = conn.gettimeout()
     conn.settimeout(for_s)
     try:

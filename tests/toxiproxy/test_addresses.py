@@ -1,4 +1,4 @@
-"""An address that callers share: whose proxy a connection takes, and what an unknown one does."""
+"""A shared address: the choice of the caller's proxy, and unknown callers."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ CALLERS = ("a", "b", "client")
 
 
 class Book:
-    """The caller that the kernel names, or the reason why it names none."""
+    """A fake of the kernel's answer: a caller, or the reason why there is none."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -74,7 +74,7 @@ class Place:
         )
         writer.write(data)
         writer.close()
-        with contextlib.suppress(OSError):  # it may be turned away
+        with contextlib.suppress(OSError):  # the connection may be refused
             await writer.wait_closed()
 
     async def cut(self, caller, kind="blackhole", stream="upstream", **attributes):
@@ -91,7 +91,7 @@ class Place:
 @pytest.mark.parametrize(
     ("answer", "source", "passes"),
     [
-        (CallerGoneError(), "127.203.1.7", "a"),  # it calls from its own address
+        (CallerGoneError(), "127.203.1.7", "a"),  # the caller uses its own address
         ("a", "127.0.0.1", "a"),
         (None, "127.0.0.1", "client"),  # a process of no caller
         (CallerGoneError(), "127.0.0.1", "b"),
@@ -106,7 +106,7 @@ async def test_whose_proxy_a_connection_takes(answer, source, passes):
 
 
 async def test_a_caller_whom_the_kernel_does_not_name_is_dropped_and_reported():
-    """It may send more, across a cut that is yet to come."""
+    """Otherwise it could send data across a later cut."""
     async with Place(InfrastructureError("the kernel does not say")) as place:
         await place.say(b"hello")
         await until(lambda: place.reports == [Withheld(place.address, 0, 1)])
@@ -132,7 +132,7 @@ async def test_an_unknown_caller_waits_for_the_end_of_the_last_cut():
     ("kind", "stream", "attributes", "blocks"),
     [
         ("blackhole", "upstream", {}, True),
-        ("blackhole", "downstream", {}, False),  # its caller listens no more
+        ("blackhole", "downstream", {}, False),  # its caller no longer listens
         ("timeout", "upstream", {}, True),
         ("bandwidth", "upstream", {"rate": 0}, True),
         ("bandwidth", "upstream", {"rate": 1}, False),

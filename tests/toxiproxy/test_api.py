@@ -24,7 +24,7 @@ def connects(listen: str) -> bool:
     except ConnectionRefusedError:
         return False
     except ConnectionResetError:
-        return True  # it was accepted, and let go at once: nothing listens behind the proxy
+        return True  # accepted and closed at once, because nothing listens behind the proxy
     return True
 
 
@@ -32,7 +32,7 @@ def assert_error(answer: tuple, status: int, text: str) -> None:
     assert status == answer[0]
     assert {"error": answer[1]["error"], "status": status} == answer[1]
     assert text in answer[1]["error"]
-    assert answer[2].startswith("text/plain")  # Go's http.Error; clients must parse it anyway
+    assert answer[2].startswith("text/plain")  # Go's http.Error; clients must parse it nevertheless
 
 
 def test_create_shows_the_real_port(server):

@@ -1,4 +1,4 @@
-"""The path of bytes, with and without each toxic. Bounds are generous but firm."""
+"""The path of bytes, with and without each toxic, within generous but fixed bounds."""
 
 import contextlib
 import random
@@ -21,7 +21,7 @@ def timed(call):
 
 
 def takes(call, low_s: float, high_s: float) -> bool:
-    """Whether it never takes less, and once no more: a crowded machine only makes it slower."""
+    """Whether the time is never below the bound, and once within it; a busy machine is slower."""
     for _ in range(20):
         took_s = timed(call)[1]
         assert took_s > low_s
@@ -31,7 +31,7 @@ def takes(call, low_s: float, high_s: float) -> bool:
 
 
 def exchange(conn: socket.socket, data: bytes) -> bytes:
-    """Send and receive at the same time, as both ways may be bounded."""
+    """Send and receive concurrently, since both directions may be limited."""
     sender = threading.Thread(target=conn.sendall, args=(data,), daemon=True)
     sender.start()
     answer = receive(conn, len(data))
@@ -40,7 +40,7 @@ def exchange(conn: socket.socket, data: bytes) -> bytes:
 
 
 def source(data: bytes):
-    """An upstream that sends `data` and closes."""
+    """Run an upstream that sends `data` and closes."""
 
     def behave(conn: socket.socket) -> None:
         conn.sendall(data)
@@ -75,7 +75,7 @@ def test_a_dead_upstream_closes_the_client(server, through):
     passage = through()
     server.request("POST", f"/proxies/{passage.name}", {"upstream": "127.0.0.1:9"})
 
-    with contextlib.suppress(ConnectionResetError):  # that is no silence either
+    with contextlib.suppress(ConnectionResetError):  # a reset is no silence either
         assert passage.connect().recv(1) == b""
 
 
@@ -129,7 +129,7 @@ def test_removing_latency_lets_held_data_go_at_once(through):
 
 
 def test_changes_around_held_data_let_it_go(through):
-    """An update, and a toxic added behind, both interrupt the toxic that holds a chunk."""
+    """An update, or a toxic that is added after it, interrupts a toxic that holds a chunk."""
     passage = through()
     toxic = passage.add("latency", "upstream", latency=60_000)
     conn = passage.connect()
@@ -306,7 +306,7 @@ def test_slicer_slices(through):
         assert not any(size % 100 for size in sizes)
         return min(sizes)
 
-    # A late reader finds slices together, but hardly ever each of them every time.
+    # A late reader may find slices merged, but rarely all of them every time.
     assert any(smallest() == 100 for _ in range(20))
 
 
@@ -315,7 +315,7 @@ def test_limit_data_closes_after_its_bytes(through):
     passage.add("limit_data", bytes=1234)
 
     assert BIG[:1234] == receive_all(passage.connect())
-    assert BIG[:1234] == receive_all(passage.connect())  # each connection on its own
+    assert BIG[:1234] == receive_all(passage.connect())  # each connection has its own limit
 
 
 def test_limit_data_counts_across_updates(through):
@@ -339,7 +339,7 @@ def test_toxicity_zero_spares_everyone_and_a_half_some(through):
     for conn in conns:
         conn.sendall(b"x")
     ended = sum(conn.recv(1) == b"" for conn in conns)
-    assert 5 <= ended <= 35  # outside with a chance of 1 in 100 million
+    assert 5 <= ended <= 35  # outside only with a probability of 1 in 100 million
 
 
 def test_toxics_chain(through):

@@ -1,4 +1,4 @@
-"""Additions of our link proxy: a cut, a reset that counts, repeatable randomness, live counters."""
+"""Additions of the harness's link proxy: cuts, counted resets, repeatable draws, live counters."""
 
 import contextlib
 import socket
@@ -81,7 +81,7 @@ def test_a_seed_repeats_which_connections_are_hit(upstream):
             for _ in range(12):
                 conn = passage.connect()
                 conn.sendall(b"x")
-                outcome.append(conn.recv(1) == b"")  # closed, and not by patience
+                outcome.append(conn.recv(1) == b"")  # closed, not by the timeout
             passage.close()
             return outcome
 
@@ -91,7 +91,7 @@ def test_a_seed_repeats_which_connections_are_hit(upstream):
 
 
 def test_bandwidth_of_zero_passes_nothing_until_it_is_more(through):
-    """A real Toxiproxy takes the new rate in the middle of a chunk, and may end over it."""
+    """A real Toxiproxy applies the new rate in the middle of a chunk, and may crash."""
     passage = through()
     conn = passage.connect()
     ask(conn, b"x")
@@ -169,7 +169,7 @@ def test_at_a_shared_address_an_unknown_caller_is_the_other(server, through, tmp
         socket.create_connection((host, int(port)), LIMIT_S) as conn,
         contextlib.suppress(ConnectionResetError),
     ):
-        assert conn.recv(1) == b""  # its proxy is switched off
+        assert conn.recv(1) == b""  # its proxy is disabled
 
 
 def test_a_shared_address_that_cannot_be_is_refused(server, through, tmp_path):

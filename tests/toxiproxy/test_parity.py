@@ -1,4 +1,4 @@
-"""The same API calls to ours and to the real Toxiproxy: the same answers, one by one."""
+"""The harness's proxy and the real Toxiproxy give the same answers to the same API calls."""
 
 import contextlib
 import json
@@ -15,20 +15,20 @@ UPSTREAM = "127.0.0.1:9"
 
 
 def lasting_port() -> int:
-    """A free port that no connection of others is given: it is below those."""
+    """Return a free port below the range of ephemeral ports."""
     while True:
         port = random.randrange(12_000, 32_000)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
 
 
-PORT = lasting_port()  # of a listener that both get in turn
+PORT = lasting_port()  # the port of a listener, used by both servers in turn
 
 Call = tuple[str, str, object]
 
 
 def shown(text: str) -> object:
-    """A body without what may differ: ports that a system picked, and the words of a library."""
+    """Remove allowed differences from a body: ports chosen by the system, and library texts."""
     try:
         body = json.loads(text)
     except ValueError:
@@ -53,7 +53,7 @@ def shown(text: str) -> object:
 
 
 def answers(server: Server, calls: list[Call]) -> list[tuple[str, str, object, int, object, str]]:
-    """The answers of a server without proxies to these calls."""
+    """Return the answers of a server without proxies to these calls."""
     for name in server.request("GET", "/proxies")[1]:
         server.request("DELETE", f"/proxies/{urllib.parse.quote(name)}")
     results = []
@@ -223,7 +223,7 @@ CALLS: dict[str, list[Call]] = {
 
 
 def made_up(rng: random.Random) -> list[Call]:
-    """Calls that a mistaken client might make, of which many work."""
+    """Draw calls of a mistaken client, of which many work."""
 
     def fields(names: dict[str, list[object]]) -> dict[str, object]:
         odd = [None, 1, 2.5, "", "x", [], {}, True]
@@ -275,7 +275,7 @@ def made_up(rng: random.Random) -> list[Call]:
 
 def assert_alike(both_servers, calls: list[Call]) -> None:
     real = answers(both_servers("real"), calls)
-    answers(both_servers("real"), [])  # which leaves the ports to the other
+    answers(both_servers("real"), [])  # frees the ports for the other server
     ours = answers(both_servers("ours"), calls)
     answers(both_servers("ours"), [])
     for at_real, at_ours in zip(real, ours, strict=True):

@@ -1,4 +1,4 @@
-"""The same servers through `toxiproxy-python`, a client that neither side wrote."""
+"""The same servers, used through `toxiproxy-python`, an independent client."""
 
 import socket
 

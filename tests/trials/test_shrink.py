@@ -1,4 +1,4 @@
-"""Shrinking: reductions keep what a failure needs, and the search does not depend on workers."""
+"""Shrinking: reductions keep the necessary parts, and the search is independent of workers."""
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ SIM = load_plugin("environments", "sim")
 
 
 class MadeUp:
-    """Trials whose results are made up: a case fails with `KIND` if `fails` says so."""
+    """Trials with made-up results: a case fails with `KIND` if `fails` says so."""
 
     def __init__(self, fails, *, limit=10_000):
         self.fails = fails
@@ -171,7 +171,7 @@ def test_recorded_operations_are_those_of_clients_before_the_heal():
 
 
 def stale_read():
-    """A case whose deposed leader answers a read, with four operations that it does not need."""
+    """Build a case whose deposed leader answers a read, with four unnecessary operations."""
     create = {"columns": ["v0"], "name": "t1", "nonce": "n1", "partitions": 1, "replicas": 3}
     alter = {"name": "t1", "nonce": "n2", "steps": [["add", "cn2"]]}
     rows = [

@@ -1,6 +1,6 @@
-"""Three tablet servers with one tablet in the simulation, and a driver that knows what was done.
+"""Three simulated tablet servers with one tablet, and a driver that records acknowledged writes.
 
-No master runs: its place is taken by a node that says nothing.
+No master runs; a silent node takes its place.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def row(kind: str, key: str, **values: str | None) -> m.RowOperation:
 
 
 class Servers:
-    """What the driver sees."""
+    """The driver's view of the servers."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -96,7 +96,7 @@ class Servers:
         return await self.call(node, m.WriteRequest(TABLET, name, rows, **more))
 
     async def write_ok(self, client: str, number: int, *rows: m.RowOperation) -> m.WriteResponse:
-        """Send the same request to whoever may lead until it is answered."""
+        """Send the same request to possible leaders until one answers."""
         async with asyncio.timeout(60):
             while True:
                 for node in [self.leader, *NAMES]:
@@ -114,7 +114,7 @@ class Servers:
     async def scan(
         self, nodes: list[str], **request: Any
     ) -> tuple[m.ScanResponse, dict[str, tuple[Any, ...]]] | None:
-        """All pages, each of the next node; the first answer, and rows by key. None: refused."""
+        """Read all pages from nodes in turn; return the first answer and rows by key, or `None`."""
         first: m.ScanResponse | None = None
         rows: dict[str, tuple[Any, ...]] = {}
         token = b""
@@ -137,7 +137,7 @@ class Servers:
         raise AssertionError("a scan without end")
 
     async def scan_ok(self, nodes: list[str], **request: Any) -> Any:
-        """The same, until it is answered."""
+        """Scan again and again until a scan is answered."""
         async with asyncio.timeout(60):
             while True:
                 for start in range(len(nodes)):
@@ -157,7 +157,7 @@ class Servers:
         await self.ledger.inject(aim, lease_s=3 + 4 * self.rng.random(), groups={})
 
     async def dumps(self) -> list[dict[str, Any]]:
-        """The tablet on all servers, once they have applied the same."""
+        """Wait until all servers have applied the same entries; return the tablet's dumps."""
         async with asyncio.timeout(60):
             while True:
                 found = []

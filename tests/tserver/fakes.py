@@ -1,4 +1,4 @@
-"""A Raft replica that commits alone and at once, and the env of one tablet server."""
+"""A Raft replica that commits alone and at once, and the `Env` of one tablet server."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +9,12 @@ from tests.support.env import FakeDisk, FakeEnv
 
 
 def server_env(disk: FakeDisk | None = None) -> FakeEnv:
-    """The env of the tablet server `t1`."""
+    """Return the `Env` of tablet server `t1`."""
     return FakeEnv("t1", disk=disk, seed=5)
 
 
 class FakeReplica:
-    """Leads unless told otherwise; `raises` scripts the next `replicate`."""
+    """A replica that leads by default; `raises` scripts the next `replicate`."""
 
     def __init__(
         self, env, *, consensus, group_id, folder, local_uuid, initial_config, flags, machine,
@@ -56,7 +56,7 @@ class FakeReplica:
 
     @property
     def core(self) -> Any:
-        """What its owner reads of the core."""
+        """Return the part of the core that the replica's owner reads."""
         last = OpId(self.last_term, self.commit_index)
         return SimpleNamespace(commit_index=self.commit_index, log=SimpleNamespace(last=last))
 

@@ -1,4 +1,4 @@
-"""The heartbeat loops on virtual time, and a server's identity over restarts."""
+"""Heartbeat loops in virtual time, and a server's identity across restarts."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.loop(run=run)
 
 
 class Tablets:
-    """Two tablets that are all there is to report."""
+    """A fake tablet manager with two tablets to report."""
 
     live_tablets = 2
 
@@ -33,14 +33,14 @@ class Tablets:
 
 
 class Masters:
-    """`leader` handles reports; addresses in `down` refuse, those in `silent` never answer."""
+    """Fake masters: `leader` handles reports, `down` refuse connections, `silent` never answer."""
 
     def __init__(self, leader: str | None = "m1:7051") -> None:
         self.leader, self.term = leader, 1
         self.down: set[str] = set()
         self.silent: set[str] = set()
-        self.named: dict[str, tuple[str, ...]] = {}  # what each says of who the masters are
-        self.terms: dict[str, int] = {}  # of those that are not in `term`
+        self.named: dict[str, tuple[str, ...]] = {}  # the list of masters that each master answers
+        self.terms: dict[str, int] = {}  # masters whose term is not `term`
         self.beats: list[tuple[float, str, m.TSHeartbeatRequest]] = []
 
     async def call(self, address, request, *, timeout_s):
@@ -122,7 +122,7 @@ async def test_nobody_belongs_for_ever_to_a_cluster_that_may_forget_its_own_id()
 
 
 class OfTwoClusters(Masters):
-    """m2 leads another cluster, and is slow to say so."""
+    """Fake masters in which m2 leads another cluster, and answers slowly."""
 
     async def call(self, address, request, *, timeout_s):
         answer = await super().call(address, request, timeout_s=timeout_s)
@@ -196,11 +196,11 @@ async def test_a_master_that_others_name_is_heartbeaten_to_while_they_do():
         heartbeater.mark_dirty("x")
         await asyncio.sleep(1.5)
         assert any(beat.report for beat in masters.to("m3:7051")[1:])
-        masters.named = {"m1:7051": ("m1:7051",)}  # gone again
+        masters.named = {"m1:7051": ("m1:7051",)}  # m2 was removed again
         await asyncio.sleep(1.5)
         seen = len(masters.to("m3:7051"))
         await asyncio.sleep(5)
-    assert heartbeater.masters == ("m1:7051", "m2:7051")  # what it was told of stays
+    assert heartbeater.masters == ("m1:7051", "m2:7051")  # the initial list stays
     assert len(masters.to("m3:7051")) == seen
 
 
@@ -209,7 +209,7 @@ async def test_of_masters_that_disagree_the_newest_term_is_believed_and_in_it_th
     masters.term = 3
     masters.named = {
         "m1:7051": ("m1:7051", "m3:7051"),  # it leads
-        "m2:7051": ("m2:7051", "m4:7051"),  # a follower that fell behind
+        "m2:7051": ("m2:7051", "m4:7051"),  # a follower with an outdated list
     }
     async with beating(masters) as heartbeater:
         await asyncio.sleep(3.5)

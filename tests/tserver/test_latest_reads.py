@@ -1,4 +1,4 @@
-"""Whom a leader of rows asks before it answers with the latest that it has."""
+"""Confirmation of leadership before a leader answers with its latest rows."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.virtual import run
 
 
 def leader(applied: int) -> Replica:
-    """Of term 4, whose entry 3 is the first of its own; all is committed."""
+    """Return a leader of term 4, whose first own entry is 3; everything is committed."""
     log = MemoryLog(OpId(0, 0), RaftConfig(-1, ()))
     log.append(tuple(Entry(term, n, EntryKind.NO_OP, b"") for n, term in enumerate((2, 2, 4), 1)))
     core: Any = SimpleNamespace(committed_in_term=True, term=4, log=log, role=Role.LEADER)
@@ -39,7 +39,7 @@ def leader(applied: int) -> Replica:
 def test_without_a_lease_nobody_is_asked_once_older_terms_are_applied(
     bugs, applied, asked, monkeypatch
 ):
-    """A new leader that committed more than it has applied once answered from before it led."""
+    """A new leader with committed but unapplied entries once answered with an old state."""
     calls = []
 
     async def confirm(_replica: Replica, *, timeout_s: float) -> None:

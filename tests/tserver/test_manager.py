@@ -1,4 +1,4 @@
-"""What a tablet server does with its replicas, and what a crash in between leaves."""
+"""A tablet server's operations on replicas, with crashes between the steps."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -43,14 +43,14 @@ async def with_tablet(
 
 
 async def opened(disk: FakeDisk) -> TabletManager:
-    """A server that starts with what is on the disk."""
+    """Start a server from the content of the disk."""
     tablets = manager(disk)
     await tablets.open_all()
     return tablets
 
 
 async def code(operation: Awaitable[None]) -> Code | None:
-    """The code of the refusal."""
+    """Return the code of the refusal."""
     try:
         await operation
     except TabletRefusedError as refusal:
@@ -152,7 +152,9 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
     tablets = await with_tablet(disk)
     tombstone = delete(delete_type="TOMBSTONED")
     assert await tablets.delete_tablet(tombstone) is None
-    assert await tablets.delete_tablet(tombstone) is None  # of a tombstone: nothing to do
+    assert (
+        await tablets.delete_tablet(tombstone) is None
+    )  # it is already a tombstone, so nothing happens
     restarted = await opened(disk)
     for server in (tablets, restarted):
         (reported,), _ = server.report(None)
@@ -187,7 +189,7 @@ async def test_a_crash_at_any_step_leaves_a_whole_replica_or_none(steps):
     (updated, _) = restarted.report(None)
     assert all((t.data_state, t.state) == ("READY", "RUNNING") for t in updated)
     assert bool(updated) == bool(disk.files)
-    if created and steps <= 2:  # the deletion had not reached the disk
+    if created and steps <= 2:  # the deletion was not on disk yet
         assert updated
 
 

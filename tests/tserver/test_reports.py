@@ -1,4 +1,4 @@
-"""Which reports one master gets, and when marks are cleared."""
+"""The reports to one master, and the clearing of dirty marks."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def response(
 
 
 def settled(term: int = 1) -> ReportTracker:
-    """A tracker whose master leads and has had a full report."""
+    """Return a tracker whose master leads and has received a full report."""
     t = tracker()
     plan = t.plan()
     t.answered(plan, response(term, leads=True, processed=plan.sequence_number))
@@ -192,12 +192,12 @@ def test_whatever_happened_a_leader_soon_knows_every_tablet(steps):
     [(FullOn.LATER_TERM, True, True), (FullOn.FLIP, False, True), (FullOn.NOTHING, False, False)],
 )
 def test_what_makes_a_full_report_due(full_on, later_term, after_flip):
-    """Section 20.1 of the reference: after a later term, the flag is true as it was before."""
+    """After a later term, the master's flag is true, as it was before."""
     t = ReportTracker(failures_before_backoff=3, full_on=full_on)
     plan = t.plan()
     t.answered(plan, response(1, leads=True, processed=plan.sequence_number))
     assert t.plan().kind is ReportKind.INCREMENTAL
-    t.failed()  # cut off: another leader, and this one again
+    t.failed()  # cut off while another master led, and then this one again
     plan = t.plan()
     t.answered(plan, response(3, leads=True, processed=plan.sequence_number))
     assert (t.plan().kind is ReportKind.FULL) is later_term

@@ -1,4 +1,4 @@
-"""Exactly once: results come back as long as they may be asked for, and what is gone is stale."""
+"""Exactly once: results are returned while clients may need them; removed ones are stale."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -14,9 +14,9 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from("ab"),
         st.integers(0, 8),  # number
-        st.integers(0, 3),  # how many below it are not answered yet
+        st.integers(0, 3),  # the number of lower requests without an answer
         st.integers(0, 12),  # ms since the last write
-        st.booleans(),  # reload first
+        st.booleans(),  # whether to reload first
     ),
     max_size=40,
 )
@@ -26,7 +26,7 @@ def at(ms: int) -> int:
     return from_micros(ms * 1000)
 
 
-# A client is forgotten before its results would be, and comes back with a number that it had.
+# A client is forgotten before its results expire, and returns with a used number.
 FORGOTTEN = [("a", 1, 0, 0), ("a", 1, 0, 10), ("a", 2, 1, 8), ("a", 3, 2, 8), ("a", 4, 3, 0)]
 
 
@@ -100,7 +100,7 @@ def test_what_is_answered_already_makes_no_room(monkeypatch):
     monkeypatch.setattr(limits, "RESULTS_MAX", 2)
     results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
     results.add("a", 1, 1, WriteResult(at(1), 1, 1))
-    results.add("a", 2, 2, WriteResult(at(2), 2, 1))  # which forgets the first one by its number
+    results.add("a", 2, 2, WriteResult(at(2), 2, 1))  # this removes the first result by its number
     results.add("b", 1, 1, WriteResult(at(3), 3, 1))
     assert results.is_full
     assert [results.makes_room(at(TTL_MS + after)) for after in (1, 2)] == [False, True]
@@ -110,7 +110,7 @@ def test_those_that_were_let_in_together_must_all_find_room(monkeypatch):
     monkeypatch.setattr(limits, "RESULTS_MAX", 2)
     monkeypatch.setattr(limits, "CLIENTS_MAX", 2)
     results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS, clients_kept=0)
-    for number, client in enumerate("abcd", 1):  # two more than there may be
+    for number, client in enumerate("abcd", 1):  # two more clients than the limit
         results.add(client, 1, 1, WriteResult(at(number), number, 1))
     assert [results.makes_room(at(CLIENTS_MS + after)) for after in (2, 3)] == [False, True]
     monkeypatch.setattr(limits, "CLIENTS_MAX", 9)
@@ -125,7 +125,7 @@ def test_errors_of_rows_are_bounded_as_well(monkeypatch):
     for number, first_incomplete in enumerate((0, 0, 2, 2)):
         results.add("a", number, first_incomplete, WriteResult(at(number), number, 1, errors))
         full.append(results.is_full)
-    assert full == [False, True, False, True]  # the first two are answered once the third comes
+    assert full == [False, True, False, True]  # the first two are answered when the third comes
     again = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
     again.load(results.store())
     assert again.is_full

@@ -1,7 +1,7 @@
-"""Rows on three tablet servers, through failovers, restarts and wrong clocks.
+"""Rows on three tablet servers, with failovers, restarts and wrong clocks.
 
-A snapshot, once read, reads the same on every replica and for ever; whatever was acknowledged is in
-it, if it was written by then; and nothing is written twice, however often it is sent.
+Reads of one snapshot always return the same rows, on every replica. They include all acknowledged
+writes up to their timestamp, and resent writes take effect only once.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ async def test_a_resend_gets_the_first_answer_from_whoever_leads(servers):
     same = ("timestamp", "row_errors", "index", "term")
     assert [getattr(first, name) for name in same] == [getattr(again, name) for name in same]
     await servers.cluster.start(old)
-    # Two at once join, and a client that has its answers may not come back for them.
+    # Two concurrent copies share one execution, and a client with all answers may not ask again.
     two = await asyncio.gather(
         *(servers.write(servers.leader, "c", 2, row("INSERT", "y")) for _ in range(2))
     )
@@ -197,7 +197,7 @@ async def test_what_a_far_behind_replica_is_sent_is_the_tablet(servers):
 
 @on(simulate, remember_responses_ttl_ms=60_000)
 async def test_nobody_is_promised_what_a_cut_off_leader_says(servers):
-    """It answers what it has already, and nothing of the present: it can make nothing safe."""
+    """A cut-off leader answers about safe timestamps, but it cannot make the present safe."""
     await some_rows(servers, 3)
     old = servers.leader
     await servers.broken(Cut(), old, links=servers.links(old))
@@ -223,7 +223,7 @@ async def test_a_follower_does_not_wait_for_a_leader_that_is_gone_when_there_is_
 
 @dataclasses.dataclass
 class Known:
-    """What the driver was told. `wrote` is by key of rows that are written once."""
+    """The driver's knowledge; `wrote` has the rows that are written once, by key."""
 
     wrote: dict[str, int] = dataclasses.field(default_factory=dict)  # key -> timestamp
     refused: set[str] = dataclasses.field(default_factory=set)
@@ -232,7 +232,7 @@ class Known:
     latest: int = 0
 
     def take(self, timestamp: int, rows: Rows) -> None:
-        """A snapshot that was read, perhaps once more."""
+        """Record a snapshot that was read; compare it with an earlier read."""
         self.repeated += timestamp in self.snapshots
         assert self.snapshots.setdefault(timestamp, rows) == rows
         for key, written in self.wrote.items():
@@ -241,7 +241,7 @@ class Known:
 
 
 async def writer(servers: Servers, known: Known, client: str, running: asyncio.Event) -> None:
-    """Inserts of keys of its own, each sent until it is answered, and upserts of shared keys."""
+    """Insert own keys, each resent until it is answered, and upsert shared keys."""
     number = 0
     rng = servers.rng
     while running.is_set():
@@ -271,7 +271,7 @@ async def writer(servers: Servers, known: Known, client: str, running: asyncio.E
 
 
 async def reader(servers: Servers, known: Known, running: asyncio.Event) -> None:
-    """Reads of every kind from everywhere."""
+    """Make reads of every kind on every node."""
     rng = servers.rng
     while running.is_set():
         await asyncio.sleep(0.2 * rng.random())
@@ -346,7 +346,7 @@ async def step_down(servers: Servers, name: str, request: raft.LeaderStepDownReq
 
 
 async def judge(servers: Servers, known: Known) -> None:
-    """After healing: all replicas agree, now and about every snapshot that was ever read."""
+    """Check that healed replicas agree on the current rows and on every snapshot ever read."""
     await servers.write_ok("last", 1, row("INSERT", "last"))
     _, rows = await servers.scan_ok([servers.leader, *NAMES], batch_rows=500)
     written = {key for key in rows if key[0] == "u"}

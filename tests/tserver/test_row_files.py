@@ -1,4 +1,4 @@
-"""Row files: what comes back is what was there, after a crash at any step, in bounded space."""
+"""Row files restore the exact state after a crash at any step, in bounded space."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ HEAD = "manifest"
 
 
 class Store:
-    """A tablet whose snapshots go to a disk, as `raft/snapshots.py` has them go."""
+    """A tablet whose snapshots are written to a disk, as in `tablet_copy.py`."""
 
     def __init__(self, disk: FakeDisk) -> None:
         self.disk = disk
@@ -36,7 +36,7 @@ class Store:
         await self.files.sweep()
 
     async def reopen(self) -> None:
-        """Start from the last manifest, and remove what a crash left."""
+        """Start from the last manifest, and remove leftovers of a crash."""
         self.files = self._files()
         self.log = Log(machine(tablet_history_max_kb=16))
         if HEAD in self.disk.files:
@@ -51,8 +51,8 @@ def contents(tablet: TabletMachine) -> tuple[bytes, list[tuple[bytes, bytes]], i
 STEPS = st.lists(
     st.tuples(
         st.lists(st.tuples(st.sampled_from(["UPSERT", "DELETE"]), st.integers(0, 9)), max_size=4),
-        st.integers(1, 3000),  # bytes of each value
-        st.none() | st.integers(0, 8),  # the power goes at this disk operation
+        st.integers(1, 3000),  # size of each value in bytes
+        st.none() | st.integers(0, 8),  # power fails at this disk operation
     ),
     max_size=12,
 )
@@ -109,7 +109,7 @@ async def test_files_are_few_and_space_is_bounded(monkeypatch):
         alive = store.tablet.rows.version_bytes
         assert sum(on_disk) <= 2 * alive + 256 * 1024 + 1024 * len(on_disk)
         assert len(on_disk) <= 2 * sum(on_disk) / 100_000 + 10
-    assert written > 5 * alive  # so dead versions went
+    assert written > 5 * alive  # so dead versions were removed
     last = contents(store.tablet)
     await store.reopen()
     assert last == contents(store.tablet)

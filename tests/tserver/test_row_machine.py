@@ -1,4 +1,4 @@
-"""Rows as the state machine of a tablet writes them: errors by row, one instant a write, once."""
+"""Rows in a tablet's state machine: errors per row, one timestamp per write, exactly once."""
 
 import asyncio
 
@@ -48,7 +48,7 @@ def row(kind: str, key: str, **values: str | None) -> m.RowOperation:
 
 
 class Log:
-    """Applies operations one after another."""
+    """A log that applies operations in order."""
 
     def __init__(self, tablet: TabletMachine) -> None:
         self.tablet = tablet
@@ -96,7 +96,7 @@ OPERATIONS = st.lists(
 
 
 class Oracle:
-    """What a tablet should hold, as plainly as it can be said."""
+    """The expected content of a tablet, by a simple model."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[int, str]] = {}

@@ -1,4 +1,4 @@
-"""The store of versions, and the sorted set under it, against dictionaries of everything."""
+"""The store of versions and its sorted set, compared with plain dictionaries."""
 
 from collections import deque
 
@@ -24,7 +24,7 @@ STEPS = st.lists(
 
 
 class Oracle:
-    """The whole table at every timestamp."""
+    """An oracle with the whole table at every timestamp."""
 
     def __init__(self) -> None:
         self.now = 1
@@ -55,7 +55,7 @@ def read(store: RowStore, at: int, *, start: bytes = b"", end: bytes = b"", page
 
 
 def reloaded(store: RowStore) -> RowStore:
-    """What becomes of it on its way through files."""
+    """Return the store after a round trip through files."""
     fresh = RowStore(history_bytes_max=1 << 30)
     deque(fresh.load(read_blocks(pack_blocks(store.records())), store.history_start))
     return fresh
@@ -76,7 +76,7 @@ def test_every_snapshot_is_the_table_of_its_time(steps, data):
             oracle.wait(number)
         elif kind == "collect":
             oldest = max(0, oracle.now - number)
-            if oldest < oracle.now:  # what is written still may be written again
+            if oldest < oracle.now:  # a version at the current timestamp may be written again
                 store.collect(oldest)
                 assert store.history_start <= oldest
         else:
@@ -93,7 +93,7 @@ def test_every_snapshot_is_the_table_of_its_time(steps, data):
     assert within == read(store, oracle.now, start=start, end=end, page=page)
     assert [store.newest(key) is not None for key in (b"a", b"b")] == [b"a" in now, b"b" in now]
 
-    # Whatever way a store got its rows, it is the same: digest, sizes, and all of its history.
+    # A store has the same digest, sizes and history, however it got its rows.
     for other in (reloaded(store), RowStore(history_bytes_max=1 << 30)):
         if not other.live_rows and not other.version_bytes:
             deque(other.load(replayed, store.history_start))
@@ -102,7 +102,7 @@ def test_every_snapshot_is_the_table_of_its_time(steps, data):
         for at in range(store.history_start, oracle.now + 1):
             assert oracle.tables[at] == read(other, at)
 
-    # Nothing but the live rows is left once all of it is history.
+    # Only the live rows remain once all other versions are too old.
     store.collect(oracle.now)
     assert store.history_bytes == 0
     assert len(now) == len(store.records())
@@ -144,7 +144,7 @@ def test_rows_that_come_and_go_in_one_write_are_history_as_well():
     store.put(b"199", 199, encode_row({1: 1}))
     store.put(b"199", 199, None)
     store.put(b"198", 199, None)
-    store.put(b"198", 199, encode_row({1: 1}))  # the deletion is not there any more
+    store.put(b"198", 199, encode_row({1: 1}))  # the deletion has been removed
     assert reloaded(store).history_bytes == store.history_bytes
 
 

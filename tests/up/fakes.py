@@ -1,4 +1,4 @@
-"""A cluster that stays, on a fake one."""
+"""A long-lived cluster on a fake one."""
 
 import asyncio
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ class FakeTarget(Target, groups=("catalog",), operations=("step-down",)):
 
 
 def standing(cluster=None):
-    """A cluster that stays, on a fake one in which m2 leads."""
+    """Provide a long-lived cluster on a fake one, in which m2 leads."""
     target = FakeTarget()
     plan = TargetPlan(
         case=Case(seed=1, target="fake"),
@@ -55,7 +55,7 @@ def standing(cluster=None):
 
 
 def record_of(**fields):
-    """What is written down of a cluster that stands."""
+    """Return the record of a running cluster."""
     return Standing(**{
         "name": "dev", "environment": "process", "target": "kudu", "profile": "strict",
         "bugs": (), "seed": 1, "run_id": "up-dev-1", "holder": "1:1", "started": "",

@@ -1,4 +1,4 @@
-"""Commands as users give them, the same for processes and containers, and what must be gone."""
+"""User commands for processes and containers, and checks for leftovers."""
 
 import asyncio
 import contextlib
@@ -30,18 +30,18 @@ OPTIONS = with_defaults("target", "kudu", load_plugin("targets", "kudu").options
 
 
 class Up:
-    """Clusters of a test, with a state folder of their own."""
+    """The clusters of a test, with a separate state folder."""
 
     def __init__(self, environment, home):
         self.environment, self.home = environment, home
         self.clusters = {}
 
     def program(self, *words):
-        """The command line of a `harness` of ours, and its environment variables."""
+        """Return the command line of `harness` and its environment variables."""
         return [sys.executable, "-m", "harness", *words], {"XDG_STATE_HOME": str(self.home)}
 
     def call(self, *words, code=0, **variables):
-        """What a command prints, as JSON if it does; it ends with this code."""
+        """Run a command that exits with this code; return its output, parsed if it is JSON."""
         program, own = self.program(*words)
         done = run_program(*program, **own, **variables)
         assert done.returncode == code, done.stdout + done.stderr
@@ -50,7 +50,7 @@ class Up:
         return json.loads(done.stdout) if "--json" in words else done.stdout
 
     def start(self, *words, name=None):
-        """Start a cluster under a name that no other test has."""
+        """Start a cluster with a name that no other test uses."""
         name = name or f"t-{secrets.token_hex(4)}"
         self.clusters[name] = None
         self.clusters[name] = self.call(
@@ -59,12 +59,12 @@ class Up:
         return self.clusters[name]
 
     def down(self, name, *words):
-        """Take it down. That looks at the whole machine."""
+        """Take the cluster down; `down` looks at the whole machine."""
         with only_cleaner():
             return self.call("down", name, *words)
 
     def clean(self):
-        """What `harness clean` says."""
+        """Run `harness clean`, and return its output."""
         with only_cleaner():
             return self.call("clean")
 
@@ -79,7 +79,7 @@ class Up:
 
 @contextlib.contextmanager
 def clusters(environment, home):
-    """Clusters that are gone at the end, whatever a test did."""
+    """Provide clusters that are removed at the end of any test."""
     up = Up(environment, home)
     try:
         yield up
@@ -92,7 +92,7 @@ def holder_of(cluster):
 
 
 def lose_holder(up, cluster, *, with_warden):
-    """Kill it; `down` removes its leftovers, or `clean` if nothing else could."""
+    """Kill the holder; `down`, or else `clean`, removes its leftovers."""
     name = cluster["name"]
     with only_cleaner():
         if with_warden:
@@ -102,7 +102,7 @@ def lose_holder(up, cluster, *, with_warden):
         assert "has ended" in up.call("status", name, code=EXIT_CRASH)
         again = up.call("up", "--env", up.environment, "--name", name, code=EXIT_USAGE)
         assert "is dead" in again
-        if len(up.clusters) > 1:  # or it is looked at more closely
+        if len(up.clusters) > 1:  # otherwise the test inspects it more closely
             assert f"{name}: dead" in up.call("status")
         up.call(*(["clean"] if with_warden else ["down", name]))
 
@@ -120,7 +120,7 @@ def addresses_of(cluster):
 
 
 def see_pages(*urls):
-    """They are there for people."""
+    """Assert that the pages are available."""
     assert urls
     for url in urls:
         with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
@@ -128,7 +128,7 @@ def see_pages(*urls):
 
 
 def left_of(cluster):
-    """Whatever of a cluster is still there, but for what only an engine knows of."""
+    """Return what remains of a cluster, except objects that only an engine knows."""
     found = [*map(str, processes_of(cluster["run_id"]))]
     if procfs.is_alive(holder_of(cluster)):
         found.append("its holder")
@@ -144,15 +144,15 @@ def left_of(cluster):
 
 
 def life_of_a_table(*, replicas=3):
-    """One operation of each kind, on a table that is dropped at the end."""
+    """Run one operation of each kind, on a table that is dropped at the end."""
     case = Case(seed=1, workload_options={"replicas": replicas})
     return load_plugin("workloads", "ddl").probe(case, 0, 0)
 
 
 def keep_and_go_on(up, *words):
-    """What is left in the folder of a cluster of one table that was kept and goes on from there.
+    """Keep a cluster of one table and restart it; return what remains in its folder.
 
-    It serves its table, and nothing that is made now has an id that was given before.
+    The restarted cluster serves the table, and new objects get new ids.
     """
     cluster = up.start("--masters", "1", "--tservers", "1")
     name = cluster["name"]
@@ -175,14 +175,12 @@ def keep_and_go_on(up, *words):
 
 
 def ask_from_outside(addresses, requests=None, **options):
-    """What a client is answered that knows nothing but these addresses, and how the target's
-    options are; all is answered well.
-    """
+    """Run operations of a client that knows only these addresses and the target's options."""
 
     async def main():
         with tempfile.TemporaryDirectory() as folder:
             env = RealClientEnv(
-                seed=secrets.randbits(32),  # another client each time, with ids of its own
+                seed=secrets.randbits(32),  # a different client each time, with different ids
                 data=Path(folder),
                 connect={CLIENT: addresses},
                 on_event=lambda kind, data: None,
@@ -201,7 +199,7 @@ def ask_from_outside(addresses, requests=None, **options):
                 completion = await client.invoke(request, timeout_s=20.0)
                 async with asyncio.timeout(LIMIT_S):
                     while completion.type is not OpType.OK and "nonce" not in request.value:
-                        await asyncio.sleep(0.05)  # its tablets are not there yet
+                        await asyncio.sleep(0.05)  # its tablets do not run yet
                         completion = await client.invoke(request, timeout_s=20.0)
                 done.append((request.f, completion))
             await client.close()

@@ -1,4 +1,4 @@
-"""Faults by hand: what they hit, when they end, and what is refused, in virtual time."""
+"""Faults by hand, in virtual time: targets, ends and refusals."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def test_a_fault_stays_until_it_is_healed():
     assert (healed.count, healed.unit, here.session.cluster.state("m2")) == (
         1, "processes", NodeState.RUNNING
     )  # fmt: skip
-    assert await here.heal_by_hand("f1") == [healed]  # what it did can be asked again
+    assert await here.heal_by_hand("f1") == [healed]  # a second heal returns the same effect
 
 
 async def test_a_fault_ends_by_itself_to_the_moment():
@@ -87,7 +87,7 @@ async def test_all_is_healed_and_started_whatever_ended_it():
     here = standing()
     await here.break_by_hand("kill node:m1", None)
     await here.break_by_hand("cut node:m2 from others", None)
-    here.session.cluster.down.add("t1")  # nobody's fault
+    here.session.cluster.down.add("t1")  # no fault has ended this node
     assert [each.id for each in await here.heal_everything()] == ["f1", "f2"]
     assert here.session.cluster.down == set()
     assert ("mend",) in here.session.cluster.calls
@@ -98,7 +98,7 @@ async def test_what_resists_keeps_nothing_else_from_being_healed():
     here = standing()
     await here.break_by_hand("cut leader from members", None)
     await here.break_by_hand("kill node:m1", None)
-    here.session.cluster.down.add("t1")  # by itself
+    here.session.cluster.down.add("t1")  # the node has exited on its own
     here.session.cluster.failing = True
     with pytest.raises(InfrastructureError, match="'f1' could not be undone: it resists"):
         await here.heal_everything()
@@ -120,7 +120,7 @@ async def test_nodes_are_started_even_if_nothing_else_can_be_mended():
 
     here = standing(Unmended())
     await here.break_by_hand("kill node:m1", None)
-    here.session.cluster.down.add("t1")  # by itself
+    here.session.cluster.down.add("t1")  # the node has exited on its own
     with pytest.raises(InfrastructureError, match="no engine"):
         await here.heal_everything()
     assert here.session.cluster.down == set()
@@ -134,10 +134,10 @@ async def test_who_heals_what_is_being_healed_hears_the_same():
             return await super().set_links(wanted, lease_s=lease_s)
 
     here = standing(Slow())
-    await here.break_by_hand("cut leader from members", 10.0)  # which takes a second
+    await here.break_by_hand("cut leader from members", 10.0)  # this takes a second
     await asyncio.sleep(9.5)
     hand = asyncio.ensure_future(here.heal_by_hand("f1"))
-    await asyncio.sleep(0.6)  # its time has come meanwhile
+    await asyncio.sleep(0.6)  # its time has ended in the meantime
     everything = await here.heal_everything()
     assert [each.count for each in (*await hand, *everything)] == [7, 7]
     assert [each.count for each in (await here.status()).healed] == [7]

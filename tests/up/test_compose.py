@@ -1,4 +1,4 @@
-"""The file for `docker compose` is what the target declares, and compose can read it."""
+"""The file for `docker compose` follows the target's declarations, and compose accepts it."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ FILE = Path(__file__).parents[2] / "docker" / "compose.yaml"
 
 
 def services(**options):
-    """The services of a file by name, and what each node is told."""
+    """Return the services of a file by name, and the input of each node."""
     file = yaml.safe_load(compose_file(Case(seed=7, target_options=options)))
     told = {
         name: msgspec.json.decode(
@@ -42,7 +42,7 @@ def test_it_is_the_cluster_that_the_target_declares():
     assert told["t1"].entry == "targets.kudu.tserver.node:main"
     assert told["m2"].config["masters"] == ["m1:7051", "m2:7051", "m3:7051"]
     assert told["t2"].listen == {str(port): ("0.0.0.0", port) for port in (7050, 8050)}
-    assert told["t2"].pages["m3:8051"] == ("127.0.0.1", 8251)  # where a browser finds them
+    assert told["t2"].pages["m3:8051"] == ("127.0.0.1", 8251)  # the address for browsers
     assert all(node.connect["m3:7051"] == ("m3", 7051) for node in told.values())
     assert all(node.seed == 7 and node.data == "/data" for node in told.values())
 

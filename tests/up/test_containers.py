@@ -1,4 +1,4 @@
-"""`harness up` and the rest in containers, and the same cluster started by compose."""
+"""`harness up` and its related verbs in containers, and the same cluster in compose."""
 
 import json
 import secrets
@@ -36,7 +36,7 @@ def up(tmp_path):
 
 
 def left_in(engine, cluster):
-    """Whatever is left of a cluster, in the engine too."""
+    """Return what remains of a cluster, including the engine's objects."""
     label = f"{RUN_LABEL}={cluster['run_id']}"
     there = [*engine.containers(label), *engine.networks(label), *engine.volumes(label)]
     return [found.name for found in there] + left_of(cluster)
@@ -65,7 +65,7 @@ def test_a_cluster_goes_on_from_the_data_that_were_kept(up):
     assert keep_and_go_on(up) == []
     (name,) = up.clusters
     up.down(name, "--keep-data")
-    processes = up.start("--env", "process", name=name)  # the data are the same
+    processes = up.start("--env", "process", name=name)  # the same data work in processes
     assert {node["name"] for node in processes["nodes"]} == {"m1", "t1"}
 
 
@@ -74,7 +74,7 @@ def test_a_killed_holder_leaves_nothing_that_is_not_removed(with_warden, up, eng
     cluster = up.start(*SMALL)
     up.call("break", cluster["name"], "cut node:m1 from others")
     lose_holder(up, cluster, with_warden=with_warden)
-    # The warden, which saw the holder die as well, may be just ending.
+    # The warden, which also saw the holder die, may still be ending.
     wait_until(lambda: left_in(engine, cluster) == [])
 
 
@@ -82,7 +82,7 @@ def test_a_killed_holder_leaves_nothing_that_is_not_removed(with_warden, up, eng
 
 
 class Compose:
-    """The file of the repository, but for its ports, under a name of its own."""
+    """The repository's compose file with other ports and a separate name."""
 
     def __init__(self, folder):
         self.file = yaml.safe_load(COMPOSE.read_text())
@@ -101,7 +101,7 @@ class Compose:
         return done.stdout
 
     def addresses(self):
-        """Where each declared port is published now."""
+        """Return where each declared port is published now."""
         found = {}
         for name, service in self.file["services"].items():
             for text in service["ports"]:

@@ -1,4 +1,4 @@
-"""Questions to a holder, and answers: whatever is asked, and however long the path is."""
+"""Questions to a holder and its answers, for any question and any length of path."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from harness.up.control_socket import Break, Down, Heal, Status, ask, open_door
 
 
 def answers(folder, *questions, answer):
-    """What `ask` returns or raises for each question, from another thread than the door's."""
+    """Return what `ask` returns or raises for each question, from a separate thread."""
 
     def one(question):
         try:

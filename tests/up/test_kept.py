@@ -1,4 +1,4 @@
-"""Data that are kept: what goes on from them, and what is refused."""
+"""Kept data of clusters: restarts from them, and refusals."""
 
 import asyncio
 import shutil
@@ -31,7 +31,7 @@ def home(tmp_path, monkeypatch):
 
 
 def ended(*, text: str = "1", whole: bool = True):
-    """The folder of a cluster that has ended, with the data of its nodes."""
+    """Create the folder of an ended cluster, with the data of its nodes."""
     place = claim("dev")
     for node in NODES:
         folder = place.folder / DATA / node.name
@@ -73,7 +73,7 @@ def test_who_comes_while_a_holder_that_has_saved_its_data_ends_waits_for_that(mo
     place.write_standing(record_of())
 
     def closed(folder, question, *, timeout_s):
-        (place.folder / "owner").unlink()  # it has ended meanwhile
+        (place.folder / "owner").unlink()  # the cluster has ended in the meantime
         raise InfrastructureError("the door is closed")
 
     monkeypatch.setattr("harness.up.lifecycle.ask", closed)
@@ -152,11 +152,11 @@ def test_what_is_not_given_is_as_it_was():
 
 
 def recorded():
-    """That all data are there."""
+    """Assert that all data are stored."""
 
 
 class Saving(Cluster):
-    """One whose disk is full the first time, in the middle of the copies."""
+    """A cluster whose disk is full in the middle of the first copy."""
 
     full = True
     data_place = str
@@ -207,7 +207,7 @@ async def test_data_are_saved_once_however_many_ask(tmp_path):
         full = False
 
         async def mend(self):
-            await asyncio.sleep(0)  # the other one asks meanwhile
+            await asyncio.sleep(0)  # the other one asks in the meantime
             await super().mend()
 
     here, folder = standing(Lingering()), tmp_path / "data"

@@ -1,4 +1,4 @@
-"""Where clusters are written down: one name, one cluster, and whose it is."""
+"""The records of clusters: unique names, and owners."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ def home(tmp_path, monkeypatch):
 
 
 def die(place):
-    """Have its owner be a process that has ended."""
+    """Make an ended process the owner."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     owner = procfs.identify(child.pid)
     child.communicate()
@@ -31,7 +31,7 @@ def die(place):
 
 
 def sign(place, controller, machine=None):
-    """Have it belong to this controller."""
+    """Make this controller the owner."""
     (place.folder / "owner").write_text(f"{controller} {machine or os.uname().nodename}")
 
 

@@ -1,4 +1,4 @@
-"""`harness up` and the rest on real processes: it stays, it is broken and healed, and all goes."""
+"""`harness up` on real processes: clusters stay, are broken and healed, and are removed."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def test_a_killed_holder_leaves_nothing_that_is_not_removed(with_warden, up):
     cluster, other = up.start(*SMALL), up.start(*SMALL)
     up.call("break", cluster["name"], "pause all")
     lose_holder(up, cluster, with_warden=with_warden)
-    wait_until(lambda: left_of(cluster) == [])  # the warden may be just ending
+    wait_until(lambda: left_of(cluster) == [])  # the warden may still be ending
     assert up.call("status", other["name"], "--json")["status"]["ready"]
 
 
@@ -128,7 +128,7 @@ def test_data_are_kept_or_it_is_said_that_they_are_not(up):
 
 
 def interrupted_start(up, name, moment):
-    """An `up` that is interrupted as soon as `moment(order)` holds; how it ended."""
+    """Interrupt an `up` as soon as `moment(order)` holds; return how it ended."""
     program, variables = up.program("up", "--env", "process", "--name", name)
     up.clusters[name] = None
     process = subprocess.Popen(program, env={**os.environ, **variables})

@@ -1,4 +1,4 @@
-"""What people read of clusters that stand: who is where, what is broken, and what undoes it."""
+"""Texts about running clusters: addresses, active faults, and commands that heal them."""
 
 import msgspec
 
@@ -71,7 +71,7 @@ def test_what_was_not_measured_is_not_told_as_nothing():
     assert "it hit 1 process" in healed_text(HEALED)
     assert "it hit 0 processes" in healed_text(msgspec.structs.replace(HEALED, count=0))
     clock = msgspec.structs.replace(HEALED, count=10_000, unit="ms")
-    assert "moved by 10000 ms in total" in healed_text(clock)  # by 5 s, and by 5 s back
+    assert "moved by 10000 ms in total" in healed_text(clock)  # 5 s forward and 5 s back
     assert "cannot be measured" in healed_text(msgspec.structs.replace(HEALED, count=None))
 
 

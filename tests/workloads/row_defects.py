@@ -15,7 +15,7 @@ from targets.kudu.tserver.write_op import Writes
 
 
 def followers_answer_latest(patch: pytest.MonkeyPatch) -> None:
-    """Any replica answers what only a leader can know."""
+    """Any replica answers reads that only a leader may answer."""
 
     async def latest(self: Scans, timeout_ms: int) -> int:
         del timeout_ms
@@ -31,7 +31,7 @@ def requests_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
 
 
 def safe_time_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    """A snapshot is read before it is sure what belongs to it."""
+    """A snapshot is read before its timestamp is safe."""
 
     async def wait(self: SafeTime, timestamp: int, timeout_s: float) -> None:
         del self, timestamp, timeout_s
@@ -40,7 +40,7 @@ def safe_time_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def row_errors_are_lost(patch: pytest.MonkeyPatch) -> None:
-    """Rows that were refused are acknowledged."""
+    """Refused rows are acknowledged."""
     original = Writes._answer
 
     def answer(self: Writes, result: Any) -> WriteResponse:
@@ -50,12 +50,12 @@ def row_errors_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def timestamps_of_clients_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    """What a client knows of the time of other tablets does not lift the clock."""
+    """Timestamps in clients' requests do not advance the clock."""
     patch.setattr(HybridClock, "update", lambda self, timestamp: None)
 
 
 def one_row_of_a_write_is_dropped(patch: pytest.MonkeyPatch) -> None:
-    """Of a write of several rows the last one is now and then acknowledged and not written."""
+    """The last row of a write is sometimes acknowledged but not written."""
     original = TabletMachine._write_row
 
     def write_row(self: TabletMachine, row: Any, timestamp: int) -> Any:
@@ -67,7 +67,7 @@ def one_row_of_a_write_is_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def bounds_of_scans_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for some rows is shown all."""
+    """A scan with bounds returns all rows."""
     original = Scans._read
 
     def read(self: Scans, timestamp: int, start: bytes, end: bytes, **limits: int) -> Any:
@@ -78,7 +78,7 @@ def bounds_of_scans_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def timestamps_of_snapshots_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Every tablet chooses a timestamp of its own, and says so."""
+    """Every tablet chooses its own timestamp for a snapshot, and reports it."""
     original = Scans._choose
 
     async def choose(self: Scans, request: ScanRequest) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""The DDL workload asks for what its options say, with nonces that never repeat."""
+"""The DDL workload generates operations by its options, with unique nonces."""
 
 import collections
 import functools
@@ -49,7 +49,7 @@ def test_bursts_meet_on_one_name_and_are_off_with_one():
             bursts.append(0)
             names = set()
         bursts[-1] += 1
-        if "new_name" not in draft.value:  # of a rename, the name may be the old or the new one
+        if "new_name" not in draft.value:  # a rename has an old and a new name
             names |= {draft.value["name"]} if "name" in draft.value else set()
         assert len(names) <= 1
     assert max(bursts) == 5

@@ -1,4 +1,4 @@
-"""The promises of every workload: operations follow from the seed, mixes are checked."""
+"""Common properties of all workloads: operations follow from the seed, mixes are checked."""
 
 from collections import Counter
 
@@ -53,7 +53,7 @@ def test_same_seed_same_operations(name):
         ("ddl", {"moves": 101}, "--moves"),
         ("ddl", {"burst": 0}, "--burst"),
         ("ddl", {"burst": 1001}, "--burst"),
-        # Else the target would be blamed for creating nothing.
+        # Otherwise the target would be blamed for creating nothing.
         ("ddl", {"replicas": 2}, "a majority"),
         ("ddl", {"replicas": 0}, "a majority"),
         ("ddl", {"replicas": 5}, "--tservers 5"),

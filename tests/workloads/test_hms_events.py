@@ -25,7 +25,7 @@ def test_there_is_a_reader_and_somebody_who_changes_tables():
             generator(concurrency, **options)
     found = generator()
     assert (found.readers, found.reads) == (4, (EAGER, LAZY))
-    # The thread that `take` has free first is an eager reader.
+    # The first free thread in `take` is an eager reader.
     assert {draft.f for draft in take(found, 100)} == {"poll"}
 
 

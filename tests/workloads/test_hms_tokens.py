@@ -1,4 +1,4 @@
-"""The workload of tokens uses those that were issued, and some that were not."""
+"""The workload of tokens uses issued tokens, and some forged ones."""
 
 import functools
 import itertools
@@ -14,7 +14,7 @@ case = functools.partial(case_of, HmsTokensWorkload())
 
 
 def drafts(count=3000, *, answers=True, **options):
-    """The first drafts, where each is done at once; the tokens are t0, t1, ..."""
+    """Return the first drafts, each completed at once; the tokens are t0, t1, ..."""
     generator = HmsTokensWorkload().generator(case(**options))
     ctx = new_context(4, stream(1, "test"))
     found, tokens = [], itertools.count()

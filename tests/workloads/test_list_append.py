@@ -1,4 +1,4 @@
-"""The list-append workload: elements once, short lists, and answers that Elle can judge."""
+"""The list-append workload: unique elements, short lists, and answers that Elle can check."""
 
 import functools
 from typing import Any
@@ -30,7 +30,7 @@ def test_elements_are_unique_and_lists_stay_short():
     by_key = [key for key, _ in appends]
     assert {by_key.count(key) for key in by_key} <= set(range(1, 6))
     assert max(by_key.count(key) for key in by_key) == 5
-    assert len(set(by_key)) > 50  # left and replaced
+    assert len(set(by_key)) > 50  # full lists are replaced by new keys
     assert {f for f, _, _ in mops} == {"append", "r"}
     assert all(value is None for f, _, value in mops if f == "r")
 

@@ -1,4 +1,4 @@
-"""The mixed workloads: parts that leave each other alone, one change of members at a time."""
+"""The mixed workloads: independent parts, and one membership change at a time."""
 
 import collections
 import dataclasses
@@ -22,7 +22,7 @@ def case(workload=None, **options):
 
 
 def take(generator, count):
-    """The first `count` drafts, each answered at once."""
+    """Return the first `count` drafts, each answered at once."""
     ctx, drafts, index = new_context(8, stream(1, "test")), [], 0
     while len(drafts) < count:
         step = generator.op(ctx)

@@ -1,4 +1,4 @@
-"""One body, three worlds: the environments a test runs in, marked by what they need."""
+"""The environments in which a test body runs, marked by the tools that they need."""
 
 import pytest
 
@@ -13,5 +13,5 @@ WORLDS = [
 
 @pytest.fixture(params=WORLDS)
 def environment(request):
-    """The environment plug-in."""
+    """Provide the environment plug-in."""
     return load_plugin("environments", request.param)

@@ -1,7 +1,7 @@
-"""Shapes of connections: what a caller and a server do, and what each of them must see of it.
+"""Shapes of connections: the actions of caller and server, and what each must observe.
 
-The module runs in tests and as a program of the standard library alone: a node that serves at
-`HOST PORT`, and calls where it is asked to. A connection begins with a line of JSON: its shape and
+The module runs in tests, and as a program that needs only the standard library: a node that serves
+at `HOST PORT` and makes calls on request. A connection begins with a line of JSON: its shape and
 its name, or a command.
 """
 
@@ -27,7 +27,7 @@ SHAPES = (
 
 
 def read_all(conn):
-    """The received data, by length and digest, and the end."""
+    """Return the received data, by length and digest, and how the connection ended."""
     data = bytearray()
     end = "fin"
     try:
@@ -82,12 +82,12 @@ def head(shape, name):
 
 
 def sent_bytes(name, shape):
-    """The caller's data, in a shape in which it sends little."""
+    """Return the caller's data, for shapes in which it sends little."""
     return len(head(shape, name)) + len(SMALL)
 
 
 def call(shape, name, conn):
-    """The caller's part; what it saw of the server."""
+    """Play the caller's part; return what it saw of the server."""
     conn.sendall(head(shape, name))
     match shape:
         case "send-and-close":
@@ -123,12 +123,12 @@ def call(shape, name, conn):
         case "early-answer":
             with contextlib.suppress(OSError):
                 conn.sendall(SMALL * 400)
-            return read_all(conn) | {"end": "either"}  # a failed send may have told of the reset
+            return read_all(conn) | {"end": "either"}  # a failed send may have reported the reset
     return None
 
 
 def answer(shape, conn):
-    """The server's part; what it saw of the caller."""
+    """Play the server's part; return what it saw of the caller."""
     match shape:
         case "half-close" | "slow-reader":
             seen = read_all(conn)
@@ -175,7 +175,7 @@ EXPECTED = {
 
 
 def dial(address, name, shape, wait_s=WAIT_S):
-    """Open a connection and play the caller's part; what it saw, or the error it got."""
+    """Open a connection and play the caller's part; return what it saw, or the error."""
     try:
         with socket.create_connection(address, wait_s) as conn:
             if shape == "slow-reader":
@@ -186,7 +186,7 @@ def dial(address, name, shape, wait_s=WAIT_S):
 
 
 def dial_all(address, names, wait_s=WAIT_S):
-    """Play many at once, each by `name: shape`; what the caller saw, by name."""
+    """Play many connections at once, given as `name: shape`; return the caller's results."""
     seen = {}
 
     def one(name, shape):
@@ -201,7 +201,7 @@ def dial_all(address, names, wait_s=WAIT_S):
 
 
 class Server:
-    """Serves at one port and remembers what it saw, by the name of the connection."""
+    """A server on one port that records what it saw, by the name of the connection."""
 
     def __init__(self, listener):
         self.seen = {}
@@ -261,7 +261,7 @@ def listen(address):
 
 
 def ask(node, /, **command):
-    """Have the node at this address carry out a command; its reply."""
+    """Have the node at this address carry out a command; return its reply."""
     with socket.create_connection(node, WAIT_S) as conn:
         conn.sendall(json.dumps(command).encode() + b"\n")
         text = b""

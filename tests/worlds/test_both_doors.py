@@ -1,4 +1,4 @@
-"""The proof that both doors hold: the same bodies, unchanged, in all three environments.
+"""Both interfaces work: the same test bodies run unchanged in all three environments.
 
 One body goes through `Env` (a target and its client), one through `Cluster` (faults and healing).
 """
@@ -16,14 +16,14 @@ from harness.registry import load_plugin
 from tests.faults.door import door
 
 READY_S = 120.0
-# Masters are broken here; `tests.kudu` has tablets with replicas.
+# This test breaks masters; `tests.kudu` has tablets with replicas.
 SETTINGS = TargetSettings(
     profile="strict", bugs=(), options={"masters": 3, "tservers": 1, "resend": 0, "kudu_flag": ""}
 )
 
 
 def deploy(environment, main, run_id):
-    """Run `main(session, system)` on three masters and a tablet server that serve."""
+    """Run `main(session, system)` on three serving masters and a tablet server."""
     target = load_plugin("targets", "kudu")
     run_id = f"{run_id}-{secrets.token_hex(4)}"  # another suite may use the same engine
     plan = DeploymentPlan(
@@ -81,7 +81,7 @@ async def a_nemesis_cuts_pauses_and_kills_and_everything_heals(session, system):
     cluster = session.cluster
     async with asyncio.timeout(2 * READY_S):
         bite = Bite(0, "")
-        while bite.count == 0:  # on a crowded machine a leader may go before it is cut off
+        while bite.count == 0:  # on a busy machine, the leader may change before it is cut off
             first = await leader_other_than(system, None)
             peers = [name for name in ("m1", "m2", "m3") if name != first]
             fault = await door(session).cut(Link.between([first], peers))

@@ -36,14 +36,18 @@ def test_the_wall_clock_goes_wrong_and_monotonic_time_stays_true(environment, mo
         async def shift():
             return shift_s((await new_lines(cluster, 2))[-1])
 
-        assert "setup preload=" in await cluster.logs(NAME, last_lines=10_000)  # not with it
+        assert "setup preload=" in await cluster.logs(
+            NAME, last_lines=10_000
+        )  # the node runs without libfaketime
         assert near(await shift(), 0)
 
         assert await cluster.skew(NAME, offset_ns=-3 * S) == 3000
         lines = await new_lines(cluster, 4)
         assert all(near(shift_s(line), -3) for line in lines)
         pauses = [float(b.split()[2]) - float(a.split()[2]) for a, b in itertools.pairwise(lines)]
-        assert all(PAUSE_S <= pause < LIMIT_S for pause in pauses)  # it slept, by its own clock too
+        assert all(
+            PAUSE_S <= pause < LIMIT_S for pause in pauses
+        )  # it slept, by its own clock as well
 
         await cluster.pause(NAME, lease_s=600)
         assert await cluster.skew(NAME, offset_ns=2 * S) == 0
@@ -53,7 +57,7 @@ def test_the_wall_clock_goes_wrong_and_monotonic_time_stays_true(environment, mo
         await cluster.wipe(NAME)
         await cluster.start(NAME)
         assert near(await shift(), 2)
-        assert await cluster.skew(NAME, offset_ns=0) == 7000  # 5 s while it stood still, now 2 s
+        assert await cluster.skew(NAME, offset_ns=0) == 7000  # 5 s while it was stopped, now 2 s
         assert near(await shift(), 0)
 
         began_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""The suite that every environment must pass, on processes and in containers."""
+"""The conformance suite of environments, in processes and in containers."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""No link loses or invents anything while no fault is on it, and none passes anything while cut.
+"""Links without faults lose and invent nothing, and cut links pass nothing.
 
-The same shapes of connections, and what TCP itself makes of them, on every road between two ends.
+The same shapes of connections, with TCP's own results, on every path between two ends.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ CUT_S = 0.7
 WAYS = ("peer", "address")
 WORDS = [f"{{{way}:{node}:{port}}}" for node in "ab" for way in WAYS for port in (PORT, LATER)]
 REAL = ("send-and-close", "idle", "server-closes-first")
-"""What a real Toxiproxy makes nothing else of: there, the end of a direction closes both."""
+"""Shapes that work over a real Toxiproxy, where the end of one direction closes both."""
 
 
 def names_of(tag, count=2):
@@ -47,7 +47,7 @@ def came_to_nothing(seen):
 
 @pytest.fixture(params=["direct", "ours", pytest.param("real", marks=pytest.mark.toxiproxy)])
 def road(request):
-    """A way to an address: the kind, and the address by which a client reaches it."""
+    """Provide a path: its kind, and the address that a client uses."""
     if request.param == "direct":
         yield request.param, lambda place: place
         return
@@ -117,7 +117,7 @@ def node(name):
 
 
 class Peers:
-    """Two nodes, and their connections to each other."""
+    """Two nodes, and the connections between them."""
 
     def __init__(self, session):
         self.session = session
@@ -131,7 +131,7 @@ class Peers:
         return await asyncio.to_thread(shapes.ask, where, **command)
 
     async def wait_up(self):
-        """Wait until both serve; learn by which addresses each knows the other."""
+        """Wait until both serve; learn the addresses by which they know each other."""
         self.address = {}
         for name in "ab":
             async with asyncio.timeout(LIMIT_S):
@@ -159,7 +159,7 @@ class Peers:
 
 
 async def nothing_is_lost(peers, tag, count=2, many=True):
-    """Both call each other, at once, in all shapes and many times; all of it arrives, once."""
+    """Let both call each other concurrently, in all shapes; everything must arrive once."""
 
     async def one(caller, server, way):
         names = names_of(f"{tag}-{caller}-{way}", count)
@@ -175,7 +175,7 @@ async def nothing_is_lost(peers, tag, count=2, many=True):
 
 
 async def nothing_passes_a_cut(peers):
-    """Neither bytes nor ends of connections, whichever way they come."""
+    """Check that neither bytes nor ends of connections pass a cut, in any direction."""
     fault = await door(peers).cut(Link.between(["a"], ["b"]))
     dials = [peers.dial("a", "b", way, names_of(f"cut-{way}", 1), wait_s=CUT_S) for way in WAYS]
     for seen in await asyncio.gather(*dials):
@@ -240,7 +240,7 @@ def test_links_between_containers():
 @pytest.mark.process
 @pytest.mark.xdist_group("process")
 def test_where_no_call_can_be_seen_nothing_is_lost_or_passes_either(monkeypatch):
-    """Then a caller that has closed is not known, and waits for the end of any cut."""
+    """A caller that has closed is then unknown, and waits for the end of any cut."""
     monkeypatch.setattr("harness.environments.process.calling._listen_to_connects", lambda: None)
 
     async def main(peers):

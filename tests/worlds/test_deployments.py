@@ -1,4 +1,4 @@
-"""All parts of a declaration hold in processes and in Docker alike."""
+"""All parts of a declaration work in processes and in Docker."""
 
 import asyncio
 import secrets
@@ -52,7 +52,7 @@ async def get(session, node, path):
             return answer.read().decode()
 
     async with asyncio.timeout(LIMIT_S):
-        while True:  # not every probe here waits until it serves
+        while True:  # not every probe here waits until the node serves
             try:
                 return await asyncio.to_thread(fetch)
             except OSError:
@@ -102,7 +102,7 @@ def test_set_up_files_order_and_readiness(environment):
     assert log[0] == text.strip()
     started = [node for node, kind, _ in events if kind == "node-started"]
     assert started == ["last", "first", "last", "last"]
-    assert sum(line == log[0] for line in logs) == 2  # at first, and after the wipe alone
+    assert sum(line == log[0] for line in logs) == 2  # only at the first start and after the wipe
     assert "ended before it was ready" in reason
 
 

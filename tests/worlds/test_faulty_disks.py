@@ -1,4 +1,4 @@
-"""Foreign programs on a disk of ours, as processes and in containers."""
+"""Foreign programs on a faulty disk, as processes and in containers."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.fuse, pytest.mark.parametrize("environment", WORLDS[1:
 
 
 def test_power_cuts_and_faults_reach_its_disk(environment, monkeypatch):
-    monkeypatch.setattr(WRITE_BACK, 0)  # never by itself, however late the cut comes
+    monkeypatch.setattr(WRITE_BACK, 0)  # no write-back, however late the cut comes
     run_id, events = f"disk-{os.getpid()}-{environment.name}", []
 
     async def main(session):
@@ -43,7 +43,7 @@ def test_power_cuts_and_faults_reach_its_disk(environment, monkeypatch):
         await cluster.worsen_disk("w", DiskQuality(delay_ms=60_000))
         await asyncio.sleep(0.2)
         begin_s = time.monotonic()
-        assert await cluster.kill("w")  # a process that waits for a disk cannot be killed
+        assert await cluster.kill("w")  # the kernel cannot kill a process that waits for a disk
         assert time.monotonic() - begin_s < 30
         assert await cluster.worsen_disk("w", DiskQuality(full=True)) > 0
         await door(session).heal_all()
@@ -57,7 +57,7 @@ def test_power_cuts_and_faults_reach_its_disk(environment, monkeypatch):
 
     node = writer(user="65532:65532" if environment.name == "docker" else None)
     plan = DeploymentPlan(run_id=run_id, nodes=(node,), seed=1, knobs={}, folder=None)
-    # A kill takes nothing; the set-up's work is durable, and done again after a wipe.
+    # A kill loses nothing; the set-up's files are durable, and created again after a wipe.
     lives = ["made", "kept made", "kept lost made", "made"]
     assert environment.execute(plan, main) == lives
     assert [event.data["bytes"] > 0 for event in events if event.kind == "power-cut"] == [True]
@@ -70,6 +70,6 @@ def test_no_mount_is_left_by_a_driver_that_ends(environment, number):
     with controlled(run_id, environment.name) as process:
         process.send_signal(number)
         process.wait(LIMIT_S)
-        # The warden ends as the last, when no container is left.
+        # The warden ends last, when no container is left.
         wait_until(lambda: processes_of(run_id) == [] and mounted(run_id) == [], 2 * LIMIT_S)
         wait_until(lambda: not list(Path("/tmp").glob(f"harness-*-{run_id}-*")))

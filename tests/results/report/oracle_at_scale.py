@@ -446,7 +446,7 @@ def mantel_haenszel(strata):
 
 
 def pooled_log_se(strata):
-    """Combine the slopes of log R in the totals with the variance of totals within strata."""
+    """Return the standard error of log R, by its slopes and the variance within strata."""
 
     def log_ratio(totals):
         above = sum(a * m / (n + m) for a, n, b, m in totals)

@@ -24,7 +24,7 @@ class Spec:
 
 
 COMPARED = (("none",), ("kill-leader",))
-"""Both labels have enough runs of these specs for the checked comparison."""
+"""Nemeses of which both labels have enough runs for the checked comparison."""
 MIXED = (
     *(
         Spec(seed, nemeses, label=label)

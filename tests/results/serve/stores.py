@@ -81,7 +81,7 @@ HOSTILE_RUN = {
 
 
 def small_store(store):
-    """Seven good runs over two series, two labels and three days, and five that are broken."""
+    """Build seven good runs in two series, two labels and three days, and five broken runs."""
     invalid, unknown = {"verdict": Verdict.INVALID}, {"verdict": Verdict.UNKNOWN}
     hostile = {
         "results": [CheckResult(HOSTILE, Verdict.VALID, HOSTILE, explanation=(HOSTILE,))],
@@ -102,7 +102,7 @@ def small_store(store):
 
 
 def make_store(store):
-    """Eleven finished runs: labels, days, versions, bugs, failures, a hostile one."""
+    """Build eleven finished runs with labels, days, versions, bugs, failures, and hostile text."""
     stale, exits = failing("lin · stale-read · cut · get"), failing("crash · exit · kill")
     unknown, long = failing("lin", Verdict.UNKNOWN), failing("lin · " + "x" * 300)
     one = {"versions": {"code": "aaaa", "harness": "1"}}
@@ -129,7 +129,7 @@ def make_store(store):
 
 
 def poison(store):
-    """Runs that are torn, foreign, unfinished, linked out of the store, or hostile."""
+    """Add runs that are torn, foreign, unfinished, linked out of the store, or hostile."""
     torn = add_run(store, "poison", "torn", seed=90)
     content = (torn / "history.parquet").read_bytes()
     (torn / "history.parquet").write_bytes(content[: len(content) // 2])
@@ -148,5 +148,5 @@ def poison(store):
     data = bytearray((middle / "history.parquet").read_bytes())
     data[100:400] = bytes(300)
     (middle / "history.parquet").write_bytes(data)
-    for name in ("unfinished", "linked", "no-record"):  # their files alone say when they began
+    for name in ("unfinished", "linked", "no-record"):  # only their files show when they began
         os.utime(store / "poison" / name / "case.json", (LONG_AGO, LONG_AGO))

@@ -1,4 +1,4 @@
-"""The pages in a real browser: clicked through, by mouse and by keys, with a silent console."""
+"""The pages in a real browser, used by mouse and keyboard, without console messages."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ pytestmark = BROWSER_MARKS
 
 
 def shot(page, name):
-    """Keep a picture where HARNESS_SCREENSHOTS says, for people to look at."""
+    """Save a screenshot to the folder HARNESS_SCREENSHOTS, for people."""
     folder = os.environ.get("HARNESS_SCREENSHOTS")
     if folder:
         page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
@@ -42,7 +42,7 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
     page.follow(page.get_by_role("link", name="alpha", exact=True))
     assert len(rows_of(page)) == 4
 
-    for run in ("alpha/a1", "alpha/a3", "alpha/a2"):  # the third tick takes the first away
+    for run in ("alpha/a1", "alpha/a3", "alpha/a2"):  # the third tick removes the first one
         page.locator(f"input[value='{run}']").check()
     assert not page.locator("input[value='alpha/a1']").is_checked()
     page.follow(page.locator("#compare-button"))
@@ -80,7 +80,7 @@ def test_keys_alone_are_enough(served, browser_page):
     page.keyboard.press("r")
     page.wait_for_url(served.url + "/")
     page.keyboard.press("/")
-    page.keyboard.type("lease j")  # letters in a field are letters
+    page.keyboard.type("lease j")  # letters in a field are no commands
     assert page.locator("#search").input_value() == "lease j"
     page.locator("#search").fill("lease")
     page.keyboard.press("Enter")
@@ -94,7 +94,7 @@ def test_keys_alone_are_enough(served, browser_page):
 
 @over_network
 def test_hostile_runs_execute_nothing(served, browser_page):
-    page = browser_page  # a dialog or a failing image would fail the test by itself
+    page = browser_page  # this page fails the test at a dialog or a failing image
     for path in (
         "/?name=beta",
         "/run/beta/b3/",
@@ -132,7 +132,7 @@ def test_no_page_is_wider_than_the_window(served, browser_page):
         for width in (390, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-            if path == "/":  # and no column of the list is out of sight
+            if path == "/":  # and no column of the list is hidden
                 table = page.locator(".scroll:has(> .list)")
                 assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
 

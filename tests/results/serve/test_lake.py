@@ -1,4 +1,4 @@
-"""`harness serve LAKE`: the pages of the store that went into it, and what only a lake has."""
+"""`harness serve LAKE`: the same pages as for its store, and features that only lakes have."""
 
 import contextlib
 import html
@@ -31,31 +31,31 @@ pytestmark = pytest.mark.lake
 
 @pytest.fixture(scope="module")
 def both(lake_served):
-    """A store and its lake, both served."""
+    """Serve a store and its lake."""
     with serving(lake_served.store.parent / "store") as of_store:
         yield SimpleNamespace(store=of_store, lake=lake_served)
 
 
 @pytest.fixture
 def open_lake():
-    """Serves a lake while the test runs."""
+    """Serve a lake while the test runs."""
     with contextlib.ExitStack() as stack:
         yield lambda uri: stack.enter_context(serving(uri))
 
 
 def key_of(served, run):
-    """The key in the lake of a run of the store."""
+    """Return the key that a run of the store has in the lake."""
     (found,) = [row["key"] for row in served.api("runs")["runs"] if f"/{run}@" in row["key"]]
     return found
 
 
 def as_in_store(text):
-    """What a page of a lake says, with the ids that a store has."""
+    """Replace the keys in a lake's page by the ids of the store."""
     return re.sub(r"(@|%40)[0-9a-f]{12}\b", "", text)
 
 
 def main_of(served, path):
-    """The content of a page, without what names the place."""
+    """Return the content of a page, without the name of the store or lake."""
     return as_in_store(served.page(path)).partition("<main")[2].partition("</main>")[0]
 
 
@@ -79,7 +79,7 @@ def test_a_run_is_that_of_the_store(both, run):
     assert key == expected["run"]["lake_run"]
     assert found["numbers"] == expected["numbers"]
     assert found["checkers"] == [
-        # Of a run that is valid the lake has verdicts and reasons.
+        # Of a valid run, the lake has verdicts and reasons.
         check if expected["run"]["outcome"] != "valid" else {**check, "explanation": []}
         for check in expected["checkers"]
     ]
@@ -115,7 +115,7 @@ def test_a_valid_run_gets_its_page_and_trace_when_asked(both):
     assert (code, b"<html" in body.lower()) == (200, True)
     assert headers["Content-Security-Policy"].startswith("sandbox allow-scripts")
     assert len(json.loads(both.lake.page(f"/run/{key}/trace.json"))["traceEvents"]) > 20
-    assert not list((both.lake.store / "folders").rglob("a1@*"))  # the lake is left as it was
+    assert not list((both.lake.store / "folders").rglob("a1@*"))  # the lake is unchanged
 
 
 def test_how_to_have_a_run_again(both):
@@ -147,7 +147,7 @@ def test_links_in_a_kept_folder_are_not_followed(tmp_path, open_lake):
 
 
 def test_what_an_older_release_lacks_is_not_there(tmp_path, open_lake):
-    """Files of an older schema lack columns; all of today's are null there."""
+    """Files of an older schema lack columns, which are null in their rows."""
     lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
     (path, *others) = (lake / MAIN).glob("*.parquet")
     for file in (path, *others):
@@ -166,7 +166,9 @@ def test_news_are_shown_and_a_compaction_changes_nothing(tmp_path, open_lake, ea
     lake = ingested(store, tmp_path / "lake")
     served = open_lake(lake)
     before = served.api("runs")
-    add_run(store, "gamma", "new", seed=77, label="v1")  # on the first day: the oldest but one
+    add_run(
+        store, "gamma", "new", seed=77, label="v1"
+    )  # on the first day, so it is the second oldest
     ingested(store, lake)
     found = served.api("runs")["runs"]
     (new,) = [row for row in found if row["name"] == "gamma"]
@@ -358,7 +360,7 @@ def test_labels_differ_where_there_is_evidence(store, tmp_path, open_lake):
     lines = {(row["signature"], row["bugs"]): row for row in found["changes"]}
     hits = {key: (row["change"], row["label_hits"], row["says"]) for key, row in lines.items()}
     assert hits["lin · stale-read", ""] == ("new", 10, "more than chance")
-    assert hits["crash · exit", ""][:2] == ("new", 0)  # no run of its setting has the label old
+    assert hits["crash · exit", ""][:2] == ("new", 0)  # no run of its setting has the label `old`
     back = served.api("compare?label=new&label=old")["comparison"]
     assert {line["metric"]: line["verdict"] for line in back["lines"]} == {
         "invalid": "better", "detected": "worse", "unknown": "no evidence",
@@ -393,7 +395,7 @@ def test_labels_that_differ_in_bugs_are_compared_on_request(store, tmp_path, ope
 
 @pytest.mark.slow
 def test_the_same_question_on_both_pages_has_the_same_answer(tmp_path, open_lake, capsys):
-    """Failures, trends and labels here are the tables of a report of the same runs."""
+    """Failures, trends and labels equal the tables of a report on the same runs."""
     soak = ("soak", "--workload", "ddl", "--time-limit", "4", "--store", str(tmp_path / "store"))
     bug = ("--bug", "NO-LEASE", "--nemesis", "partition-leader")
     for label, seeds, more in (("old", "1..4", ()), ("old", "1..6", bug), ("new", "3..9", bug)):

@@ -1,4 +1,4 @@
-"""What the pages and the API say, over real HTTP."""
+"""The content of the pages and the API, over real HTTP."""
 
 import html
 import io
@@ -177,7 +177,7 @@ def test_one_point_is_no_trend(store):
     add_run(store, "a", "two", label="v2", bugs=("B",))
     with serving(store) as served:
         assert served.page("/trends?by=day").count("<figure") == 0
-        assert served.page("/trends?by=label").count("<figure") == 3  # of all runs together
+        assert served.page("/trends?by=label").count("<figure") == 3  # for all runs together
 
 
 def test_an_explanation_leads_to_its_operations_and_one_is_open(store):
@@ -330,7 +330,7 @@ def test_few_points_of_a_trend_have_their_names_below_them(store):
     with serving(store) as served:
         page = served.page("/trends")
     for label in ("one", "two", "three"):
-        assert page.count(f"<span>{label}</span>") == 5  # once a plot
+        assert page.count(f"<span>{label}</span>") == 5  # once per plot
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_every_cell_of_the_matrix_counts_what_its_link_lists(served, down, acros
 
 def test_trends_count_rate_and_interval(served):
     points = served.api("trends?by=label")["points"]
-    # One label, but a bug switch is on in one of the two: they are not one rate.
+    # Both have one label, but only one has a bug switch, so they have separate rates.
     own = [point for point in points if point["value"] == "v2"]
     assert sorted((point["runs"], point["unknown"], point["rate"] or 0) for point in own) == [
         (1, 0, 1.0), (1, 1, 0),
@@ -378,7 +378,7 @@ def test_trends_count_rate_and_interval(served):
 
 
 def polylines(served, query):
-    """The points of each line of the first drawing of runs of one setting."""
+    """Return the points of each line in the first drawing of one setting."""
     plot = served.page(f"/trends?{query}").partition("Runs of one setting")[2].split("</figure>")[0]
     return [len(line.split()) for line in re.findall(r'<polyline[^>]* points="([^"]*)"', plot)]
 
@@ -391,7 +391,7 @@ def test_a_line_joins_labels_of_one_setting_and_nothing_else(tmp_path):
         add_run(tmp_path, "n", f"bug-{label}", label=label, started=day, bugs=("B",))
     with serving(tmp_path) as served:
         assert sorted(polylines(served, "by=label")) == [3, 3]
-        assert polylines(served, "by=name") == []  # series have no order
+        assert polylines(served, "by=name") == []  # names have no order
 
 
 def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):

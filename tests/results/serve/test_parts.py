@@ -1,4 +1,4 @@
-"""The parts below the pages, against plain Python: numbers, groups, intervals, the index."""
+"""The modules below the pages, compared with plain Python: numbers, groups, intervals."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The table of runs in SQL, against plain Python over the same rows: filters, orders, counts."""
+"""The SQL table of runs, compared with plain Python: filters, orders, counts."""
 
 import datetime as dt
 from collections import Counter, OrderedDict, defaultdict
@@ -31,7 +31,7 @@ STARTED = st.none() | st.sampled_from(
 
 
 def table_of(rows):
-    """A reading of these rows of a lake."""
+    """Build a reader of these rows of a lake."""
     layout = pa.schema([schema("runs").field(name) for name in COLUMNS])
     connection = duckdb.connect()
     connection.register("given", pa.Table.from_pylist(rows, layout))
@@ -41,7 +41,7 @@ def table_of(rows):
 
 @st.composite
 def tables(draw):
-    """Rows as a list shows them, newest first, and a reading of the table of them."""
+    """Draw rows, newest first as a list shows them, and a reader of their table."""
     given_rows = [
         {
             "run": f"{name}/r{number}", "name": name, "id": f"r{number}", "state": state,
@@ -76,7 +76,7 @@ def tables(draw):
 
 
 def text(row, name):
-    """A field as filters have it."""
+    """Convert a field into the text that filters compare."""
     if name == "day":
         return row.started[:10] or NONE
     value = getattr(row, column_of(name))

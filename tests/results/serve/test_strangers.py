@@ -1,4 +1,4 @@
-"""What must not be served: anything outside the store, to anybody from outside."""
+"""Refusals of the server: files outside the store, and foreign callers."""
 
 import contextlib
 import errno
@@ -57,7 +57,7 @@ TRAVERSALS = [
 
 
 def raw(served, data, *, until_close=True):
-    """The answer to bytes that no client library would send."""
+    """Send raw bytes that no client library would send, and return the answer."""
     with socket.create_connection(
         ("127.0.0.1", served.server.server_port), timeout=CLIENT_S
     ) as sock:
@@ -81,14 +81,14 @@ def get(served, target, *headers):
 
 
 def test_a_request_has_a_deadline_as_a_whole(served, monkeypatch):
-    """A byte now and then kept a connection open for ever, and 64 of them everybody out."""
+    """Slow bytes once kept connections open for ever, and 64 of them blocked all other clients."""
     monkeypatch.setattr(server_module, "REQUEST_S", 0.3)
     begin_s = time.monotonic()
     with socket.create_connection(
         ("127.0.0.1", served.server.server_port), timeout=CLIENT_S
     ) as sock:
         sock.settimeout(0.05)
-        while True:  # a hang is ended as one of the whole test
+        while True:  # the test's time limit ends a hang
             with contextlib.suppress(TimeoutError):
                 try:
                     sock.sendall(b"X")
@@ -246,7 +246,7 @@ def test_more_connections_than_there_is_room_for_are_told_so(store, monkeypatch)
         address = ("127.0.0.1", served.server.server_port)
         held = [socket.create_connection(address, timeout=CLIENT_S) for _ in range(2)]
         try:
-            for sock in held:  # answered, so each surely holds its place; kept alive
+            for sock in held:  # each one was answered and is kept alive, so it occupies its place
                 sock.sendall(b"GET /static/serve.css HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert sock.recv(100).startswith(b"HTTP/1.1 200")
             assert status(raw(served, b"", until_close=False)) == 503
@@ -282,11 +282,11 @@ def test_no_descriptor_is_left_open(served):
         for path in paths:
             served.ask(path)
             served.ask(path, method="HEAD")
-    wait_until(lambda: descriptors() <= before + 4)  # threads that are about to end
+    wait_until(lambda: descriptors() <= before + 4)  # some threads may still be ending
 
 
 def test_an_answer_that_tears_looks_torn(served, monkeypatch):
-    """Half an archive must not pass for a whole one: the last chunk never comes."""
+    """Half an archive must not look complete, so the last chunk is never sent."""
 
     def torn(*_):
         yield b"PK"

@@ -1,4 +1,4 @@
-"""One small store of simulated runs, as a lake, for all tests here."""
+"""One small store of simulated runs, as a lake, for all tests in this folder."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from tests.results.report.stores import MIXED, make_store
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory):
-    """Runs of both labels, of two workloads, with bugs that are found and without.
+    """Build runs of both labels and two workloads, with detected bugs and without bugs.
 
-    One was cut short, and names a checker that nobody has.
+    One run was interrupted, and names a checker that does not exist.
     """
     buggy = [spec for spec in MIXED if spec.bugs][:2]
     plain = [spec for spec in MIXED if spec.workload == "append"] + [MIXED[0], MIXED[3], MIXED[5]]
@@ -26,7 +26,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lake(store, tmp_path_factory):
-    """Where it is; nothing is judged yet, and nobody is to judge here: copy it."""
+    """Return the lake's address; nothing is judged, so copy the lake before you judge it."""
     uri: Path = tmp_path_factory.mktemp("lakes") / "lake"
     assert ingest([str(store), "--lake", str(uri), "--unfinished"]) == 0
     return uri

@@ -1,6 +1,6 @@
-"""Equality of two lakes, and of two reports on them: all but times, places and speed.
+"""Comparison of two lakes, and of two reports on them, without times, places and speed.
 
-A run is the same under the same name and id, on any day, which is in its key (docs/lake.md).
+Runs with the same name and id are equal, although their keys have the day (docs/lake.md).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from results.questions.engines import DuckEngine
 from results.report.report import register
 
 Tables = dict[str, collections.Counter[str]]
-"""By table, how often there is which row."""
+"""Map each table to a count of its rows."""
 LEFT: Final = "results that were left to judge"
 OTHERS: Final = frozenset(
     {
@@ -46,8 +46,9 @@ OTHERS: Final = frozenset(
         *("last_day", "last_run", "last_place", "runs_since", "below_since"),
     }
 )
-"""When and in which order, where and with which code (its digest knows Python's patch version), by
-which append, how fast and in how many bytes."""
+"""Columns that may differ: times, order, places, digests of code (which depend on Python's patch
+version), appends, speed and sizes.
+"""
 BY_CODE: Final = "code"
 """A dimension whose values are digests of code."""
 KEY: Final = re.compile(r"@[0-9a-f]{12}\b")
@@ -55,7 +56,7 @@ IN_FOLDERS: Final = ("case.json", "results.json", "logs/")
 
 
 def rows_of(table: pa.Table) -> collections.Counter[str]:
-    """Rows and their counts, without the columns in which two lakes may differ."""
+    """Count rows, without the columns in which two lakes may differ."""
     kept = sorted(name for name in table.column_names if name not in OTHERS)
     rows = table.select(kept).to_pylist()
     for row in rows:
@@ -65,13 +66,13 @@ def rows_of(table: pa.Table) -> collections.Counter[str]:
 
 
 def lake_tables(uri: str, options: Mapping[str, str]) -> Tables:
-    """The rows of a lake that count."""
+    """Return the valid rows of a lake."""
     snapshot = Lake.open(uri, storage_options=options).snapshot()
     return {name: rows_of(snapshot.dataset(name).to_table()) for name in schemas()}
 
 
 def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
-    """The tables of a report, of results that the lake has; `LEFT` says how many it lacked."""
+    """Return the tables of a report; `LEFT` has the number of missing results."""
     lake = Lake.open(uri, storage_options=options)
     budget = Budget(cpu_s=CHECK_TIME_LIMIT_S)
     source = ReportRuns(lake.snapshot(), budgets=(budget, budget.larger()))
@@ -84,14 +85,14 @@ def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
 
 
 def answers_in(output: Path) -> Tables:
-    """All answers that a report wrote."""
+    """Return all answers that a report wrote."""
     paths = sorted((output / "answers").iterdir())
     assert paths, f"the report {output} has no answers"
     return {f"answers/{path.stem}": rows_of(pq.read_table(path)) for path in paths}
 
 
 def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
-    """Folders of runs that are not valid: their names, and the parts that must be equal."""
+    """Return the folders of runs that are not valid: names, and parts that must be equal."""
     place = Lake.open(uri, storage_options=options).place
     counts: collections.Counter[str] = collections.Counter()
     kept: dict[str, bytes] = {}
@@ -111,7 +112,7 @@ def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
 
 
 def differences(one: Tables, other: Tables) -> list[str]:
-    """One line per table that differs, with the first row that only one lake has."""
+    """Return one line per table that differs, with the first row that only one lake has."""
     lines = []
     for name in sorted(one.keys() | other.keys()):
         first, second = one.get(name, collections.Counter()), other.get(name, collections.Counter())
@@ -125,6 +126,6 @@ def differences(one: Tables, other: Tables) -> list[str]:
 
 
 def sizes(tables: Tables) -> tuple[int, int]:
-    """The number of tables with rows, and the number of rows."""
+    """Return the number of nonempty tables, and the number of rows."""
     counts = [sum(rows.values()) for rows in tables.values()]
     return sum(count > 0 for count in counts), sum(counts)

@@ -1,4 +1,4 @@
-"""A Spark master that is not there is told at once, and by its address."""
+"""A missing Spark master is reported at once, with its address."""
 
 import shutil
 import socket
@@ -43,14 +43,16 @@ def test_addresses_that_cannot_be_are_refused(url):
 
 @pytest.fixture
 def ports(monkeypatch):
-    """One port that somebody listens at, and one that nobody does; no proxy is set."""
+    """Provide a port with a listener and one without, and no proxy."""
     for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     with socket.socket() as listening, socket.socket() as bound:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        bound.bind(("127.0.0.1", 0))  # bound, so that nobody else takes it, but not listening
+        bound.bind(
+            ("127.0.0.1", 0)
+        )  # bound, so that no other program takes the port, but not listening
         yield listening.getsockname()[1], bound.getsockname()[1]
 
 
@@ -61,7 +63,7 @@ def test_nobody_listens(ports):
     check_reachable(f"spark://127.0.0.1:{gone},127.0.0.1:{there}")
     check_reachable("local[2]")
     for url in (f"sc://127.0.0.1:{gone}/;user_id=x", f"spark://127.0.0.1:{gone}"):
-        # What a user meets: no Spark is started, which would try for minutes.
+        # The user gets the error at once; Spark, which would retry for minutes, is not started.
         with pytest.raises(InfrastructureError) as caught:
             spark.get_spark(url)
         assert repr(url) in str(caught.value)
@@ -82,7 +84,7 @@ def test_what_a_proxy_reaches_is_not_asked_here(ports, monkeypatch):
     _, gone = ports
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     check_reachable(f"sc://127.0.0.1:{gone}")
-    with pytest.raises(InfrastructureError):  # only gRPC goes through it
+    with pytest.raises(InfrastructureError):  # the proxy serves only gRPC
         check_reachable(f"spark://127.0.0.1:{gone}")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with pytest.raises(InfrastructureError):
@@ -105,7 +107,7 @@ def test_the_line_that_tells_is_shown(text, cause):
 
 
 def hidden(how):
-    """An error of Spark's that Ctrl-C led to, raised as PySpark does."""
+    """Raise an error of Spark that Ctrl-C caused, as PySpark does."""
     try:
         try:
             try:
@@ -134,7 +136,7 @@ def test_an_error_that_nobody_asked_for_is_none():
 
 
 class Cancelled:
-    """A Spark whose user presses Ctrl-C."""
+    """A fake of Spark whose user presses Ctrl-C."""
 
     def createDataFrame(self, _):  # noqa: N802 - Spark's name
         raise hidden("from None")

@@ -1,4 +1,4 @@
-"""What is done more than once on Spark: larger budgets, `--again`, lost jobs; and giants alone."""
+"""Repeated work on Spark (larger budgets, `--again`, lost jobs), and separate tasks for giants."""
 
 import contextlib
 
@@ -24,12 +24,12 @@ SMALL = Budget(cpu_s=300.0, steps=20_000, configurations=1_000)
 BUDGETS = (SMALL, SMALL.larger())
 EASY = 3
 WANTED = 5
-"""Results of a run of registers: four checkers and its facts."""
+"""The number of results of a register run: four checkers and its facts."""
 
 
 @pytest.fixture
 def uri(tmp_path):
-    """A lake of three easy runs and one that no budget suffices for."""
+    """Build a lake of three easy runs, and one run that exceeds any budget."""
     for n in range(EASY):
         put_run(tmp_path / "store", "n", f"r{n}", History(register_ops(n)), seed=n)
     put_run(tmp_path / "store", "n", "hard", numbered(hopeless(40)))
@@ -49,7 +49,7 @@ def unsettled(work, checked):
 
 
 def lacking(work):
-    """What the runs lack: first place, results and how many of them are tried again."""
+    """Return what the runs lack: first place, results, and the number of retried results."""
     told = work._tell(work._asking()._replace(settled=True))
     return [(one.run.partition("@")[0], one.results, one.again) for one in told.account.lacking]
 
@@ -59,7 +59,7 @@ def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked
     work = opened(uri)
     first = work.check()
     assert unsettled(work, first) == 1
-    assert len(results_in(uri)) == (EASY + 1) * WANTED + 1  # one with both budgets
+    assert len(results_in(uri)) == (EASY + 1) * WANTED + 1  # one run has results with both budgets
     work = opened(uri)
     second = work.check()
     assert (second.results_new, second.units, unsettled(work, second)) == (0, 0, 1)
@@ -79,7 +79,7 @@ def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked
 
 
 def have_tasks_of_one_run(monkeypatch):
-    """However little a run costs, here and in workers."""
+    """Give each run its own task, however cheap it is, here and in workers."""
 
     def tell_whole(batches, *, asking):
         from results.spark import range_answers, task_plan
@@ -98,7 +98,7 @@ def have_tasks_of_one_run(monkeypatch):
 
 
 def submissions(monkeypatch, submit=driver.SparkLake._submit):
-    """Which tasks are submitted, as first run and number of runs."""
+    """Record the submitted tasks, as first run and number of runs."""
     seen = []
 
     def noting(self, todo, above, progress):
@@ -111,7 +111,7 @@ def submissions(monkeypatch, submit=driver.SparkLake._submit):
 
 @spark_test
 def test_giants_and_what_was_cut_short_have_tasks_of_their_own(uri, monkeypatch):
-    """The longest first, and every run in one task."""
+    """The longest tasks come first, and every run is in one task."""
     have_tasks_of_one_run(monkeypatch)
     submitted, told = submissions(monkeypatch), []
     monkeypatch.setattr("results.spark.job_progress.EVERY_S", 0.05)
@@ -126,7 +126,7 @@ def test_giants_and_what_was_cut_short_have_tasks_of_their_own(uri, monkeypatch)
 
 @spark_test
 def test_a_job_that_is_lost_is_submitted_again_without_what_its_tasks_appended(uri, monkeypatch):
-    """The first submission judges one run and is lost; the second does the others alone."""
+    """The first submission judges one run and is lost; the second judges only the others."""
     have_tasks_of_one_run(monkeypatch)
     submit = driver.SparkLake._submit
 

@@ -1,8 +1,8 @@
-"""A soak and a report on containers that share nothing, one worker killed in each.
+"""A soak and a report on containers that share nothing; each loses one worker.
 
-Two workers, a master, a driver and an S3-compatible server run in a container each. All is compared
-with a soak and a report on this machine: the rows of the lake, the folders that it keeps of failing
-runs with their pages, the tables of the report, and every answer.
+Two workers, a master, a driver and an S3-compatible server run in separate containers. The test
+compares everything with a soak and a report on this machine: the rows of the lake, the kept folders
+of failing runs with their pages, the tables of the report, and every answer.
 """
 
 import sys
@@ -36,9 +36,9 @@ SOAK = (
 )
 DEADLINE_S = 3600.0
 SOAKING = "ls -d /tmp/harness-soak-*"
-"""A task of a soak has its runs there until they are in the lake."""
+"""The folder in which a soak's task keeps its runs until they are in the lake."""
 REPORTING = "ls -d /work/app-*/ | sed -n 2p | grep ."
-"""A worker has a folder for each application that it had an executor for: the soak, the report."""
+"""The folders of a worker, one per application with an executor: the soak and the report."""
 
 
 def check_code(code, errors):
@@ -46,7 +46,7 @@ def check_code(code, errors):
 
 
 def do_with_a_kill(cluster, worker, sign, *words):
-    """Run a command in the driver's container; kill the worker once `sign` shows it at work."""
+    """Run a command in the driver's container; kill the worker once `sign` shows that it works."""
     answers = []
     thread = threading.Thread(target=lambda: answers.append(cluster.run(*words)), daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""What tasks tell of ranges of runs adds up to what one machine says; no Spark is asked here."""
+"""Answers of tasks about ranges of runs add up to those of one machine, without Spark."""
 
 import contextlib
 import itertools
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.lake
 
 @pytest.fixture(scope="module")
 def judged(lake, tmp_path_factory):
-    """A lake of which all is known, and what one machine says of it."""
+    """Build a completely judged lake, and the answers of one machine about it."""
     there = shutil.copytree(lake, tmp_path_factory.mktemp("asked") / "lake")
     on_duckdb(there)
     return there, on_duckdb(there)
 
 
 def asked(uri, **fields):
-    """What the tasks of a report on a lake know."""
+    """Return the common input of a report's tasks."""
     snapshot = opened(uri).snapshot()
     rows = snapshot.dataset("runs").to_table(["workload", "case"]).to_pylist()
     found = ResultLake.beside(str(uri), {}).snapshot()
@@ -51,7 +51,7 @@ BLANK = {
 
 
 def in_parts(what, *starts):
-    """What Spark gives to tasks, and what all of them know: ranges that begin at these keys."""
+    """Split a lake into ranges that begin at these keys; return tasks and common input."""
     starts = ("", *starts)
     rows = pa.RecordBatch.from_pydict({"id": range(len(starts))})
     ranges = tuple(zip(starts, [*starts[1:], None], strict=True))
@@ -69,7 +69,7 @@ def kinds_of(what, *starts):
 
 
 def told(what, *starts):
-    """Answers and account of a report in so many ranges."""
+    """Return answers and summary of a report in several ranges."""
     rows, what = in_parts(what, *starts)
     parts = [*range_answers.tell_parts(rows, asking=what)]
     return range_answers.told_in(pa.Table.from_batches([*range_answers.add_up(parts, asking=what)]))
@@ -123,7 +123,7 @@ def test_kinds_count_all_runs_and_name_the_first(judged, runs):
 
 
 def test_where_something_is_left_to_do_nothing_is_answered_unless_that_is_asked(lake, tmp_path):
-    """A lake that nobody judged lacks all; afterwards nothing."""
+    """Before a lake is judged, all results are missing; afterwards, none is."""
     there = shutil.copytree(lake, tmp_path / "lake")
     ResultLake.beside(str(there), {}, create=True)
     what = asked(there)

@@ -1,4 +1,4 @@
-"""What a task answers of the ranges that it is given, without Spark."""
+"""The answers of a task about its ranges, without Spark."""
 
 from types import SimpleNamespace
 

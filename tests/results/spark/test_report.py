@@ -28,15 +28,15 @@ from tests.support.spark_session import spark_test
 
 pytestmark = [
     pytest.mark.lake,
-    pytest.mark.xdist_group("spark"),  # all share what one worker made
+    pytest.mark.xdist_group("spark"),  # all tests share the fixtures of one worker
 ]
 
 BUDGETS = (Budget(), Budget().larger())
 TIMES = ("wall_ns", "cpu_ns")
 MOST = 3
-"""Rows of what lists runs."""
+"""Maximum number of rows in lists of runs."""
 GONE = 1
-"""Results that are wanted and that nobody can make."""
+"""Requested results that cannot be computed."""
 
 
 def opened(uri, options=None):
@@ -44,7 +44,7 @@ def opened(uri, options=None):
 
 
 def spark_lake(uri, master="local[2]", options=None, **asked):
-    """The runs of a lake on the Spark of this process."""
+    """Open the runs of a lake on the Spark of this process."""
     from results.spark.session import get_spark
 
     lake = opened(uri, options)
@@ -53,14 +53,14 @@ def spark_lake(uri, master="local[2]", options=None, **asked):
 
 
 def on_spark(uri, master="local[2]"):
-    """What a report on Spark says, and the answers to all questions."""
+    """Report on Spark; return the summary, and the answers to all questions."""
     work = spark_lake(uri, master, extent=Extent(MOST))
     checked, engine = work.ask(work.check())
     return checked, aggregate(engine, baseline=None, label=None, most=MOST).tables
 
 
 def on_duckdb(uri):
-    """What local workers say of a lake, its tables, and the answers of DuckDB."""
+    """Judge a lake by local workers; return the summary, the tables, and DuckDB's answers."""
     lake = opened(uri)
     source = ReportRuns(lake.snapshot(), budgets=BUDGETS)
     with contextlib.closing(source), contextlib.closing(DuckEngine()) as engine:
@@ -71,7 +71,7 @@ def on_duckdb(uri):
 
 
 def tables_of(engine):
-    """All rows of each table, in an order of their own, without what times them."""
+    """Return the sorted rows of each table, without times."""
     found = {}
     for name in COLUMNS:
         table = engine.sql(f"SELECT * FROM {name}")
@@ -81,7 +81,7 @@ def tables_of(engine):
 
 
 def said(checked, answers):
-    """Problems and answers as JSON has them, without what says how long checks took."""
+    """Convert problems and answers to JSON, without durations of checks."""
     rows = {
         name: [
             {column: value for column, value in row.items() if "cpu" not in column}
@@ -94,7 +94,7 @@ def said(checked, answers):
 
 
 def results_in(uri):
-    """Run and id of every result that the lake lists."""
+    """Return run and id of every result in the lake."""
     results = ResultLake.beside(str(uri), {})
     rows = results.dataset(MAIN).to_table(["run", "results"]).to_pylist()
     return sorted((row["run"], one) for row in rows for one in row["results"])
@@ -102,7 +102,7 @@ def results_in(uri):
 
 @pytest.fixture(scope="module")
 def local(lake, tmp_path_factory):
-    """What local workers and DuckDB say of the lake."""
+    """Report on the lake by local workers and DuckDB."""
     return on_duckdb(shutil.copytree(lake, tmp_path_factory.mktemp("local") / "lake"))
 
 
@@ -125,12 +125,12 @@ def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
     assert (checked.results_known, checked.results_unsettled) == (0, 0)
     assert checked.results_new == local[0].results_new == len(results_in(there)) + GONE
     assert len(results_in(there)) == len(set(results_in(there)))
-    # What one of them judged is known to the other, and is all that their answers depend on.
+    # Each one uses the results of the other, and its answers depend only on results.
     checked, same_tables, same_answers = on_duckdb(there)
     assert checked.results_new == GONE
     assert same_tables == tables
     assert same_answers == answers
-    # What is known of another budget changes nothing.
+    # Results for another budget change nothing.
     other = ReportRuns(opened(there).snapshot(), budgets=(Budget(cpu_s=299.0),))
     with contextlib.closing(other):
         assert check(other, executor="inline").results_new > GONE
@@ -141,7 +141,7 @@ def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
 
 
 def dying_after(appends, flag):
-    """What a task does whose worker is killed once, after so many appends of a run each."""
+    """Return a task whose worker is killed once, after a number of one-run appends."""
 
     def work(batches, **given):
         from results.judging import result_lake as judged
@@ -206,7 +206,7 @@ def test_workers_of_this_machine_are_asked_what_they_lack_only_where_they_fail(
 def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
     lake, local, tables, tmp_path, monkeypatch
 ):
-    """All runs are in one task; two are judged and there when its worker dies."""
+    """All runs are in one task, which has stored two of them when its worker dies."""
     there = shutil.copytree(lake, tmp_path / "there")
     monkeypatch.setattr(driver, "judge_ranges", dying_after(2, str(tmp_path / "died")))
     told = []
@@ -246,7 +246,7 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
 @spark_test
 @pytest.mark.parametrize("table", ["runs", "ops"])
 def test_a_file_that_cannot_be_read_leaves_as_one_line(lake, tmp_path, table):
-    """Which file it is, and what to do."""
+    """The line names the file and the fix."""
     there = shutil.copytree(lake, tmp_path / "there")
     on_duckdb(there)
     folder = there if table == "runs" else there / "results"

@@ -1,6 +1,6 @@
 """The same tables from every Spark: local, a standalone cluster of two executors, Connect.
 
-One session a process: the tests that need another kind of Spark run in a process of their own.
+A process has one session, so tests of another kind of Spark run in separate processes.
 """
 
 import json
@@ -33,9 +33,9 @@ print(json.dumps(said(*on_spark(*sys.argv[1:]))))
 
 
 def in_another_process(lake, master, folder, **environment):
-    """Problems and answers of a report on the Spark at `master`, of a lake that is new to it."""
+    """Report on an unjudged lake on the Spark at `master`; return problems and answers."""
     there = shutil.copytree(lake, folder / "new")
-    # From another folder: nothing of ours is importable by luck.
+    # Use another folder, so that the harness is not importable by accident.
     variables = {**FRUGAL, "PYTHONPATH": str(ROOT), **environment}
     done = run_program(sys.executable, "-c", SCRIPT, there, master, cwd=folder, **variables)
     told = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
@@ -45,7 +45,7 @@ def in_another_process(lake, master, folder, **environment):
 
 @pytest.fixture(scope="module")
 def expected(lake, tmp_path_factory):
-    """What local workers and DuckDB say."""
+    """Report by local workers and DuckDB."""
     from tests.results.spark.test_report import on_duckdb, said
 
     there = shutil.copytree(lake, tmp_path_factory.mktemp("expected") / "lake")
@@ -55,7 +55,7 @@ def expected(lake, tmp_path_factory):
 
 @spark_test
 def test_workers_of_this_machine_import_together_what_all_need():
-    """Their parent has it before they are there, and from folders."""
+    """Their parent process imports it before they start, from folders."""
 
     def tell(batches):
         import sys
@@ -92,7 +92,7 @@ def test_archives_are_left_out_of_an_installed_spark_alone(tmp_path, monkeypatch
 
 
 def test_other_workers_import_for_themselves(tmp_path, monkeypatch):
-    """Nobody finds us there by luck: not from this folder, nor by this process's paths."""
+    """Workers cannot find the harness by accident, in this folder or on this process's paths."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(tmp_path)
     bare = str(bare_python(tmp_path / "bare"))
@@ -109,13 +109,13 @@ def test_other_workers_import_for_themselves(tmp_path, monkeypatch):
 
 @pytest.fixture
 def daemons(tmp_path):
-    """Starts Spark's own programs from the pip package, and ends them."""
+    """Start Spark's own programs from the pip package, and end them later."""
     with spark_programs(tmp_path) as start:
         yield start
 
 
 def bare_python(folder):
-    """An interpreter that has what we depend on and nothing of ours."""
+    """Create an interpreter with the dependencies of the harness, but without the harness."""
     import venv
 
     import msgspec
@@ -149,9 +149,9 @@ EVERY_SPARK = [
     ],
 )
 def test_every_spark_says_the_same(kind, lacking, lake, expected, daemons, tmp_path):
-    """Packages are sent where they are lacking: to a server's own workers, or to executors.
+    """Packages are sent to workers of a server, or to executors, that lack them.
 
-    By day: what is sent works in a bare Python, and nothing is used that Connect lacks.
+    Daily tests only check that the packages work in a bare Python, and that Connect is enough.
     """
     python = str(bare_python(tmp_path / "bare")) if lacking else sys.executable
     environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -163,12 +163,12 @@ def test_every_spark_says_the_same(kind, lacking, lake, expected, daemons, tmp_p
         url = standalone_cluster(daemons, tmp_path / "work")
         environment["PYSPARK_SUBMIT_ARGS"] = "--conf spark.executor.cores=1 pyspark-shell"
     found = in_another_process(lake, url, tmp_path, **environment)
-    if kind == "standalone":  # an executor each
+    if kind == "standalone":  # one executor per worker
         assert len(list((tmp_path / "work").glob("app-*/*/stderr"))) == 2
     if not lacking:
         assert found == expected
         return
-    # Pure Python judges alike, but explores keys one by one, and counts that otherwise.
+    # Pure Python gives equal verdicts, but explores and counts keys one by one.
     assert found[0] == expected[0]
     for name, rows in expected[1].items():
         assert len(found[1][name]) == len(rows)
@@ -279,7 +279,7 @@ for path in sys.argv[2:]:
 
 @pytest.mark.slow
 def test_what_is_sent_to_workers_judges_in_a_bare_python(tmp_path):
-    """That it is sent, and that workers of any kind take it, is for a night to show."""
+    """A nightly test shows that it is sent, and that workers of all kinds accept it."""
     store = mixed_store(tmp_path / "store")
     sent = spark.packages_zip(tmp_path, plugin_distributions())
     runs = [store / "n" / f"r{n}" for n in range(3)]
@@ -289,7 +289,7 @@ def test_what_is_sent_to_workers_judges_in_a_bare_python(tmp_path):
 
 
 class Workers:
-    """A session whose workers lack plug-ins until they are sent, or even then."""
+    """A fake session whose workers lack plug-ins until they are sent, or permanently."""
 
     def __init__(self, *lacking, help_=True):
         self.lacking, self.help, self.sent = " ".join(lacking), help_, []
@@ -339,7 +339,7 @@ print(code_digest(Case(seed=0, target="toy-register", workload="register"), "sim
 
 
 def test_a_plug_in_that_was_sent_is_the_same_code(tmp_path):
-    """So executors take the seeds of a soak whose target was sent to them."""
+    """Executors therefore accept seeds of a soak whose target was sent to them."""
     toy = [each for each in plugin_distributions() if each.name == "toy-register"]
     sent = spark.packages_zip(tmp_path, toy)
     ran = [

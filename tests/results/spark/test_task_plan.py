@@ -1,4 +1,4 @@
-"""Runs that lack results are cut into ranges, and these joined into tasks; no Spark is asked."""
+"""Runs that lack results are split into ranges, which are joined into tasks, without Spark."""
 
 import random
 import shutil
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lake
 
 
 def drawn(rng):
-    """Ranges, some of them giants, some that were cut short."""
+    """Draw ranges, some of which are huge or were interrupted."""
     costs = [rng.choice((5, 10, 1_000, 50_000)) for _ in range(rng.choice((1, 7, 40)))]
     return [
         Lacking(f"r{number // 2:02}", number % 2 - 1, 3, 9, rng.choice((0, 0, 0, 1)), cost)
@@ -51,7 +51,7 @@ def test_tasks_have_all_ranges_once_and_are_no_larger_than_asked_for(seed, monke
 
 
 def lacking_in(what, size, *starts):
-    """What each part says that its runs lack, in ranges of such a size."""
+    """Return the missing results of each part, in ranges of this size."""
     rows, what = in_parts(what, *starts)
     return [
         Lacking(*row)
@@ -62,14 +62,14 @@ def lacking_in(what, size, *starts):
 
 @pytest.fixture
 def new(lake, tmp_path):
-    """A lake of which nothing is judged."""
+    """Build an unjudged lake."""
     there = shutil.copytree(lake, tmp_path / "lake")
     ResultLake.beside(str(there), {}, create=True)
     return there
 
 
 def test_ranges_name_what_all_runs_lack(new):
-    """All at first; of a checker that has a new version that alone, and nothing otherwise."""
+    """At first all results; after a new version of a checker, only its results; else none."""
     what = asked(new)
     each = lacking_in(what, 1)
     runs = sorted(what.lake.snapshot({}).dataset("runs").to_table(["run"])["run"].to_pylist())
@@ -118,7 +118,7 @@ def test_a_task_that_begins_or_ends_within_a_run_has_that_run():
 @pytest.mark.parametrize(
     ("total", "slots", "tasks"),
     [
-        (COST_MIN // 8, 2, 1),  # not worth two
+        (COST_MIN // 8, 2, 1),  # too little work for two
         (COST_MIN, 2, 2),
         (5 * COST_MIN, 2, 4),  # two for each slot, not five
         (100 * COST_MIN, 2, 24),

@@ -1,4 +1,4 @@
-"""Trials whose results a function decides, and cases to try: no run takes any time."""
+"""Fake trials, whose results a function decides, and cases to try."""
 
 from harness.case import Case, Fault
 from harness.ops import NS_PER_S, ScheduledOp
@@ -33,7 +33,7 @@ def result(seed, *kinds, verdict=None):
 
 
 class FakeTrials:
-    """Gives each case the result that `outcome` returns, until `runs_max` results are given."""
+    """Trials that take each result from `outcome`, up to `runs_max` results."""
 
     def __init__(self, outcome, runs_max=10**9):
         self.outcome = outcome

@@ -1,4 +1,4 @@
-"""The answer in its forms: a file, a screen of text, a drawing, a lane of the run's page."""
+"""The forms of the answer: a file, a text, a drawing, and a lane on the run's page."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Verdicts on parts of a case, from trials whose rates are known."""
+"""Verdicts on parts of a case, from trials with known rates."""
 
 import msgspec
 import pytest
@@ -24,12 +24,12 @@ VACUOUS = CheckerVerdict("stats", "unknown", "too little happened")
 
 
 def variant(name, rate, **changes):
-    """A variant that fails in this share of the seeds."""
+    """Build a variant that fails in this share of the seeds."""
     return Variant("fault", name, name, case(rate=rate), **changes)
 
 
 def failing(one):
-    """Fails the base and the variants in the share of the seeds that their rate says."""
+    """Make the base and the variants fail in the share of seeds that their rates give."""
     number = one.seed - BASE.seed - 1
     share = {1.0: 0.5}.get(one.rate, one.rate / 10)
     fails = (number * 7) % 10 < share * 10

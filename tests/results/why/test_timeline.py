@@ -1,4 +1,4 @@
-"""The rate along the time: where points go, and from when on a failure is inevitable."""
+"""The failure rate over time: the choice of points, and the time of inevitability."""
 
 import pytest
 
@@ -13,7 +13,7 @@ RESEEDS = 10
 
 
 def turning_at(turn_s, before=0.3):
-    """Futures fail in the share `before` until the time `turn_s`, and always after it."""
+    """Make futures fail in the share `before` until `turn_s`, and always after it."""
 
     def outcome(one):
         share = 1.0 if one.knobs["reseed_at_s"] > turn_s else before

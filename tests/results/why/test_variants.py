@@ -1,4 +1,4 @@
-"""The case without each part: what is left out, what stays, and what cannot be left out."""
+"""Variants of a case without one part: removed, unchanged and indispensable parts."""
 
 import msgspec
 import pytest
