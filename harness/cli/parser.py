@@ -26,7 +26,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "check-determinism": "prove that a seed replays bit for bit",
     },
     "explain": {
-        "shrink": "find the smallest case that fails like a run",
+        "shrink": "find the smallest case that fails in the same way as a run",
         "why": "find the causes of a failure, and when it became inevitable",
         "replay": "run a simulated run again and stop it at a moment, to look, step and debug",
         "bisect": "find the first commit of a repository at which a case fails",

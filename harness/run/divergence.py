@@ -68,7 +68,7 @@ class Checkpoints:
         """
         self._given_up[group] = None
 
-    def lead(self, node: str, group: str, term: int, said_ns: int) -> list[dict[str, Any]]:
+    def lead(self, node: str, group: str, term: int, sent_ns: int) -> list[dict[str, Any]]:
         """Record that `node` leads `group` in `term`; return a divergence if two nodes do."""
         if group in self._given_up:
             return []
@@ -76,13 +76,13 @@ class Checkpoints:
         first = self._first.get(key)
         if first is None:
             self._elections += 1
-            self._remember(key, (node, node, said_ns))
+            self._remember(key, (node, node, sent_ns))
             return []
         if first[0] == node or not self._is_new(group, LEADER):
             return []
-        return [_divergence(key, first, (node, node, said_ns))]
+        return [_divergence(key, first, (node, node, sent_ns))]
 
-    def take(self, node: str, data: Mapping[str, Any], said_ns: int) -> list[dict[str, Any]]:
+    def take(self, node: str, data: Mapping[str, Any], sent_ns: int) -> list[dict[str, Any]]:
         """Compare one event of `node` with earlier events; returns contradictions for the history.
 
         Each field of a group is reported only once, since all later values differ, too. Events
@@ -95,7 +95,7 @@ class Checkpoints:
         divergences = []
         for what, value in data.items():
             if isinstance(value, int) and what != "index":
-                self._reach(what, group, value, said_ns)
+                self._reach(what, group, value, sent_ns)
             if what == "group" or not isinstance(value, str) or not isinstance(index, int):
                 continue
             if group in self._given_up:
@@ -103,11 +103,11 @@ class Checkpoints:
             key = (group, index, what)
             first = self._first.get(key)
             if first is None:
-                self._remember(key, (value, node, said_ns))
+                self._remember(key, (value, node, sent_ns))
                 continue
             self._compared += 1
             if first[0] != value and self._is_new(group, what):
-                divergences.append(_divergence(key, first, (value, node, said_ns)))
+                divergences.append(_divergence(key, first, (value, node, sent_ns)))
         return divergences
 
     def summary(self) -> dict[str, Any] | None:
@@ -129,21 +129,21 @@ class Checkpoints:
             **({"elections": self._elections} if self._elections else {}),
         }
 
-    def _reach(self, what: str, group: str, value: int, said_ns: int) -> None:
+    def _reach(self, what: str, group: str, value: int, sent_ns: int) -> None:
         steps = self._reached.setdefault(what, {}).setdefault(group, [])
         if steps and steps[-1][0] >= value:
-            if steps[-1][0] == value and said_ns < steps[-1][1]:  # sent first, arrived last
-                steps[-1] = (value, said_ns)
+            if steps[-1][0] == value and sent_ns < steps[-1][1]:  # sent first, arrived last
+                steps[-1] = (value, sent_ns)
             return
         self._steps += 1
         if self._steps <= REACHED_MAX:
-            steps.append((value, said_ns))
+            steps.append((value, sent_ns))
 
-    def _remember(self, key: tuple[str, int, str], said: tuple[str, str, int]) -> None:
+    def _remember(self, key: tuple[str, int, str], announced: tuple[str, str, int]) -> None:
         if len(self._first) >= POINTS_MAX:
             del self._first[next(iter(self._first))]
             self._forgotten += 1
-        self._first[key] = said
+        self._first[key] = announced
 
     def _is_new(self, group: str, what: str) -> bool:
         if (group, what) in self._diverged or len(self._diverged) >= DIVERGENCES_MAX:

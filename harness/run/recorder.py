@@ -194,8 +194,8 @@ class EventScribe:
         # Environments already refuse reserved kinds; this check finds events without `by_driver`.
         check_announced(event.node, event.kind, event.data)
         if event.kind == CHECKPOINT:
-            said_ns = self._recorder.now_ns() - event.late_ns
-            for divergence in self._checkpoints.take(event.node, event.data, said_ns):
+            sent_ns = self._recorder.now_ns() - event.late_ns
+            for divergence in self._checkpoints.take(event.node, event.data, sent_ns):
                 self._recorder.fact("divergence", divergence)
         elif event.kind == CONFIG_OVERRULED and str(event.data.get("group")) in self._asked:
             self._checkpoints.give_up(str(event.data["group"]))
@@ -236,8 +236,8 @@ class EventScribe:
         """Compare the new leader with earlier leaders; record it if it leads the main group."""
         group, term = event.data.get("group"), int(event.data.get("term", 0))
         if isinstance(group, str) and term > 0:
-            said_ns = self._recorder.now_ns() - event.late_ns
-            for divergence in self._checkpoints.lead(event.node, group, term, said_ns):
+            sent_ns = self._recorder.now_ns() - event.late_ns
+            for divergence in self._checkpoints.lead(event.node, group, term, sent_ns):
                 self._recorder.fact("divergence", divergence)
         if event.node in self._candidates and event.data.get("main", True):
             self._lead(event.node, term)

@@ -106,7 +106,7 @@ def why_deaf(printed: str) -> str | None:
         if loaded == "no":
             return (
                 f"{executable} did not load libfaketime, since it is linked statically, has "
-                "privileges that its user lacks, or uses another C library than glibc"
+                "privileges that its user lacks, or uses a C library other than glibc"
             )
     return None
 
@@ -238,8 +238,8 @@ class ForeignClock:
             how = "took too long" if code is None else f"exited with {code}"
             return f"the command {how}: {output.strip()[-300:]!r}"
         try:
-            said_ns = round(float(output) * NS_PER_S)
+            printed_ns = round(float(output) * NS_PER_S)
         except (ValueError, OverflowError):
             return f"the output is not a time: {output.strip()[-300:]!r}"
         between_ns = (asked_ns + answered_ns) // 2
-        return _Seen(said_ns - between_ns, (answered_ns - asked_ns) // 2)
+        return _Seen(printed_ns - between_ns, (answered_ns - asked_ns) // 2)

@@ -61,10 +61,10 @@ def descriptors_needed(nodes: int, clients: int, ends: int = 1) -> int:
 
 def require_limits(plan: DeploymentPlan) -> None:
     """Raise the harness's soft limits for a plan; `UsageError` if a hard limit is too low."""
-    nodes, told_apart = len(plan.nodes), len(plan.ends) - 1
-    if told_apart > CLIENT_ENDS_MAX:
+    nodes, distinct = len(plan.nodes), len(plan.ends) - 1
+    if distinct > CLIENT_ENDS_MAX:
         raise UsageError(
-            f"a nemesis distinguishes {told_apart} clients, and processes and docker allow at most "
+            f"a nemesis distinguishes {distinct} clients, and processes and docker allow at most "
             f"{CLIENT_ENDS_MAX}; lower --concurrency, or use --env sim"
         )
     _require(

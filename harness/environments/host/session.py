@@ -97,7 +97,7 @@ class RealRun:
             seed=self._plan.seed,
             data=data,
             connect=connect,
-            on_event=lambda kind, said: self._bus.hear(CLIENT, kind, said),
+            on_event=lambda kind, fields: self._bus.hear(CLIENT, kind, fields),
             on_panic=self._panicked,
         )
         env.net.aliases = cluster.aliases

@@ -118,7 +118,7 @@ def differences(before: Iterable[str], now: Iterable[str]) -> dict[str, list[str
     return {"gone": sorted(old - new), "new": sorted(new - old)}
 
 
-def _said_by(*command: str) -> str:
+def _output_of(*command: str) -> str:
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=_COMMAND_S, errors="replace"
     )
@@ -137,15 +137,15 @@ def _all_tables() -> Iterator[str]:
 
 def _interfaces() -> set[str]:
     return {
-        *links_of(_said_by("ip", "-o", "link")),
-        *addresses_of(_said_by("ip", "-o", "-4", "address")),
-        *routes_of(_said_by("ip", "-4", "route")),
+        *links_of(_output_of("ip", "-o", "link")),
+        *addresses_of(_output_of("ip", "-o", "-4", "address")),
+        *routes_of(_output_of("ip", "-4", "route")),
         f"namespace {os.stat('/proc/self/ns/net').st_ino}",  # noqa: PTH116 - no pathlib here
     }
 
 
 def _filters() -> set[str]:
-    return {*rules_of(_said_by("iptables-save")), *_all_tables()}
+    return {*rules_of(_output_of("iptables-save")), *_all_tables()}
 
 
 def _notices(protocol: int, groups: int) -> socket.socket:
