@@ -28,7 +28,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
     "explain": {
         "shrink": "find the smallest case that fails in the same way as a run",
         "why": "find the causes of a failure, and when it became inevitable",
-        "replay": "run a simulated run again and stop it at a moment, to look, step and debug",
+        "replay": "repeat a simulated run and stop it at a moment, to inspect, step and debug it",
         "bisect": "find the first commit of a repository at which a case fails",
     },
     "look": {

@@ -59,7 +59,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness replay",
         usage="harness replay RUN|CASE [OPTION ...]",
-        description="Run a case of the simulation again, exactly, and stop it at a moment. "
+        description="Repeat a simulated run exactly, and stop it at a moment. "
         "Shows every node, messages in flight, timers, tasks, files, faults and operations. "
         "Without a moment the case just runs again, as with `harness run --case`.",
         epilog=EPILOG,

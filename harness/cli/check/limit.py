@@ -49,15 +49,15 @@ def _add_search_limits(parser: Parser) -> None:
             MAX_STEPS_VARIABLE,
             "N",
             (
-                "a search for a linearization may take this many steps, so that its verdict is "
-                "the same on every machine (default: as many as the time allows)"
+                "maximum number of steps of a search for a linearization; makes its verdict the "
+                "same on every machine (default: as many as the time allows)"
             ),
         ),
         (
             "--memory",
             MEMORY_VARIABLE,
             "MIB",
-            "a search for a linearization may use this much more memory (default: 2048)",
+            "memory that a search for a linearization may use in addition (default: 2048)",
         ),
     ):
         parser.add_argument(

@@ -54,7 +54,7 @@ examples:
   harness check --model cas-register --json histories/
   harness check --elle list-append --consistency-model serializable history.edn
 
-exit codes, the first that applies: 1 a history is invalid, 255 a check broke down, 254 a history
+exit codes, the first that applies: 1 a history is invalid, 255 a check crashed, 254 a history
 cannot be read (or a usage error), 2 a verdict is unknown, 0 all are valid or permitted"""
 
 
@@ -151,8 +151,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--independent",
         action=argparse.BooleanOptionalAction,
-        help="whether values are [key value] pairs of jepsen.independent, and each key is an "
-        "object of its own (default: the shape of the values decides)",
+        help="whether values are [key value] pairs of jepsen.independent, and each key is a "
+        "separate object (default: the shape of the values decides)",
     )
     parser.add_argument(
         "--initial",

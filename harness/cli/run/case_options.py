@@ -92,7 +92,9 @@ def _owners_of(flag: str, target: str, workload: str) -> str | None:
 def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse `arguments` with `parser` and the options of a system deployed without a run."""
     group = parser.add_argument_group("the system")
-    group.add_argument("--target", metavar="NAME", help=f"(default: {_DEFAULTS.target})")
+    group.add_argument(
+        "--target", metavar="NAME", help=f"the system to deploy (default: {_DEFAULTS.target})"
+    )
     for flag in ("--profile", "--damage"):
         _add_plain(group, flag)
     group.add_argument(

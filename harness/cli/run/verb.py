@@ -119,7 +119,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="sim, process, docker, or auto: docker if it works here, else process (default: auto)",
     )
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="seed of everything drawn (default: a random one)"
+        "--seed", type=int, metavar="N", help="seed of all random choices (default: a random seed)"
     )
     add_place(parser)
     parser.add_argument(

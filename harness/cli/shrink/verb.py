@@ -123,7 +123,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--checker",
         metavar="C",
-        help="the checker whose finding must stay (default: the one with the worst finding)",
+        help="the checker whose failure must persist (default: the one with the worst finding)",
     )
     add_store(parser)
     parser.add_argument("--quiet", action="store_true", help="do not show progress")

@@ -273,8 +273,8 @@ def _add_work(parser: Parser) -> None:
         "--search",
         choices=get_args(Search),
         default=SWARM,
-        help="how seeds get their cases: everything drawn at once, a few kinds of faults per seed, "
-        "or variations of cases that reached new states (default: %(default)s)",
+        help="how cases are made: uniform draws everything at once, swarm draws a few kinds of "
+        "faults per seed, guided varies cases that reached new states (default: %(default)s)",
     )
     parser.add_argument(
         "--stop-after",
@@ -321,7 +321,7 @@ def _add_keeping(parser: Parser) -> None:
 
 
 def _add_outputs(parser: Parser) -> None:
-    group = parser.add_argument_group("what comes out")
+    group = parser.add_argument_group("output")
     group.add_argument(
         "--reporters",
         default="default",

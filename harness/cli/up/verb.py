@@ -1,4 +1,4 @@
-"""`harness up`: start a cluster that stays until `harness down`."""
+"""`harness up`: start a cluster that keeps running until `harness down`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness up",
-        description="Start a cluster that stays, wait until it serves, and show where it is.",
+        description="Start a cluster that keeps running, wait until it serves clients, and print "
+        "its addresses.",
         epilog=EPILOG,
     )
     parser.add_argument(
@@ -74,7 +75,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--name", metavar="NAME", help="name of the cluster (default: its target's name)"
     )
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="seed of everything drawn (default: a random one)"
+        "--seed", type=int, metavar="N", help="seed of all random choices (default: a random seed)"
     )
     parser.add_argument(
         "--fresh",
