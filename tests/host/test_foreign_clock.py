@@ -132,7 +132,7 @@ def clock_of(node, *, probe=True):
         (FakeNode(asks=False, serves=True), False, None),
         (FakeNode(begins=2), True, None),
         (FakeNode(begins=99), True, "x did not load libfaketime"),
-        (FakeNode(hears=False), True, r"moved by \+2.0 s, and .* measured as [+-]0.000 s off"),
+        (FakeNode(hears=False), True, r"moved by \+2.0 s, but .* measured as [+-]0.000 s off"),
         (FakeNode(answer=(3, "no such database")), True, "exited with 3: 'no such database'"),
         (FakeNode(answer=(None, "")), True, "the command took too long"),
         (FakeNode(answer=(0, "noon")), True, "the output is not a time: 'noon'"),
