@@ -1,4 +1,4 @@
-"""Failing runs one by one, for marimo: `marimo edit failing_runs.py -- STORE_OR_LAKE`."""
+"""A marimo notebook of failing runs: `marimo edit failing_runs.py -- STORE_OR_LAKE`."""
 
 import marimo
 

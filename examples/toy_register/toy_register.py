@@ -23,7 +23,7 @@ NODE = Address("r1", PORT)
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
-    """The node: answers one JSON frame with another; a write is synced before it is answered."""
+    """Run the node: answer each JSON frame with another; sync a write before answering it."""
     del config
     try:
         state = msgspec.json.decode(await env.disk.read("register"))
@@ -54,14 +54,14 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 class ToyClient:
-    """One process: a connection that is opened again after each failure."""
+    """The client of one process, which reconnects after each failure."""
 
     def __init__(self, env: ClientEnv) -> None:
         self.env = env
         self.conn: Conn | None = None
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """A request that may have reached the node and got no answer is `info` if it writes."""
+        """Run one operation; a write that may have reached the node is `info` without an answer."""
         start = self.env.clock.monotonic_ns()
         sent, error = False, ""
         reply: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Real ZooKeeper: three servers in processes or in Docker, in kazoo's wire format. See README.md."""
+"""Real ZooKeeper: three servers in processes or Docker, with kazoo's wire format (README.md)."""
 
 import asyncio
 import contextlib
@@ -45,14 +45,14 @@ admin.enableServer=false
 
 
 class Session:
-    """A connection to one server: requests one at a time, each with its answer."""
+    """A connection to one server, for one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer, self.xid = reader, writer, 0
 
     @classmethod
     async def open(cls, env: ClientEnv, node: str) -> "Session":
-        """It counts once the ensemble has granted a session, which takes a majority."""
+        """Connect, and wait until a majority of the ensemble has granted a session."""
         session = cls(*await asyncio.open_connection(*env.endpoint(Address(node, CLIENTS))))
         try:
             session.send(bytes(Connect(0, 0, SESSION_MS, 0, b"\0" * 16, False).serialize()))
@@ -86,12 +86,12 @@ class Session:
 
 
 class Client:
-    """Process p begins with server p modulo 3, and takes the next one after a failure."""
+    """The client of process p, which starts with server p modulo 3, then tries the next one."""
 
     def __init__(self, env: ClientEnv, number: int, options: Any) -> None:
         self.env, self.number, self.options = env, number, options
         self.session: Session | None = None
-        self.changing = False  # a change was sent that may have an effect
+        self.changing = False  # a change was sent and may take effect
 
     @property
     def node(self) -> str:
@@ -133,7 +133,7 @@ class Client:
         return {"result": "ok"}
 
     async def transact(self, mops: Any) -> Any:
-        """All lists are one znode: it is written only if nothing changed since it was read."""
+        """Run a transaction: all lists are one znode, which is written only if it is unchanged."""
         while True:
             lists, version = await self.read(LISTS)
             answer, changed = play(mops, {key: (lists or {}).get(key, []) for _, key, _ in mops})
@@ -177,7 +177,7 @@ class ZooKeeperSystem(System):
         return sorted(rng.sample(NAMES, 2))
 
     async def srvr(self, node: str) -> dict[str, Any] | None:
-        """The state that a server reports, if it serves."""
+        """Return the state that a server reports, if it serves."""
         try:
             async with asyncio.timeout(1):
                 reader, writer = await asyncio.open_connection(
@@ -212,7 +212,7 @@ class ZooKeeperSystem(System):
         return Convergence(good, () if good else (f"{', '.join(NAMES)} are {', '.join(modes)}",))
 
     async def ready(self) -> Convergence:
-        """Every server serves, and the znodes of clients exist."""
+        """Check that every server serves; create the clients' znodes."""
         ensemble = await self.converged()
         return await self.make_znodes() if ensemble.ok else ensemble
 

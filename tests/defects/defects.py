@@ -83,13 +83,13 @@ def lease_never_ends(patch):
 
 @defect("tests/faults/test_ledger.py")
 def heal_takes_off_the_oldest_fault(patch):
-    """A heal takes off the oldest fault of links, whichever was meant."""
+    """A heal removes the oldest link fault instead of the requested one."""
     wrap(patch, Links, "lift", lambda original, self, _: original(self, next(iter(self._laid))))
 
 
 @defect("tests/sim/test_network.py")
 def bites_count_twice(patch):
-    """A fault of links reports twice the frames that it touched."""
+    """A link fault reports twice as many frames as it touched."""
 
     async def around(original, *args):
         return _doubled(await original(*args))
@@ -116,7 +116,7 @@ def damage_has_no_budget(patch):
 
 @defect("tests/run/test_faults.py", "tests/faults/test_runs.py")
 def faults_are_not_recorded(patch):
-    """The history has no line of faults that were healed."""
+    """The history does not record heals."""
 
     def around(original, self, fault, action, *args):
         if action != "heal":
@@ -173,7 +173,7 @@ def pause_is_not_verified(patch):
 
 @defect("tests/run/test_driver.py")
 def heartbeat_gap_is_not_recorded(patch):
-    """The harness does not notice that it stood still."""
+    """The harness does not notice that it was stopped."""
     patch.setattr(Heartbeat, "_look", lambda self: None)
 
 
@@ -191,13 +191,13 @@ def unknown_outcome_is_a_failure(patch):
 
 @defect("tests/run/test_recorder.py")
 def last_op_is_lost(patch):
-    """The history lacks the last operation that was recorded."""
+    """The history lacks the last recorded operation."""
     wrap(patch, Recorder, "history", lambda original, self: History([*original(self)][:-1]))
 
 
 @defect("tests/run/test_recorder.py")
 def attempts_keep_the_clock_of_the_driver(patch):
-    """Times of attempts are not those of the run."""
+    """Times of attempts stay on the driver's clock instead of the run's."""
 
     def around(original, self, process, f, completion):
         start_ns, self.start_ns = self.start_ns, 0
@@ -211,7 +211,7 @@ def attempts_keep_the_clock_of_the_driver(patch):
 
 @defect("tests/generator/test_interpreter.py")
 def hanging_client_is_waited_for(patch):
-    """An operation whose client hangs has no end."""
+    """An operation whose client hangs never ends."""
     patch.setattr(interpreter._Driver, "_guard", lambda self, flight: None)
 
 
@@ -227,7 +227,7 @@ def final_reads_are_skipped(patch):
 
 @defect("tests/run/test_recorder.py")
 def every_exit_is_expected(patch):
-    """An exit of the target's own is recorded as expected."""
+    """An exit that the target caused is recorded as expected."""
 
     def around(original, self, event):
         if event.kind == "node-exited":
@@ -242,7 +242,7 @@ def every_exit_is_expected(patch):
 
 @defect("tests/run/test_judging.py")
 def crashed_checker_is_valid(patch):
-    """A checker that crashes holds."""
+    """A checker that crashes counts as valid."""
     wrap(
         patch, judge, "_crashed",
         lambda original, *args: msgspec.structs.replace(original(*args), verdict=Verdict.VALID),
@@ -251,13 +251,13 @@ def crashed_checker_is_valid(patch):
 
 @defect("tests/run/test_judging.py")
 def best_result_wins(patch):
-    """The verdict of a run is that of its best checker."""
+    """A run gets the verdict of its best checker."""
     patch.setattr(judge, "worst", lambda all_: min(all_, key=lambda verdict: verdict.rank))
 
 
 @defect("tests/run/test_judging.py", "tests/run/test_certificate.py")
 def nothing_judged_is_valid(patch):
-    """A check that exempted everything holds."""
+    """A check that exempted everything counts as valid."""
     patch.setattr(judge, "weighed", lambda result: result)
 
 
@@ -283,7 +283,7 @@ def torn_log_is_whole(patch):
 
 @defect("tests/soak/test_campaign.py")
 def result_of_another_seed_is_accepted(patch):
-    """A soak counts results of seeds that it did not ask for."""
+    """A soak counts results of seeds that it did not request."""
 
     def around(original, self, result, **options):
         if not self.spec.first <= result.seed <= self.spec.last:
@@ -296,13 +296,13 @@ def result_of_another_seed_is_accepted(patch):
 
 @defect("tests/soak/test_campaign.py")
 def recorded_seed_runs_again(patch):
-    """A resumed soak runs the seeds that it has recorded."""
+    """A resumed soak runs recorded seeds again."""
     patch.setattr(Journal, "__contains__", lambda self, seed: False)
 
 
 @defect("tests/soak/test_pool.py")
 def hung_worker_is_waited_for(patch):
-    """A worker that gives no answer is never ended."""
+    """A worker that never answers is not killed."""
 
     def around(original, self, task):
         original(self, task)

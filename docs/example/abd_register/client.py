@@ -1,7 +1,8 @@
-"""A client: it asks a majority, then tells a majority. There is no leader and no election.
+"""A client, which reads from a majority and then writes to a majority, without any leader.
 
 A read must write its value back to a majority before it answers. Without that (the switch
-NO-WRITE-BACK) a value that reached one node only can be read once and be gone in the next read.
+NO-WRITE-BACK), a value that reached only one node can be returned by one read and be missing in the
+next.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ class Channel:
         self.conn: Conn | None = None
 
     async def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
-        """The node's answer; `None` if it is unknown whether the node got the request."""
+        """Return the node's answer; `None` if it is unknown whether the node got the request."""
         try:
             async with asyncio.timeout(timeout_s), self.lock:
                 try:
@@ -39,7 +40,7 @@ class Channel:
                         return dict(msgspec.json.decode(frame))
                     self.drop()
                 except BaseException:
-                    self.drop()  # an answer that comes late must not answer the next request
+                    self.drop()  # a late answer must not be taken for the answer to the next request
                     raise
         except (OSError, TimeoutError):
             pass
@@ -53,7 +54,7 @@ class Channel:
 
 
 class AbdClient:
-    """One process. Its number makes its stamps unique."""
+    """The client of one process, whose number makes its stamps unique."""
 
     def __init__(
         self, env: ClientEnv, nodes: Sequence[str], process: int, *, write_back: bool
@@ -66,7 +67,7 @@ class AbdClient:
         self.attempts: list[Attempt] = []
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """A write that reached a node, but no majority, is `info`."""
+        """Run one operation; a write that reached a node, but no majority, is `info`."""
         self.attempts = []
         deadline_ns = self.env.clock.monotonic_ns() + int(timeout_s * 1e9)
         if request.f == "cas":
@@ -91,7 +92,7 @@ class AbdClient:
     async def _majority(
         self, request: dict[str, Any], deadline_ns: int
     ) -> list[dict[str, Any]] | None:
-        """The first answers that are a majority, or `None` if there is none in time."""
+        """Return the first answers of a majority, or `None` if too few come in time."""
         needed = len(self.channels) // 2 + 1
         answers: list[dict[str, Any]] = []
         ended: list[str] = []
@@ -105,7 +106,7 @@ class AbdClient:
             if len(answers) >= needed or len(ended) == len(self.channels):
                 decided.set()
 
-        # Who is late goes on: cancelling a request would cost its connection.
+        # Late requests continue, because cancelling a request would cost its connection.
         self.asking = [task for task in self.asking if not task.done()]
         self.asking += [asyncio.ensure_future(ask(channel)) for channel in self.channels]
         await decided.wait()

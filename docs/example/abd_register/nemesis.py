@@ -1,7 +1,7 @@
-"""Nemeses of our own, since the built-in ones do not fit a register without a leader.
+"""Nemeses for a register without a leader, for which the built-in ones do not fit.
 
-`kill-leader` would never hit, and `partition-halves` cuts links between nodes that never talk to
-each other. (The harness notices: such runs are `unknown`, since nothing was proven.)
+`kill-leader` would never hit a node, and `partition-halves` cuts links between nodes that never
+talk to each other. (The harness notices this: such runs are `unknown`, because they prove nothing.)
 """
 
 from harness.faults.nemesis_from_text import AimedNemesis

@@ -1,4 +1,4 @@
-"""One replica: it remembers the value with the highest stamp it received, on disk."""
+"""One replica, which keeps the received value with the highest stamp on disk."""
 
 import asyncio
 import contextlib

@@ -50,7 +50,7 @@ class AbdRegister(Target):
 
 
 class AbdSystem(System):
-    """The deployed nodes, for as long as a run lasts."""
+    """The deployed nodes of one run."""
 
     def __init__(self, env: ClientEnv, names: list[str], write_back: bool) -> None:
         self.env, self.names, self.write_back = env, names, write_back
@@ -62,7 +62,7 @@ class AbdSystem(System):
         return rng.sample(self.names, len(self.names) // 2 + 1)
 
     async def look(self) -> dict[str, dict[str, Any] | None]:
-        """The value of every node; `None` for a silent one."""
+        """Return the value of every node; `None` for a silent one."""
         values: dict[str, dict[str, Any] | None] = {}
         for name in self.names:
             channel = Channel(self.env, name)

@@ -1,4 +1,4 @@
-"""The register under chaos: what must hold, in as few lines as it takes to say it."""
+"""The register under chaos: its guarantees as short tests."""
 
 import pytest
 
@@ -16,8 +16,8 @@ def test_five_nodes_do_as_well(run_case):
     run_case(nodes=5, nemesis="cut-node")
 
 
-# One frame in ten is late by up to two seconds. Only the simulation has such knobs, and seeds that
-# repeat a run exactly.
+# One frame in ten is up to two seconds late. Only the simulation has such knobs, and repeats a run
+# exactly by its seed.
 LATE = {"env": "sim", "seed": 1, "knobs": {"latency": "tail"}}
 
 

@@ -1,4 +1,4 @@
-"""Real etcd: three members in processes or in Docker, by their JSON gateway. See README.md."""
+"""Real etcd: three members in processes or Docker, used through their JSON gateway (README.md)."""
 
 import json
 from base64 import b64decode, b64encode
@@ -61,7 +61,7 @@ class EtcdSystem(System):
             web.had_no_effect()
 
     async def read(self, web: Web, keys: list[str]) -> dict[str, tuple[dict[str, Any], Any]]:
-        """The values of keys at one moment, each with a comparison that it is unchanged."""
+        """Read keys at one moment; return each value with a comparison "not changed since"."""
         stale = "SERIALIZABLE-READS" in self.settings.bugs
         gets = [{"request_range": {"key": b64(key), "serializable": stale}} for key in keys]
         responses = (await web.ask("POST", TXN, {"success": gets}))["responses"]
@@ -97,7 +97,7 @@ class EtcdSystem(System):
 
 BUGS: Final = {
     "SERIALIZABLE-READS": "a member answers reads from its own state, without a quorum",
-    "NO-FSYNC": "members answer before they synced (its own --unsafe-no-fsync)",
+    "NO-FSYNC": "members answer before they sync (etcd's --unsafe-no-fsync)",
 }
 
 

@@ -1,4 +1,4 @@
-"""The plug-in: how to start the program, and a client for its protocol."""
+"""The plug-in, which starts the program, and a client for its protocol."""
 
 import random
 from typing import Any
@@ -24,7 +24,7 @@ NODES = [Address(name, PORT) for name in NAMES]
 
 
 async def operate(web: Web, request: Request) -> dict[str, Any]:
-    """One operation of the vocabulary `register`."""
+    """Run one operation of the vocabulary `register`."""
     if request.f == "read":
         return {"result": "ok", "value": await web.ask("GET", "/")}
     await web.ask("PUT", "/", request.value["value"], changes=True)
@@ -67,7 +67,10 @@ class HttpSystem(System):
         return WebClient(self.env, process, NODES, operate)
 
     def core(self, rng: random.Random) -> tuple[str, ...]:
-        return (NAMES[0], rng.choice(NAMES[1:]))  # the primary serves alone; a follower needs it
+        return (
+            NAMES[0],
+            rng.choice(NAMES[1:]),
+        )  # the primary serves alone, but a follower needs the primary
 
     async def groups(self) -> dict[str, Roles]:
         return {"register": Roles({"r1": NodeRole("leader")}, NAMES)}  # the others never lead

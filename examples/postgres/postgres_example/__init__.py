@@ -1,4 +1,4 @@
-"""Two roles: servers of our own, and the PostgreSQL behind them. See README.md."""
+"""A target with two roles: small servers, and the PostgreSQL behind them (README.md)."""
 
 import asyncio
 import contextlib
@@ -49,11 +49,11 @@ DATABASE = NodeSpec(
     ),
     command=(f"{BIN}/postgres", "-D", "{data}/pg", "--config-file={files}/postgresql.conf"),
     ready=ReadyCommand((f"{BIN}/pg_isready", "--host={host}", f"--port={{port:{DATABASE_PORT}}}")),
-    clock_probe=(  # what time it is, as its own clock has it
+    clock_probe=(  # prints the time of PostgreSQL's own clock
         *(f"{BIN}/psql", "--host={host}", f"--port={{port:{DATABASE_PORT}}}"),
         *("--username=postgres", "-AXtqc", "select extract(epoch from clock_timestamp())"),
     ),
-    faulty_disk=True,  # for power cuts and faults of disks, where there is FUSE
+    faulty_disk=True,  # for power cuts and disk faults, if FUSE is available
 )
 
 
@@ -72,13 +72,13 @@ def app(name: str) -> NodeSpec:
 
 
 class Client:
-    """Asks one server; after a failure the other one."""
+    """A client that uses one server, and after a failure the other one."""
 
     def __init__(self, env: ClientEnv, first: int) -> None:
         self.env, self.number = env, first
 
     async def exchange(self, request: dict, sent: asyncio.Event) -> dict:
-        """A connection counts once it greets: Docker's port proxy accepts for dead servers too."""
+        """Exchange one request; wait for the greeting, as Docker's proxy accepts for dead servers."""
         host, port = self.env.endpoint(Address(APPS[self.number % 2], PORT))
         reader, writer = await asyncio.open_connection(host, port)
         try:
@@ -92,7 +92,7 @@ class Client:
                 await writer.wait_closed()
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """An unconfirmed mutation that the database may have received is `info`."""
+        """Run one operation; `info` if the database may have received an unanswered mutation."""
         node, start, sent = APPS[self.number % 2], self.env.clock.monotonic_ns(), asyncio.Event()
         asked = {"f": request.f, "old": request.value.get("old")}
         asked["value"] = request.value.get("new", request.value.get("value"))

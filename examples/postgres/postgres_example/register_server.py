@@ -1,6 +1,6 @@
-"""A register kept in PostgreSQL. It greets, then takes one JSON line and answers with one.
+"""A register in PostgreSQL. The server greets, reads one JSON line, and answers with one.
 
-It speaks PostgreSQL's simple query protocol itself, so it needs Python alone.
+It implements PostgreSQL's simple query protocol, so it needs only Python.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import json
 import struct
 import sys
 
-DATABASE_S = 5.0  # how long the database may take for all of a request
+DATABASE_S = 5.0  # the database's time limit for a whole request
 
 
 async def answer(reader):
-    """The answer to one query: its first column, and the tag of the command."""
+    """Read the answer to one query: its first column, and the tag of the command."""
     rows, done, error = [], "", ""
     while True:
         kind, length = struct.unpack("!ci", await reader.readexactly(5))
@@ -32,7 +32,7 @@ async def answer(reader):
 
 
 async def execute(address, sql, asked):
-    """Run one statement on a connection of its own; `asked` is set once it may have run."""
+    """Run one statement over a new connection; set `asked` once the statement may have run."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -47,7 +47,7 @@ async def execute(address, sql, asked):
 
 
 async def respond(address, request):
-    """Carry out one request: its result, or what went wrong and whether it may have happened."""
+    """Carry out one request; return its result, or the error and whether it may have run."""
     asked = asyncio.Event()
     if request["f"] == "read":
         sql = "select value from register"
