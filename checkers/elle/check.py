@@ -247,7 +247,7 @@ def check_columns(
 
 
 def _ordered_in_time(columns: Columns) -> bool:
-    """Return whether any completed transaction was invoked after an `ok` of another transaction."""
+    """Return whether any completed transaction was invoked after another transaction's `ok`."""
     ok = columns.end != NEVER
     answered = columns.start[columns.answered]
     return bool(ok.any() and len(answered) and answered.max() > columns.end[ok].min())
@@ -290,7 +290,7 @@ class _Found:
             self.record(
                 existence_type(model), partial(_exists, self.columns, component, model, members)
             )
-        # In large histories, more cycles of a kind that was found before add no information.
+        # In large histories, further cycles of a known kind add no information.
         counted = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
         budget = Budget(wanted.search_steps, wanted.deadline_passed)
         cycles: list[Cycle] = []
@@ -329,8 +329,9 @@ class _Found:
 
 def _exists(columns: Columns, component: Component, model: str, members: int) -> Case:
     text = (
-        f"Among {component.members} transactions that depend on each other there is a cycle which "
-        f"{friendly(model)} forbids; the smallest part that must hold one has {members}."
+        f"Among {component.members} transactions that depend on each other, there is a cycle "
+        f"that {friendly(model)} forbids; the smallest part that must contain such a cycle has "
+        f"{members}."
     )
     operations = tuple(columns.index[component.txns[:CASES_MAX]].tolist())
     return Case(existence_type(model), (text,), operations, {"transactions": members})
@@ -370,7 +371,7 @@ def _judge(results: _Found, wanted: Request, statistics: Mapping[str, int]) -> E
         total = statistics["transactions"]
         return ElleResult(
             Verdict.VALID,
-            f"{counted(total, 'transaction')}: nothing that {asked} forbids",
+            f"{counted(total, 'transaction')}: no anomaly that {asked} forbids",
             notes=notes,
             statistics=statistics,
             present=frozenset(results.counts),

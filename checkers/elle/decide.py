@@ -140,7 +140,7 @@ class _Decision:
         first = self._check(tuple(named), self.wanted.anomalies)
         if first.verdict is Verdict.INVALID or "cycle-search-timeout" in first.present:
             return first
-        if not first.statistics:  # nothing can be inferred from the history
+        if not first.statistics:  # the history allows no inference
             return first
         settled = []
         for model in named:
@@ -194,9 +194,10 @@ class _Decision:
             or (rule.kind == "reads" and self.kind == "w" and shows_own_overwritten(self.columns))
         ):
             names = ", ".join(sorted(odd))
-            reason = f"{friendly(model)} says nothing of histories with {names}, which was found"
+            reason = f"{friendly(model)} says nothing about histories with {names}, which was found"
             return replace(result, verdict=Verdict.UNKNOWN, reason=reason)
-        # The graph has only a transaction's first read of a register: search to judge later reads.
+        # The graph contains only the first read of a register in each transaction, so a search has
+        # to judge later reads.
         read_again = odd and self.kind == "w" and rule.kind == "reads"
         if rule.kind in BY_EDGES[self.kind] and not read_again:
             return result
@@ -214,7 +215,8 @@ class _Decision:
         if len(self.columns) <= TRANSACTIONS_MAX:
             why = "within the limits of time and steps"
         return (
-            "Not proven: the order of versions is known in part, and the rest was not searched for "
+            "Not proven: the order of versions is only partly known, and the rest was not "
+            "searched for "
             f"{why}; nothing that is known contradicts it."
         )
 
@@ -258,8 +260,9 @@ class _Decision:
             failed,
             verdict=Verdict.UNKNOWN,
             reason=(
-                f"{friendly(model)} is not looked at by itself; "
-                f"{' or '.join(map(friendly, stronger))} would imply it, and was not found to hold "
+                f"{friendly(model)} has no check of its own; "
+                f"{' or '.join(map(friendly, stronger))} would imply it, but was not found to "
+                "hold "
                 f"({failed.reason})"
             ),
         )

@@ -40,7 +40,7 @@ _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28
 _CHARACTER_WIDTH: Final = 7.9  # width of a monospaced character, in pixels
 _BOX_WIDTH_MIN: Final = 240
-# width of the margins and of the arrow from the last box to the first, without its label
+# width of the margins and of the arrow from the last box to the first, without the label
 _BESIDE: Final = 100
 _LABEL_CHARACTER_WIDTH: Final = 7
 _BOX_HEIGHT: Final = 46

@@ -79,10 +79,11 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
     operation or (except in `incompatible-order`) a repeated operation.
     """
     if case.type.endswith("-cycle-exists"):
-        raise NotVerified("such a cycle is known to exist, but none is shown")
+        raise NotVerified("the case only says that a cycle exists")
     if missing := [number for number in case.operations if number not in ops]:
         raise CaseError(f"{case.type}: op {missing[0]} is not a transaction of this history")
-    alone = case.type == "incompatible-order"  # one operation may have done both reads
+    # a single operation may contain both contradicting reads
+    alone = case.type == "incompatible-order"
     if len(set(case.operations)) != len(case.operations) and not alone:
         raise CaseError(f"{case.type}: an operation is named twice")
 

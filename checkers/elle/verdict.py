@@ -64,7 +64,7 @@ def certified(
             except NotVerified as why:
                 beyond[case.type] = f"not verified independently: {why}"
     except CaseError as error:
-        reason = f"{BROKEN}: {error}"  # a refuted case leaves `invalid` without a proof
+        reason = f"{BROKEN}: {error}"  # with a refuted case, `invalid` has no proof
         statistics = result.statistics
         return type(result)(
             Verdict.UNKNOWN, reason, notes=result.notes, statistics=statistics

@@ -78,7 +78,7 @@ class EventsChecker(Checker):
         log = _final_log(history)
         findings = Findings(self.name, permits_of(history))
         if log is None:
-            findings.gap("the database did not show its log in the end", rule="no-log")
+            findings.gap("the database did not show its log at the end of the run", rule="no-log")
             return findings.result("")
         seen: dict[int, tuple[_Event, int]] = {}
         for poll in polls:
@@ -186,13 +186,13 @@ def _check_changes(
         blamed = () if change is None else (change.invoke.index,)
         findings.hold("twice", len(numbers) == 1, text, blamed)
         refused = change is None or change.type is OpType.FAIL
-        request = "no client asked for its change" if change is None else sentence(change)
+        request = "no client requested this change" if change is None else sentence(change)
         findings.hold(
-            "phantom", not refused, f"Event {numbers[0]} tells of it, but {request}.", blamed
+            "phantom", not refused, f"The log has event {numbers[0]} for it, but {request}.", blamed
         )
     for nonce, pair in changes.items():
         if log.whole and pair.type is OpType.OK:
-            text = f"{sentence(pair)}, and no event tells of it."
+            text = f"{sentence(pair)}, but the log has no event for it."
             findings.hold("lost", nonce in idents, text, (pair.invoke.index,))
     for earlier, later, at in _in_real_time(changes, idents):
         text = (
@@ -230,7 +230,7 @@ def _check_whole(findings: Findings, log: _Log) -> None:
     """Check the ids of a log that was not cleaned, and replay the log."""
     ordered = sorted(log.events, key=lambda event: event.ident)
     for earlier, later in itertools.pairwise(ordered):
-        text = f"In the end the log has {earlier}, and {later} after it."
+        text = f"At the end of the run, the log has {earlier} directly before {later}."
         findings.hold("gaps", later.ident <= earlier.ident + 1, text, (log.op,))
         findings.hold("unique", later.ident != earlier.ident, text, (log.op,))
     _replay(findings, ordered, log)
@@ -265,7 +265,7 @@ def _replay(findings: Findings, events: list[_Event], log: _Log) -> None:
             is_legal = is_legal and event.after not in tables
             tables[event.after] = event.nonce_after
             touched[event.after] = None
-        text = f"In the log {event} does not go with the events before it."
+        text = f"In the log {event} is impossible after the events before it."
         findings.hold("replay", is_legal, text, (log.op,))
     if not log.whole and events[-1].ident != log.next_event - 1:
         return

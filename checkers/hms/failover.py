@@ -53,7 +53,7 @@ class FailoverChecker(Checker):
         snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))
         bound_s, metastores = snapshot.get("failover_s"), snapshot.get("metastores")
         if not isinstance(bound_s, int | float) or not isinstance(metastores, dict):
-            reason = "the run ended before it was known which metastores there are"
+            reason = "the run ended before the list of metastores was recorded"
             findings.gap(reason, rule="unfinished")
             return findings.result("")
         ends = [op.time for op in history.facts("phase") if op.value.get("phase") == "heal-core"]
@@ -76,7 +76,7 @@ class FailoverChecker(Checker):
             _check_bound(findings, pair, own_s)
             served = done.type is OpType.OK or "result" in fields_of(done)
             others = [] if served else _untried(pair, others_of, faults)
-            text = f"{sentence(pair)}: it went to {done.node} alone, and {others} served."
+            text = f"{sentence(pair)}: it was only sent to {done.node}, although {others} served."
             findings.hold("other-not-tried", not others, text, (pair.invoke.index,))
         return findings.result(
             f"{counted(moved, 'failover')} within {bound_s:g} s",

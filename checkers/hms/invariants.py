@@ -48,7 +48,7 @@ class InvariantsChecker(Checker):
             result = fields_of(pair.completion).get("result")
             if pair.type is OpType.OK and pair.invoke.f == "get":
                 there = "directory" not in fields_of(pair.completion)
-                text = "" if there else f"{sentence(pair)}, whose directory is gone."
+                text = "" if there else f"{sentence(pair)}, whose directory does not exist."
                 findings.hold("directories", there, text, (pair.invoke.index,))
             if pair.type is OpType.FAIL and pair.invoke.f in ERRORS and isinstance(result, str):
                 text = f"{sentence(pair)}: {pair.completion and pair.completion.error}."
@@ -58,7 +58,7 @@ class InvariantsChecker(Checker):
         snapshot = fields_of(op)
         rows = snapshot.get("rows")
         if op is None or not isinstance(rows, dict):
-            findings.gap("the database did not answer at last", rule="no-rows")
+            findings.gap("the database did not answer at the end of the run", rule="no-rows")
             return findings.result("")
         _check_rows(findings, history, rows, op.index)
         settled = next(iter([*history.facts("converged")][::-1]), None)
@@ -86,15 +86,17 @@ def _difference(node: str, tables: Sequence[str], names: Sequence[str]) -> str:
 def _check_rows(findings: Findings, history: History, rows: dict[str, Any], at: int) -> None:
     names = Counter(name for name, *_ in rows["tables"])
     twice = [name for name, count in names.items() if count > 1]
-    text = f"In the end these names are taken twice: {_names(twice)}."
+    text = f"At the end of the run, these names belong to two tables each: {_names(twice)}."
     findings.hold("names", not twice, text, (at,))
     orphans = rows["orphans"]
-    text = f"In the end there are parameters of tables that are not there: {_names(orphans)}."
+    text = (
+        f"At the end of the run, parameters exist for tables that do not exist: {_names(orphans)}."
+    )
     findings.hold("orphans", not orphans, text, (at,))
     directories = rows.get("directories")
     if directories is not None:
         lost = sorted({*names} - {*directories})
-        text = f"In the end these tables have no directory: {_names(lost)}."
+        text = f"At the end of the run, these tables have no directory: {_names(lost)}."
         findings.hold("directories", not lost, text, (at,))
     changes = {
         str(fields_of(pair.invoke).get("nonce")): pair

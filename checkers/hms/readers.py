@@ -110,7 +110,7 @@ def check_readers(
             if change.invoke.index < stretch.since:
                 continue
             asked = stretch.polls[due].pair
-            text = f"{sentence(change)}, but its event was not in what {sentence(asked)} had read."
+            text = f"{sentence(change)}, but its event was not in the answer to {sentence(asked)}."
             assert asked.completion is not None, "the poll was answered"
             seen = place.get(nonce, due + 1) <= due
             cleaned = (
@@ -137,7 +137,7 @@ def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
             assert done is not None, "the poll was answered"
             fields = fields_of(done)
             after = fields.get("after")
-            text = f"{sentence(poll.pair)} after event {after}, but its place was {position}."
+            text = f"{sentence(poll.pair)} after event {after}, but its position was {position}."
             blamed = (poll.pair.invoke.index,)
             findings.hold("once", position in (None, after), text, blamed)
             idents = [event.ident for event in poll.events]
@@ -181,8 +181,8 @@ def check_kept(
         missing = fields_of(done).get("missing")
         if isinstance(missing, int) and not isinstance(missing, bool):
             text = (
-                f"{sentence(poll.pair)} and was answered that event {missing} is gone, which is in "
-                "the log in the end."
+                f"{sentence(poll.pair)} and was answered that event {missing} is gone, but the "
+                "final log has this event."
             )
             findings.hold("anew", missing not in there, text, blamed)
         for event in poll.events:

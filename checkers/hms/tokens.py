@@ -60,14 +60,14 @@ class TokensChecker(Checker):
         findings = Findings(self.name, permits_of(history))
         times = _times_of(history)
         if times is None:
-            reason = "the run ended before it was known how long tokens last"
+            reason = "the run ended before the lifetime of tokens was recorded"
             findings.gap(reason, rule="unfinished")
             return findings.result("")
         judge = _Judge(history, times, findings)
         judge.judge_all()
         judged = findings.looked.total()
         if judged == 0:
-            reason = "there was no token whose state was certain when it was used"
+            reason = "no token had a certain state when it was used"
             findings.gap(reason, rule="nothing")
         return findings.result(
             f"{counted(judged, 'verdict')} on {counted(len(judge.tokens), 'token')}",
@@ -170,7 +170,7 @@ class _Judge:
             token = fields_of(pair.completion).get("token")
             if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
                 issued = self.tokens.setdefault(token, _Token(pair))
-                text = f"{_act(pair)} and was given what op {issued.issue.invoke.index} was."
+                text = f"{_act(pair)} and got the same token as op {issued.issue.invoke.index}."
                 self._findings.hold("twice", issued.issue is pair, text, (pair.invoke.index,))
         uses = [pair for pair in self._history.pairs if pair.invoke.f in USES]
         for pair in uses:
@@ -195,13 +195,13 @@ class _Judge:
     def _judge(self, use: Pair, result: str) -> None:
         token = self._token_of(use)
         if token is None:
-            text = f"{_act(use)}, which was never issued, and it was accepted."
+            text = f"{_act(use)}, which was never issued, but was accepted."
             self._findings.hold("forged", result != "ok", text, (use.invoke.index,))
             return
         if use.invoke.f == "renew":
             user = fields_of(use.invoke).get("user")
             if user != fields_of(token.issue.invoke).get("renewer"):
-                text = f"{self._told(use, token)} as {user}, who is not its renewer: it was."
+                text = f"{self._told(use, token)} as {user}, who is not its renewer, and succeeded."
                 self._findings.hold("access", result != "ok", text, self._blamed(use, token))
                 return
         if result == "ok":
@@ -212,7 +212,10 @@ class _Judge:
     def _judge_accepted(self, use: Pair, token: _Token) -> None:
         if use.invoke.f == "verify":
             owner, answer = fields_of(token.issue.invoke).get("owner"), fields_of(use.completion)
-            text = f"{self._told(use, token)} of {owner}, and was taken for {answer.get('owner')}."
+            text = (
+                f"{self._told(use, token)} of {owner}, but was accepted as a token of "
+                f"{answer.get('owner')}."
+            )
             self._findings.hold(
                 "owner", answer.get("owner") == owner, text, self._blamed(use, token)
             )
@@ -223,7 +226,7 @@ class _Judge:
             text = f"{self._told(use, token)} and it was accepted, after {_act(before[-1])}."
             self._findings.hold(rule, False, text, self._blamed(use, token, before[-1]))
         elif self._is_expired(use, token):
-            text = f"{self._told(use, token)} and it was accepted, though it had expired."
+            text = f"{self._told(use, token)} and it was accepted, although it had expired."
             self._findings.hold("expired", False, text, self._blamed(use, token, *token.renewals))
         elif self._is_good(use, token):
             self._findings.hold("refused", True, "")

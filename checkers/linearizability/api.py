@@ -90,7 +90,8 @@ def check_events(
 def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[Any, Any]]:
     """Return the operations; an operation without an id gets its position as its id."""
     if not isinstance(operations, (list, tuple)):
-        operations = list(operations)  # an iterator can be consumed only once
+        # `operations` may be an iterator, which can be consumed only once
+        operations = list(operations)
     ids = [operation.id for operation in operations]
     if min(ids, default=0) < 0:
         # The constructor is called directly because `replace` takes twice as long.

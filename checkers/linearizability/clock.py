@@ -47,7 +47,7 @@ class Clock:
         self.end_s = math.inf if limit_s is None else now + limit_s
         self.why = ""
         self._memory_mib = memory_mib
-        # the most bytes that the process may use; `None` until the first measurement
+        # the maximum memory of the process in bytes; `None` until the first measurement
         self._memory_bytes: float | None = None
         self._look_s = now + MEMORY_EVERY_S
 

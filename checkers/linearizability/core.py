@@ -29,7 +29,8 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.search import Status, run_sliced
 
 STEPS_PER_TRIAL = 20_000
-LEAN_STEPS = 2_000  # the lean search (see `search`) mostly needs fewer steps to find a legal order
+# steps for the lean search (see `search`), which usually finds a legal order in fewer steps
+LEAN_STEPS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +215,7 @@ def shrink_core(
 
 def _window(trials: _Trials, ids: list[int]) -> list[int]:
     """Return the shortest tail of `ids` (in the order of returns) that is still a core."""
-    # dropping the first `low` ids leaves a core; dropping more than `high` leaves none
+    # if the first `low` ids are dropped, a core remains; with more than `high` dropped, none does
     low, high = 0, len(ids) - 1
     while low < high and not trials.exhausted:
         middle = (low + high + 1) // 2

@@ -32,7 +32,7 @@ from checkers.linearizability.search import DepthFirst, Status
 SWITCH: Final = "HARNESS_NATIVE"
 INTERFACE: Final = 2
 """The version of the native core's interface (`native/src/lib.rs`) that this module needs."""
-STATUSES: Final = (  # the index of a status is its number in the native core
+STATUSES: Final = (  # a status has its number in the native core as index
     Status.RUNNING,
     Status.FOUND,
     Status.EXHAUSTED,
@@ -96,7 +96,7 @@ def is_native() -> bool:
 
 
 def native_status() -> str:
-    """Say in one line whether checks use the native core, and if not, why and what to do."""
+    """Return one line: whether checks use the native core, and if not, why and what to do."""
     if _EXTENSION is None:
         return (
             f"native core: absent ({_MISSING}), so checks run in pure Python; "

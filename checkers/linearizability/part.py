@@ -75,7 +75,7 @@ class Part:
             not o.call <= (math.inf if o.return_time is None else o.return_time)
             for o in self.operations
         ):
-            self._start()  # raises the `ValueError` for invalid operations
+            self._start()  # raises `ValueError` for invalid operations
         decision = self.model.decide(self.operations)
         if decision is not None:
             result = Result.ILLEGAL if decision.order is None else Result.OK
@@ -138,7 +138,7 @@ class Part:
             ("breadth-first search with dominance", self.breadth),
         )
         if not self.problem.unknown:
-            # without unknown operations the lean and the complete search are the same
+            # without unknown operations, the lean search equals the complete search
             searches = searches[1:]
         elif self.rounds:
             # The lean search did not decide in the first round, so the history is probably invalid,

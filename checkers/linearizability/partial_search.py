@@ -51,7 +51,7 @@ The value is -1 if no such change followed, and `_NEVER` if the path was never i
 
 _NEVER: Final = -2
 _UNHINTED: Final[Hint] = (0, 0)
-# the bytes of one remembered configuration, without its parts of variable size
+# the size of one remembered configuration in bytes, without its parts of variable size
 _ENTRY_BYTES: Final = 240
 
 

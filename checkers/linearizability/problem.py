@@ -271,7 +271,7 @@ class Problem:
         done = [False] * len(self.operations)
         position = 0
         for choice in (None, *choices):
-            # the replay may have absorbed a chosen read already
+            # the replay may already have absorbed a read that the search chose
             if choice is not None and not done[choice]:
                 after = self.stepper.step(state, choice)
                 assert after != ILLEGAL_STEP, "a search took an illegal step"

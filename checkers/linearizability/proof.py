@@ -51,13 +51,14 @@ AnyOperation = Operation[Any, Any]
 
 UNDECIDED: Final = "undecided"  # the rule of a result whose verdict is `unknown`
 BROKEN: Final = "the check crashed: its own certificate does not hold"
-UNCONFIRMED: Final = "there is a verdict, but nothing else could confirm it in time"
+UNCONFIRMED: Final = "a search found a verdict, but no independent method could confirm it in time"
 OPERATIONS_MAX: Final = 64  # the maximum number of operations in each list of a result's details
 VERIFIER_STEPS_MAX: Final = 300_000
-# the maximum size of a core to enumerate; a step takes more time if the core is larger
+# the maximum size of a core to enumerate; larger cores take more time per step
 VERIFIER_CORE_MAX: Final = 200
 CONFIRM_S_MAX: Final = 60.0  # the maximum time to confirm a core
-CONFIRM_S_MIN: Final = 0.5  # the time to confirm a verdict if the check has no time left
+# the minimum time to confirm a verdict, even if the check has no time left
+CONFIRM_S_MIN: Final = 0.5
 SHOWN_MAX: Final = 100_000  # the maximum number of ids in the orders of a result
 ENUMERATION: Final = "the verifier, by enumeration"
 REPLAY: Final = "the verifier, by replay"
@@ -342,7 +343,7 @@ def details_of(
         "decided_by": outcome.decided_by,
         "returns_passed": outcome.progress,
         "returns": outcome.returns,
-        # true if larger limits may decide the check
+        # whether larger limits may decide the check
         "limited": outcome.result is Result.UNKNOWN
         or (proof is not None and not proof.confirmed_by),
     }

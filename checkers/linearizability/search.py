@@ -51,7 +51,7 @@ class Status(enum.Enum):
     FOUND = "found"
     EXHAUSTED = "exhausted"
     EXHAUSTED_LEAN = "exhausted-lean"
-    FULL = "full"  # stopped at the maximum number of remembered configurations
+    FULL = "full"  # it reached the maximum number of remembered configurations
 
 
 def dominated(chain: list[int], used: int) -> bool:

@@ -157,7 +157,7 @@ def _interchangeable(operations: Iterable[Any]) -> list[list[Operation[Any, Any]
         key: Hashable = (operation.input, answer, type(operation.input), type(answer))
         try:
             alike = classes.setdefault(key, [])
-        except TypeError:  # not hashable: interchangeable with no other operation
+        except TypeError:  # not hashable, so not interchangeable with any other operation
             alike = classes.setdefault(("alone", id(operation)), [])
         alike.append(operation)
     return list(classes.values())

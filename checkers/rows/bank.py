@@ -79,7 +79,7 @@ def _check(
     findings.look("sum")
     seen = {key: look.rows[key] for key in sorted(keys) if key in look.rows}
     if not seen:
-        return  # the group was not written yet, or not on this replica
+        return  # no write of the group has reached this replica yet
     amounts = {key: _amount(dict(row or ()).get(BALANCE)) for key, row in seen.items()}
     sum_seen = sum(amount or 0 for amount in amounts.values())
     if len(seen) == len(keys) and sum_seen == total and None not in amounts.values():
@@ -100,13 +100,15 @@ class BankSums(Checker):
 
     api_version = 1
     name = "bank-sums"
-    doc = "balances that every write keeps adding up to the same add up in every scan"
+    doc = "every scan shows balances with the sum that every write keeps constant"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del time_limit_s
         options = getattr(case, "workload_options", None)
         if isinstance(options, Mapping) and options.get("groups") == 0:
-            return CheckResult(self.name, Verdict.VALID, "the workload has no groups")
+            return CheckResult(
+                self.name, Verdict.VALID, "the workload writes no groups of balances"
+            )
         read = rows_history(history)
         groups = groups_of(read)
         findings = RowFindings(self.name, history)

@@ -57,7 +57,7 @@ def _provenance(read: RowsHistory, writers: Writers, findings: RowFindings) -> N
                 findings.violate(
                     "refused",
                     f"{what}, but {wrote(read, part)} was answered {row.result!r} for that row: "
-                    "it must have taken effect before the request was judged once more.",
+                    "so the request must have taken effect, and then have been judged again.",
                     at,
                     part.pair.invoke.index,
                 )
@@ -67,7 +67,7 @@ def _provenance(read: RowsHistory, writers: Writers, findings: RowFindings) -> N
                 part = effective[0][0]
                 findings.violate(
                     "too-early",
-                    f"{what}, but that was asked for only later, at "
+                    f"{what}, but this write was only requested later, at "
                     f"{seconds(part.pair.invoke.time)} s: {wrote(read, part)}.",
                     at,
                     part.pair.invoke.index,
@@ -82,7 +82,8 @@ def _answers(read: RowsHistory, findings: RowFindings) -> None:
         for further in part.again:
             findings.look("answered-twice")
             if part.is_known and further != first:
-                if findings.cuts.during(part.pair):  # the cut may have undone the first effect
+                if findings.cuts.during(part.pair):
+                    # the power cut may have undone the first effect
                     findings.take_back(part.pair.invoke.index)
                     continue
                 findings.violate(
@@ -186,7 +187,7 @@ class ExactlyOnce(Checker):
 
     api_version = 1
     name = "rows-exactly-once"
-    doc = "no row is written twice or out of nowhere, and a resent request gets its first answer"
+    doc = "rows are written once and only on request, and a resent request gets its first answer"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case, time_limit_s

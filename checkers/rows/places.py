@@ -57,7 +57,7 @@ def _two_places(read: RowsHistory, items: list[Part | Look], findings: RowFindin
             if isinstance(item, Look):
                 findings.look("not-asked")
                 if not item.covers(key):
-                    what = f"{_place(read, item, key)}, which it did not ask for"
+                    what = f"{_place(read, item, key)}, which is outside its bounds"
                     text = f"{looked(read, item)} and was shown {what}."
                     findings.violate("not-asked", text, item.pair.invoke.index)
             if item.tablet is None:
@@ -102,8 +102,8 @@ def _tables(
             findings.violate(
                 "two-places",
                 f"{_told(read, other)}, in the table with the id {other.table}; "
-                f"{_told(read, item)}, in that with the id {item.table}, though nothing deleted "
-                "or renamed the first.",
+                f"{_told(read, item)}, in that with the id {item.table}, although no operation "
+                "deleted or renamed the first table.",
                 other.pair.invoke.index,
                 item.pair.invoke.index,
             )
@@ -129,7 +129,7 @@ def _no_table(
             "no-table",
             f"Process {pair.invoke.process} was answered by op {pair.invoke.index} that there is "
             "no "
-            f"table {name!r}, which op {proof.invoke.index} had shown to be there; nothing "
+            f"table {name!r}, which op {proof.invoke.index} had shown to be there; no operation "
             "deleted or renamed it.",
             proof.invoke.index,
             pair.invoke.index,

@@ -281,7 +281,7 @@ class SnapshotScans(_RowsChecker):
     """Checks that each read or scan shows exactly the writes at or before its timestamp."""
 
     name = "snapshot-scans"
-    doc = "scans show one instant: all that was written by their timestamp, and nothing else"
+    doc = "scans show exactly the writes up to their timestamp"
     order = "by timestamps allows it"
 
     def _judges(self, look: Look) -> bool:
@@ -298,7 +298,7 @@ class SnapshotScans(_RowsChecker):
                 text = [
                     f"{sentence(other.pair, name, key, before)}.",
                     f"{sentence(look.pair, name, key, row)}.",
-                    f"Both are the state at timestamp {look.timestamp}, which is one.",
+                    f"Both show the only state that exists at timestamp {look.timestamp}.",
                 ]
                 blamed = (look.pair.invoke.index, other.pair.invoke.index)
                 conviction = Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")

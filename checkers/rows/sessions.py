@@ -143,7 +143,7 @@ def _look(
             place = place_words(read.name_of(look.table), key)
             findings.violate(
                 rule,
-                f"{looked(read, look)} and found of {place} {seen}, which is older than its own "
+                f"{looked(read, look)} and found {place} {seen}, which is older than its own "
                 f"write: {wrote(read, last[0])}.",
                 look.pair.invoke.index,
                 last[0].pair.invoke.index,
@@ -198,7 +198,7 @@ class ReadYourWrites(Checker, judges_prefixes=True):
 
     api_version = 1
     name = "read-your-writes"
-    doc = "a client sees its own writes where it asked to, and its timestamps rise"
+    doc = "clients see their own writes if they ask for that, and their timestamps rise"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case, time_limit_s

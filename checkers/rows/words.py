@@ -19,7 +19,7 @@ _DONE: Final = {
 }
 _REFUSED: Final = {
     "already-present": "was answered that it is already present",
-    "not-found": "was answered that it is not there",
+    "not-found": "was answered that it does not exist",
     "invalid": "was answered that it does not fit the table",
 }
 _KEYS_MAX: Final = 6

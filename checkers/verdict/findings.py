@@ -1,4 +1,4 @@
-"""The violations that a checker found, the counts of its judgements, and its final result."""
+"""The findings of a checker: violations, counts of judgements, and the final result."""
 
 from __future__ import annotations
 

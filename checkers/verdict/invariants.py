@@ -42,7 +42,7 @@ INVARIANTS: Final = (
         "I1",
         "election-safety",
         "at most one node leads a group in a term",
-        "what nodes announce, of the masters and of each tablet; roles and leaders in the dumps",
+        "announcements of masters and tablet leaders; roles and leaders in the dumps",
         ("one-leader", "elections"),
     ),
     Invariant(
@@ -62,8 +62,8 @@ INVARIANTS: Final = (
     Invariant(
         "I4",
         "ddl-linearizable",
-        "one catalog explains all answers, refusals too; a change that is done stays done",
-        "all answers; in weaker profiles as far as their permits leave it",
+        "one catalog explains all answers, including refusals; a change that is done stays done",
+        "all answers; in weaker profiles, as far as their permits do not relax this",
         (
             "answers",
             "applied-versions",
@@ -79,7 +79,7 @@ INVARIANTS: Final = (
         "I5",
         "names-and-ids",
         "names are unique, ids never reused, states go forward only, numbers never fall",
-        "answers; rows of all masters, which are states of one log at several indices",
+        "answers; rows of all masters, each of which is a state of the same log",
         (
             "unique-names",
             "unique-ids",
@@ -103,8 +103,8 @@ INVARIANTS: Final = (
     Invariant(
         "I7",
         "convergence",
-        "once all is healed and at rest nothing is under way, and all nodes hold what the catalog "
-        "says",
+        "once everything is healed and settled, no change is in progress, and all nodes agree "
+        "with the catalog",
         "rows against the replicas of all tablet servers; members of the masters",
         (
             "settled",
@@ -119,14 +119,15 @@ INVARIANTS: Final = (
     Invariant(
         "I8",
         "rows",
-        "acknowledged rows are there, no others, each write once, and replicas hold the same",
+        "exactly the acknowledged rows exist, each write took effect once, and replicas hold "
+        "the same rows",
         "checksums of replicas at equal indices; scans",
         ("replica-checksums", "rows"),
     ),
     Invariant(
         "I9",
         "exits",
-        "no process ends but by the nemesis or as its profile permits",
+        "processes end only by the nemesis, or as the profile permits",
         "exits that the harness saw",
         ("exits",),
     ),

@@ -99,7 +99,7 @@ class Relaxed(NamedTuple):
 
 def undecided(strict: CheckResult) -> CheckResult:
     """Turn the invalid result `strict` into `unknown`: the search under permits hit a limit."""
-    reason = f"{strict.reason}; whether the profile permits that could not be decided in time"
+    reason = f"{strict.reason}; whether the profile permits this could not be decided in time"
     details = {**strict.details, "rule": UNDECIDED, "limited": True}
     return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
 

@@ -166,7 +166,7 @@ def test_what_nobody_confirms_in_time_is_unknown(tmp_path, capsys, monkeypatch):
     code, out, _ = run([tmp_path / "b.edn", "--json"], capsys)
     (found,) = objects(out)
     assert (code, found["verdict"]) == (EXIT_UNKNOWN, "unknown")
-    assert "nothing else could confirm" in found["reason"]
+    assert "no independent method could confirm" in found["reason"]
     assert found["certificate"]["confirmed_by"] == ""
 
 

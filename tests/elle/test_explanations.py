@@ -21,7 +21,7 @@ def test_a_cycle_of_lists_in_sentences():
         "T2 is op 1: append x 2; r y [].",
         "T1 < T2, because T2 appended 2 to key x after T1 appended 1.",
         (
-            "However, T2 < T1, because T2 read key y and saw nothing in it, so it did not see T1's "
+            "However, T2 < T1, because T2 read key y and saw an empty list, so it did not see T1's "
             "append of 1: a contradiction."
         ),
     )
@@ -60,7 +60,7 @@ def test_a_cycle_of_registers_in_sentences():
     assert {"cyclic-versions", "G-single-item"} <= set(result.anomalies)
     text = result.anomalies["cyclic-versions"][0].text[0]
     assert text.startswith("The versions 1, 2, nil of key x each come before the others")
-    assert "if initial-state, linearizable-keys hold together" in text
+    assert "if initial-state, linearizable-keys all hold" in text
     assert result.anomalies["G-single-item"][0].text == (
         "T1 is op 1: w x 2.",
         "T2 is op 2: r x 2; w y 1.",
@@ -99,15 +99,15 @@ def test_a_drawing_is_xml_whatever_the_names():
 def test_cases_without_cycles():
     expected = {
         "G1a": "Op 1 read [1] from key x, but 1 was appended by op 0, which failed.",
-        "internal": "Op 2 read [3] from key z, which does not fit what the same transaction did "
+        "internal": "Op 2 read [3] from key z, which contradicts what the same transaction did "
         "before: append z 4.",
-        "duplicate-elements": "Op 3 read [5 5] from key d: 5 is there more than once, and was "
-        "appended once.",
+        "duplicate-elements": "Op 3 read [5 5] from key d: 5 is in the list more than once, "
+        "but was appended once.",
         "future-read": "Op 4 read 6 from key f before it appended 6 to it in the same transaction.",
         "incompatible-order": "Op 6 read [8] from key i; op 5 read [7] from it. Neither is a "
         "prefix of the other.",
         "lost-update": "Ops 7, 8 each read [] from key l and then appended to it: at most one of "
-        "them can have built on what it read.",
+        "them can have appended directly to the list that it read.",
         "dirty-update": "Op 9 appended 2 to key x on top of 1, which op 0 appended; but op 0 "
         "failed.",
         "G1b": "Op 10 read [9] from key b, which ends in 9; but op 11, which appended 9, appended "
@@ -122,7 +122,7 @@ def test_cases_without_cycles():
         )
     )  # fmt: skip
     expected["internal"] = (
-        "Op 2 read [3] from key z, which does not fit what the same transaction did before: "
+        "Op 2 read [3] from key z, which contradicts what the same transaction did before: "
         "append z 3; append z 4."
     )
     for name, text in expected.items():

@@ -187,7 +187,7 @@ def test_what_nobody_confirms_in_time_is_unknown(monkeypatch):
     h.ok(0, "read", {}, {"value": 0})
     result = RegisterLinearizable().check(h.history, None, time_limit_s=300)
     assert result.verdict is Verdict.UNKNOWN
-    assert "nothing else could confirm" in result.reason
+    assert "no independent method could confirm" in result.reason
 
 
 def test_what_takes_too_long_to_confirm_is_left_unconfirmed(monkeypatch):

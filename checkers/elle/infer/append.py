@@ -27,7 +27,8 @@ from checkers.elle.search.kernels import BoolArray, slices_equal
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # An append replaced the version before it. An unread append replaced the last known version.
+    # An append replaced the version before it; an append that no read shows replaced the last known
+    # version.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
@@ -57,7 +58,8 @@ def _last_writers(index: AppendIndex) -> IntArray:
     last = np.full(len(index.reads), -1, np.int32)
     seen = index.version >= 0
     last[seen] = index.writer[index.version[seen]]
-    # Strays may end in an element that is not in the version order, so they have their own writers.
+    # A stray (a read that contradicts the order) may end in an element outside the version order,
+    # so strays have their own writers.
     ends = np.append(index.stray_row[1:] != index.stray_row[:-1], True)[: len(index.stray_row)]
     last[index.stray_row[ends]] = index.stray_writer[ends]
     return last
@@ -195,7 +197,8 @@ class _Groups:
         wrong = np.zeros(len(self.mops), np.bool_)
         length = columns.list_length[self.mops]
         start = columns.list_start[self.mops]
-        # Positions count all operations of a group, so everything between two reads is an append.
+        # Positions count all operations of a group, so the operations between two reads are
+        # appends.
         reads = np.flatnonzero(self.is_read & (self.here > self.first))
         origin = np.where(before[reads] >= 0, before[reads], self.first[reads] - 1)
         appended = reads - origin - 1
@@ -266,7 +269,7 @@ class _Groups:
         ends = np.flatnonzero(last)
         writes_after[leads] = final_append[ends[self.group[leads]]] > leads
         rows = self.row[leads[writes_after[leads]]]
-        # As in the original Elle, reading nil and reading an empty list are different.
+        # As in the original Elle, a read of nil differs from a read of an empty list.
         nil = columns.value[index.reads[rows]] == NIL
         identity = 2 * index.version[rows] + nil
         lists: dict[tuple[int, bool, bytes], int] = {}

@@ -61,7 +61,7 @@ class AppendExplainer:
         assert relation == RW
         if not self._ended_in(source, key, element):
             return None
-        saw = "nothing in it" if before is None else "only the elements up to {value}"
+        saw = "an empty list" if before is None else "only the elements up to {value}"
         text = (
             f"{{source}} read key {{key}} and saw {saw}, so it did not see {{target}}'s append of "
             "{next_value}"
@@ -142,7 +142,7 @@ class AppendTexts:
         _, first = np.unique(seen, return_index=True)
         twice = int(seen[np.setdiff1d(np.arange(len(seen)), first)[0]])
         value = self._columns.render_value(twice)
-        text = f"{read}: {value} is there more than once, and was appended once."
+        text = f"{read}: {value} is in the list more than once, but was appended once."
         return Case("duplicate-elements", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def incompatible(self, row: int) -> Case:
@@ -185,8 +185,7 @@ class AppendTexts:
                     earlier.clear()
                 earlier.append(columns.render_mop(other))
         text = (
-            f"{read}, which does not fit what the same transaction did before: "
-            f"{'; '.join(earlier)}."
+            f"{read}, which contradicts what the same transaction did before: {'; '.join(earlier)}."
         )
         return Case("internal", (text,), (self._op(mop),), {"key": key})
 
@@ -208,7 +207,7 @@ class AppendTexts:
         ops = tuple(self._op(int(index.reads[row])) for row in rows)
         listed = ", ".join(str(op) for op in ops[:8]) + (", ..." if len(ops) > 8 else "")
         text = (
-            f"Ops {listed} each read {seen} from key {key} and then appended to it: at most one of "
-            "them can have built on what it read."
+            f"Ops {listed} each read {seen} from key {key} and then appended to it: at most one "
+            "of them can have appended directly to the list that it read."
         )
         return Case("lost-update", (text,), ops, {"key": key, "value": seen})

@@ -236,7 +236,7 @@ class _Builder:
         end: int | None,
         index: int,
     ) -> None:
-        """Add one transaction; raise `HistoryError` if `mops` is no list of micro-operations."""
+        """Add one transaction; raise `HistoryError` if `mops` is not a list of micro-operations."""
         if not isinstance(mops, (list, tuple)):
             raise HistoryError(
                 f"op {index} has the value {shown(mops)}; a transaction is a list of "
@@ -305,7 +305,7 @@ class _Builder:
         self.list_lengths.append(length)
         # `True` and 1.0 equal 1 in Python but are different data.
         plain = _PLAIN.issuperset(map(type, value))
-        # A start below zero means the longest list of key -start-1, which `finish` stores last.
+        # A negative start stands for the longest list of key -start-1, which `finish` stores last.
         if plain and length <= size and longest[:length] == value:
             self.list_starts.append(-key - 1)
         elif plain and length > size and value[:size] == longest:
@@ -374,7 +374,7 @@ def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[
 
     The end is `NEVER` if the transaction is not ok.
     """
-    # At equal times calls come first: a completion precedes only calls at later times.
+    # At equal times calls come first, so a completion precedes only calls at later times.
     completions = np.sort(ends[ok])
     passed = np.searchsorted(completions, calls, side="left")
     distinct, start = np.unique(passed, return_inverse=True)

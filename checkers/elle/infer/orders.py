@@ -218,7 +218,7 @@ class _Search:
                 raise _Unsatisfiable
 
     def _possible(self, key: int, one: int, two: int) -> bool:
-        """Return whether the current state allows the version of `one` before that of `two`."""
+        """Return whether the version of `one` may currently precede the version of `two`."""
         edges, after = self._edges(key, one, two), self._state.after
         readers = self._facts.readers.get((key, one), ()) if self._bans else ()
         self._spend(len(edges) + len(readers))

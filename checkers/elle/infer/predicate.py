@@ -261,7 +261,7 @@ class _Reads:
         others = [v for v in self.index.others[key] if v.value is None]
         if not self._resolve(access, key, committed, others):
             name = self.index.columns.render_key(key)
-            text = f"{self._told(access)}, but key {name} was there, and was never deleted."
+            text = f"{self._told(access)}, but key {name} existed and was never deleted."
             self.index.record("garbage-read", (self.txn,), key, text)
 
     def _predicate(self, access: Access, predicate: Predicate) -> None:
@@ -269,7 +269,10 @@ class _Reads:
         for key, value in access.shown.items():
             name = index.columns.render_key(key)
             if not predicate.matches(value):
-                text = f"{self._told(access)}, but what it shows of key {name} does not match."
+                text = (
+                    f"{self._told(access)}, but the value that it shows for key {name} does "
+                    "not match."
+                )
                 index.record("predicate-read-miss", (self.txn,), key, text)
             elif key not in self.own:
                 self._seen(access, key, value)
@@ -300,7 +303,7 @@ class _Reads:
             text = f"{self._told(access)}, but {render(value)} was never written to key {name}."
             self.index.record("garbage-read", (self.txn,), key, text)
         elif version.txn == self.txn:
-            text = f"{self._told(access)}, and wrote that {render(value)} only later."
+            text = f"{self._told(access)}, but wrote {render(value)} only later."
             self.index.record("future-read", (self.txn,), key, text)
         elif self.index.failed(version) or not version.final:
             self._dirty(access, key, version)
@@ -334,7 +337,7 @@ class _Reads:
         if self.index.failed(version):
             kind, how = "G1a", f"as op {op} left it ({version.told()}), which failed"
         else:
-            how = f"as it was ({version.told()}) within op {op}, which wrote {name} again"
+            how = f"as it was ({version.told()}) in the middle of op {op}, which wrote {name} again"
             kind = "G1b"
         text = f"{self._told(access)}, and so saw key {name} {how}."
         self.index.record(kind, (self.txn, version.txn), key, text)

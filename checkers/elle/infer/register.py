@@ -214,7 +214,7 @@ def _local_anomalies(
     inference.add("internal", internal[earliest].astype(np.int32), texts.internal)
 
     updates = _updates(accesses, mops, group)
-    if every_rule:  # no lost update if the reader itself wrote the value that it read
+    if every_rule:  # not a lost update, since the reader itself wrote the value that it read
         writer = writers.find(columns.key[updates], columns.value[updates])
         updates = updates[(writer < 0) | (columns.txn[writer] != columns.txn[updates])]
     members = collisions(accesses.version[updates], updates)

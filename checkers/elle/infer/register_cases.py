@@ -92,9 +92,10 @@ class RegisterExplainer:
 _SOURCES = {
     "initial-state": "the initial version comes first",
     "transaction-order": "so transactions were committed",
-    "wfr-keys": "a transaction read the one and then wrote the other",
-    "sequential-keys": "a process met the one and later the other",
-    "linearizable-keys": "a transaction with the one completed before one with the other began",
+    "wfr-keys": "a transaction read the first and then wrote the second",
+    "sequential-keys": "a process accessed the first and later the second",
+    "linearizable-keys": "a transaction with the first completed before a transaction with the "
+    "second began",
 }
 
 
@@ -129,8 +130,9 @@ class RegisterTexts:
         values = [columns.render_value(int(accesses.value[v])) for v in members[:_SHOWN_MAX]]
         more = "" if len(members) <= _SHOWN_MAX else f" and {len(members) - _SHOWN_MAX} more"
         text = (
-            f"The versions {', '.join(values)}{more} of key {key} each come before the others, if "
-            f"{', '.join(sources)} hold together; the last of these was not used any further."
+            f"The versions {', '.join(values)}{more} of key {key} each come before the others, "
+            f"if {', '.join(sources)} all hold; the check did not use the last of these any "
+            "further."
         )
         rows = np.isin(accesses.wrote, members) | np.isin(accesses.read, members)
         operations = columns.index[np.unique(accesses.txn[rows])[:_SHOWN_MAX]].tolist()
@@ -188,7 +190,7 @@ class RegisterTexts:
         names = ", ".join(str(op) for op in ops[:_SHOWN_MAX])
         more = ", ..." if len(ops) > _SHOWN_MAX else ""
         text = (
-            f"Ops {names}{more} each read {value} from key {key} and then wrote to it: at most one "
-            "of them can have built on what it read."
+            f"Ops {names}{more} each read {value} from key {key} and then wrote to it: at most "
+            "one of them can have directly replaced the value that it read."
         )
         return Case("lost-update", (text,), ops, {"key": key, "value": value})

@@ -19,7 +19,7 @@ DEADLINE_EVERY_RUNS: Final = 64
 
 
 def never() -> bool:
-    """Return false: the default deadline never passes."""
+    """Return false; the default for `deadline_passed`, a deadline that never passes."""
     return False
 
 

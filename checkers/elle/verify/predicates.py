@@ -126,7 +126,7 @@ class PredicateVerifier:
         except (KeyError, ValueError) as error:
             raise CaseError(f"{case.type}: the case lacks operations or data ({error})") from error
         if holds is None:
-            raise NotVerified("the shown version may have been there in more than one way")
+            raise NotVerified("several transactions may have made the shown version")
         if not holds:
             raise CaseError(f"{case.type}: ops {list(case.operations)} do not show this anomaly")
 

@@ -38,7 +38,7 @@ def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     }
     return (
         len(values) > 1 or None
-    )  # a single unwritten value is the initial value, if none was declared
+    )  # a single value without a writer is the initial value, if none was declared
 
 
 def _duplicate(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:

@@ -44,7 +44,9 @@ class Verifier(Raw):
             raise CaseError(f"{case.type}: the case lacks operations or data ({error})") from error
         if not any(holds):
             if None in holds:
-                raise NotVerified("it rests on declared values or orders, or on too many versions")
+                raise NotVerified(
+                    "it depends on declared values or orders, or on too many versions"
+                )
             raise CaseError(f"{case.type}: ops {list(case.operations)} do not show this anomaly")
 
     def _verify_cycle(self, case: Any) -> None:
@@ -59,7 +61,9 @@ class Verifier(Raw):
             ]
             if not any(holds):
                 if None in holds or "transaction-order" in self.promised:
-                    raise NotVerified("the order of its versions is not simply read off")
+                    raise NotVerified(
+                        "the order of its versions does not follow directly from the reads"
+                    )
                 edge = f"{step.reason.relation} of {facts[0]}" if facts[0] else kinds[0]
                 raise CaseError(
                     f"{case.type}: nothing puts op {source.index} before op {target.index} ({edge})"

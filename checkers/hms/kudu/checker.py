@@ -58,7 +58,7 @@ class KuduHmsChecker(Checker):
             if len(leaders) == 1:
                 _check_rest(findings, leaders[0], snapshot["hms"], op)
             else:
-                gap = f"{len(leaders)} masters led when their state was looked at"
+                gap = f"{len(leaders)} masters led when their state was read"
         if gap:
             findings.gap(gap, rule="not-at-rest")
         return findings.result(f"{counted(findings.looked.total(), 'check')} hold")
@@ -72,9 +72,9 @@ def _gap(history: History, snapshot: Mapping[str, Any]) -> str:
     if not settled.get("ok"):
         return "the run ended before it was known to have settled"
     if snapshot.get("pending"):
-        return "all had settled, but not when its state was looked at"
+        return "the target had settled, but not any more when its state was read"
     if not isinstance(snapshot.get("hms"), Mapping):
-        return "no metastore answered in the end"
+        return "no metastore answered at the end of the run"
     return ""
 
 
@@ -87,7 +87,7 @@ def _check_events(findings: Findings, name: str, events: list[list[int]], op: Op
         text = (
             f"{name} stored event {later} of the metastore in operation {then}, after event "
             f"{earlier} "
-            f"in operation {at}: it was followed twice, or out of order."
+            f"in operation {at}: it followed an event twice, or out of order."
         )
         findings.hold("events", earlier < later, text, _at(op))
 
@@ -96,7 +96,10 @@ def _check_rest(
     findings: Findings, leader: Mapping[str, Any], seen: Mapping[str, Any], op: Op | None
 ) -> None:
     hms, at = leader["hms"], _at(op)
-    text = f"At rest event {hms['last_event']} is the last that was followed, of {seen['event']}."
+    text = (
+        f"At rest event {hms['last_event']} is the last one that the leader stored, but the "
+        f"metastore has {seen['event']}."
+    )
     findings.hold("caught-up", hms["last_event"] == seen["event"], text, at)
     ours = [row for row in seen["entries"] if row[3] == leader["cluster_id"]]
     tables = {table["id"]: table["name"] for table in leader["tables"] if table["state"] in LIVE}

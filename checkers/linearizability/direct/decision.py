@@ -34,14 +34,14 @@ class Insertion:
         self._ids = ids
         by_end = sorted(range(len(ends)), key=ends.__getitem__)
         self._ends = [ends[at] for at in by_end]
-        # for each return in `_ends`, the last position of the operations that had returned by then
+        # for each return in `_ends`, the last position of an operation that had returned by then
         self._lasts = list(itertools.accumulate(by_end, max))
         by_call = sorted(range(len(calls)), key=calls.__getitem__)
         self._calls = [calls[at] for at in by_call]
         # for each call in `_calls`, the first position of the operations called at or after it
         self._firsts = list(itertools.accumulate(reversed(by_call), min))[::-1]
         self._inserted: dict[int, list[int]] = {}
-        # for each inserted operation: (its end, the last gap of insertions that end by then)
+        # for each inserted operation: (its end, the last gap of insertions that had ended by then)
         self._returned: list[tuple[float, int]] = []
 
     def low(self, call: float) -> int:

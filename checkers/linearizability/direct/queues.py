@@ -164,7 +164,7 @@ def _overtaken(items: Sequence[_Item]) -> Decision | None:
     """Find two elements that left a first-in-first-out queue in the wrong order."""
     taken = [item for item in items if item.take is not None]
     waiting = sorted(taken, key=lambda item: -item.put_end)
-    # of the elements put in before `item`, the one whose dequeue was called last
+    # among the elements put in before `item`, the element whose dequeue was called last
     latest: _Item | None = None
     for item in sorted(taken, key=lambda item: item.put_call):
         while waiting and waiting[-1].put_end < item.put_call:
@@ -255,7 +255,7 @@ def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None
         while until <= empty.end:
             at = bisect.bisect_left(starts, until) - 1
             if at < 0 or longest[at].take_call <= until:
-                break  # the queue may have been empty at the moment `until`
+                break  # the queue may have been empty at `until`
             chain.append(longest[at])
             until = longest[at].take_call
         else:

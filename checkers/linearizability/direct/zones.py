@@ -225,7 +225,7 @@ class _History:
             if maker is not None:
                 block.add(rank, maker)
             if not self._is_unique(value):
-                break  # a block ends at a value that is not unique
+                break  # the block ends before a value that is not unique
             for reader in readers.get(value, ()):
                 block.add(rank + 1, reader)
             maker = following.pop(value, None)
