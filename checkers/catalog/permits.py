@@ -315,7 +315,7 @@ class _History:
         if twins:
             counts[DDL_TWICE] = len(twins)
             examples.extend(twins)
-        if not counts:  # no single answer needs a permit, only the combination of two answers
+        if not counts:  # each answer by itself needs no permit, but the combination of several does
             counts = dict.fromkeys(sorted(self._permits)[:1], 1)
         return counts, tuple(examples)
 

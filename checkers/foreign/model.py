@@ -50,7 +50,7 @@ from harness.ops import (
 from harness.plugins import HistoryModel, PreparedCheck
 
 NOTHING_HAPPENED: Final = "no operation took effect, so there is nothing that could contradict"
-UNOBSERVED: Final = "nothing was looked at: no answer could have contradicted another"
+UNOBSERVED: Final = "nothing was checked: no two answers could have contradicted each other"
 # the rule of the verdict `unknown` for a history without observations
 NOTHING_OBSERVED: Final = "nothing-observed"
 CORE_TOLD_MAX: Final = 16

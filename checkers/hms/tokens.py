@@ -83,7 +83,7 @@ class _Times(NamedTuple):
 
     max_age_ns: float
     renew_ns: float
-    stale_ns: float  # how long a token store may lack acknowledged changes
+    stale_ns: float  # how long the store may return answers without acknowledged changes
 
 
 def _times_of(history: History) -> _Times | None:
@@ -105,7 +105,7 @@ class _Token:
     cancels: list[Pair] = field(default_factory=list)
     late: list[int] = field(
         default_factory=list
-    )  # the indices of renewals that do not prove a later end
+    )  # the indices of renewals that came too late to prove a later end
 
     @property
     def issuer(self) -> str | None:
@@ -341,7 +341,7 @@ class _Judge:
         return "unshared" if self._is_elsewhere(cancel, token.issue) else "cancelled"
 
     def _is_late(self, write: Pair, use: Pair) -> bool:
-        """Whether the metastore that answered `use` may have read a store without `write`."""
+        """Whether the metastore that answered `use` may not have seen `write` in the store yet."""
         done = write.completion
         if done is None or use.completion is None or write.type is not OpType.OK:
             return False

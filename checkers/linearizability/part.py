@@ -93,12 +93,12 @@ class Part:
 
     @property
     def best(self) -> int:
-        """The position of the furthest return that any search reached."""
+        """The position of the furthest return event that any search of this part reached."""
         return max((search.best for search in self._searches), default=0)
 
     @property
     def finished(self) -> DepthFirst | Frontier:
-        """The search that proved the part illegal."""
+        """The finished search that proved that this part has no legal order."""
         return self.breadth if self.breadth.status is Status.EXHAUSTED else self.depth
 
     def order(self) -> tuple[int, ...]:

@@ -10,9 +10,9 @@ remembers visited configurations, and takes a read as soon as it is legal, which
 each order is replayed with the model after the search, and if the search finishes without an order,
 no order exists.
 
-A *fall back* is a special operation: it returns the state to an earlier state of the same order.
-All changes after the earlier state are lost. A fall back must not undo a change of known outcome
-that was called after the fall back. While fall backs are still possible, a configuration also
+A *rollback* is a special operation: it returns the state to an earlier state of the same order.
+All changes after the earlier state are lost. A rollback must not undo a change of known outcome
+that was called after the rollback. While rollbacks are still possible, a configuration also
 includes the states to which they may return.
 """
 
@@ -47,7 +47,7 @@ class PartialOutcome:
 
     `order` has the positions of operations, or is `None` if the search found no order. If
     `exhausted` is true and `order` is `None`, no order exists. `stuck` is the position of the
-    operation that the search could not get past. For each fall back in the order, `back` has the
+    operation that the search could not get past. For each rollback in the order, `back` has the
     number of operations before the state to which it returned.
     """
 
@@ -85,7 +85,7 @@ def find_partial_order(
     the positions; along each chain, the sets of predecessors only grow. `hints` give the likely
     order, lowest first: a hint is the (term, index) of the log entry that an operation wrote or of
     the last entry that it saw. `end_s` is the deadline on the monotonic clock. `backs` is the mask
-    of the fall backs, which never returned.
+    of the rollbacks, which never returned.
     """
     search = Search(model, operations, before, chains, hints, end_s, backs, held_bytes_max)
     try:
@@ -115,7 +115,7 @@ def find_relaxed_order(
 ) -> PartialOutcome:
     """Find a legal order that respects real time, but lets stale answers miss later terms' changes.
 
-    `facts` maps operation ids to nodes and terms; an operation without an entry is a fall back. If
+    `facts` maps operation ids to nodes and terms; an operation without an entry is a rollback. If
     `is_stale` is true for an operation and its answer has a term, the operation need not follow
     operations that another node answered in a later term. `end_s` is on the monotonic clock.
     """
@@ -162,7 +162,7 @@ def states_along(
     for number, at in enumerate(found.order):
         if at in found.back:
             lost = found.order[found.back[at] : number]
-            assert found.back[at] <= number, "a fall back cannot reach a later state"
+            assert found.back[at] <= number, "a rollback cannot reach a later state"
             assert not any(_is_kept(model, operations, at, other) for other in lost), "it is kept"
             states.append(states[found.back[at]])
         else:
@@ -175,9 +175,9 @@ def states_along(
 def _is_kept(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], back: int, at: int
 ) -> bool:
-    """Whether operation `at` is a change of known outcome called after the fall back `back`.
+    """Whether operation `at` is a change of known outcome called after the rollback `back`.
 
-    A fall back must not undo such a change.
+    A rollback must not undo such a change.
     """
     operation = operations[at]
     looks = operation.is_unknown or model.read_only(operation.input, operation.output)

@@ -27,7 +27,7 @@ DISCREPANCIES: Final = (0, 1, 2, 4)
 
 These walks share half of the steps. A last walk without such a maximum gets the rest."""
 AHEAD: Final = 16
-"""The number of next operations to try in each state to which a fall back can return."""
+"""The number of next operations to try in each state to which a rollback can return."""
 CLOCK_EVERY: Final = 512
 HELD_BYTES_MAX: Final = 1 << 30
 """The approximate maximum memory for visited configurations."""
@@ -59,7 +59,7 @@ _ENTRY_BYTES: Final = 240
 class _Place:
     """A point of a path: the operations that are done, the state, and the hint of the last change.
 
-    Changes that a fall back undid do not count for the hint.
+    Changes that a rollback undid do not count for the hint.
     """
 
     done: int
@@ -83,7 +83,7 @@ class _Node:
 
 
 _Choice = tuple[int, Any, _Node | None]
-"""(Operation, state after the operation, and for a fall back the node to which it returns)."""
+"""(Operation, state after the operation, and for a rollback the node to which it returns)."""
 
 
 class Search:
@@ -193,7 +193,7 @@ class Search:
         return None
 
     def _past(self, node: _Node, reached: int) -> _Past:
-        """Return the `_Past` of a child of `node`: the states to which fall backs may return.
+        """Return the states to which a rollback may return in a child of `node`.
 
         `reached` is the mask of the operations that are done in the child.
         """
@@ -262,7 +262,7 @@ class Search:
     def _ordered(self, place: _Place) -> Iterator[_Choice]:
         """Yield the possible choices, likely choices first.
 
-        At the start of a term, a fall back is likely. At other times, the next operation by the
+        At the start of a term, a rollback is likely. At other times, the next operation by the
         hints is likely to be legal, or to need a change whose answer was lost.
         """
         done, state = place.done, place.state
@@ -288,7 +288,7 @@ class Search:
         yield from self._falls(place)
 
     def _falls(self, place: _Place) -> Iterator[_Choice]:
-        """Yield each possible fall back with each earlier state, the latest states first."""
+        """Yield each possible rollback with each earlier state, the latest states first."""
         for at in self._enabled(self._backs, place.done):
             earlier = {
                 node.place.state: node
@@ -300,10 +300,10 @@ class Search:
                     yield at, node.place.state, node
 
     def _promising(self, place: _Place, first: int) -> Iterator[_Choice]:
-        """Yield the fall backs that make more of the next operations legal, the best first.
+        """Yield the rollbacks that make more of the next operations legal, the best first.
 
         If the hint of `first` shows that the log has become shorter, entries were lost. Then all
-        fall backs to states with a short enough log are yielded.
+        rollbacks to states with a short enough log are yielded.
         """
         next_ = sorted(_bits(self._known & ~place.done), key=lambda at: (self._hint(at), at))
         left = self._hint(first)[1] - (self._changes >> first & 1)

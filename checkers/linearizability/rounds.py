@@ -25,7 +25,7 @@ DIRECT_STEPS = 16
 
 On the native core, these steps take less time than the direct method and mostly find an order."""
 EXPLAINED_BY_TRIALS_MAX = 2_000
-"""If a refuted part has more operations than this, a direct method looks for its core first."""
+"""Above this number of operations, a direct method looks for the core of a refuted part first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ def dominated(chain: list[int], used: int) -> bool:
     return False
 
 
-# (choices, and the mask, the used unknown operations and the state after these choices)
+# choices, and the mask, the used unknown operations and the state after these choices
 Move = tuple[tuple[int, ...], int, int, int]
 
 
@@ -82,7 +82,8 @@ class _Frame:
     choices: tuple[int, ...]
     moves: Iterator[Move] | None = None
     reach: int = (
-        0  # the footprint of all operations that can matter here, set before the first move
+        # the footprint of all operations that can affect the next return; set before the first move
+        0
     )
 
 

@@ -55,7 +55,8 @@ if TYPE_CHECKING:
 
 Mops = list[list[Any]]
 
-_NOTHING: Final = "empty-transaction-graph"  # Elle's anomaly if no two transactions are related
+# the anomaly that Elle reports if no two transactions are related
+_NOTHING: Final = "empty-transaction-graph"
 
 
 def _named(read: RowsHistory, cell: Cell) -> str:
@@ -245,7 +246,8 @@ class ElleRows(Checker):
         end_s = time.monotonic() + time_limit_s
         cuts = PowerCuts(history)
         read = rows_history(history)
-        # With power cuts, answers at one timestamp stay apart: a cut may come between two answers.
+        # With power cuts, answers at one timestamp stay separate transactions, since a cut may come
+        # between them.
         strict = self._judge(*transactions_in_time(read, apart=bool(cuts.at)), end_s)
         if strict.verdict is not Verdict.INVALID or not cuts.at:
             return strict

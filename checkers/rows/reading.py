@@ -180,7 +180,7 @@ class _Reader:
     def __init__(self, history: History) -> None:
         self.unstable = _unstable_columns(history)
         self.renamed = _renamed(history)
-        self.ids: dict[str, dict[str, None]] = {}  # name -> ids
+        self.ids: dict[str, dict[str, None]] = {}  # table name -> ids that answers gave for it
         self.parts: list[Part] = []
         self.looks: list[Look] = []
         # for each scan: a `Look` at the whole table, and the tablets that its answer names

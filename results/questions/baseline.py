@@ -110,7 +110,7 @@ class _Side:
     """A summary of the runs of one label in one setting: counts, and a few floats per run."""
 
     def __init__(self, first: Row) -> None:
-        self.first = first  # a row with the properties that all runs of this side share
+        self.first = first  # any row of this side, for the properties that all its runs share
         self.values: dict[str, set[str]] = {field: set() for field in _PARTS}
         self.runs = 0
         self.verdicts: Counter[str] = Counter()
@@ -349,7 +349,7 @@ def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, fl
         middle = nearest_rank(sorted(values), 500)
         return (middle, None, None) if interval is None else (middle, interval.low, interval.high)
     mean = fmean(values)
-    if len(set(values)) < 2:  # equal values have no spread, so no interval
+    if len(set(values)) < 2:  # equal values have no spread, so there is no interval
         return mean, None, None
     half = student_quantile(1 - ALPHA / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return mean, max(0.0, mean - half), mean + half

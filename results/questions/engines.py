@@ -200,7 +200,7 @@ class DuckEngine:
         return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
 
     def keep_base(self, name: str, extent: Extent) -> None:
-        """Keep the answer of one of `BASES` as a table; only `slowest` is cut to a limit."""
+        """Keep the answer of one of `BASES` as a table; all but `slowest` are complete."""
         limit = extent.limit(name) if name == "slowest" else ""
         self.keep(name, query(name) + limit if limit else unordered(name)[0])
 

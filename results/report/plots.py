@@ -200,7 +200,7 @@ def _paths(
 
 
 def _corners(points: Sequence[tuple[float, float]], *, steps: bool) -> list[tuple[float, float]]:
-    """Add, with `steps`, a corner before each point: the point's x, the previous point's y."""
+    """With `steps`, add a corner before each point, at its x and the previous point's y."""
     if not steps:
         return list(points)
     corners = list(points[:1])
@@ -239,14 +239,15 @@ def _plot(
         words = ["", *_SEPARATORS.split(row.label)]
         parts.append(dict(zip(words[1::2], words[::2], strict=True)))
     shared = set.intersection(*({*part} for part in parts)) if len(rows) > 1 else set()
-    if any(part.keys() <= shared for part in parts):  # a label would be empty
+    if any(part.keys() <= shared for part in parts):
+        # without the shared parts, a label would be empty
         shared = set()
     rest = []
     for part in parts:
         others = [words for words in part if words not in shared]
         rest.append(others[0] + "".join(part[words] + words for words in others[1:]))
     lines = [_lines(words) for words in rest]
-    if len({*lines}) < len({*rest}):  # different labels look equal
+    if len({*lines}) < len({*rest}):  # without the shared parts, different labels would look equal
         lines = [_lines(words, from_end=True) for words in rest]
     named = [words for words in parts[0] if words in shared] if parts else []
     return Plot(

@@ -75,7 +75,7 @@ class Report:
         return tuple(table for table in made if table.rows)
 
     def head(self, name: str, answer: pa.Table) -> Table:
-        """Make a table of an answer's first rows, without reading the other, perhaps many, rows."""
+        """Make a table of the first rows of an answer, without reading its other rows."""
         layout = LAYOUTS[name]
         rows = self.told(answer.slice(0, layout.limit))
         total = None if name not in self.answers.tables else self.answers.total(name)

@@ -1,7 +1,8 @@
 """A run as a trace for the Perfetto viewer (https://ui.perfetto.dev), `trace.json` in its folder.
 
-The format is Chrome's JSON (https://perfetto.dev/docs/getting-started/other-formats). It has one
-trap: slices that overlap on one track break the picture. So the trace has these groups:
+The format is Chrome's JSON (https://perfetto.dev/docs/getting-started/other-formats). In this
+format, slices of one track must not overlap, or the viewer shows a wrong picture. So the trace has
+these groups:
 
 | group     | tracks                     | events                                              |
 |-----------|----------------------------|-----------------------------------------------------|
@@ -13,11 +14,10 @@ trap: slices that overlap on one track break the picture. So the trace has these
 
 A flow leads from each operation to its RPCs at the nodes.
 
-Operations of a client never overlap, unless the clock of the history ran backwards; attempts at
-one node do overlap. The same allocation of lanes places operations and attempts, so that two slices
-of one track never overlap. An operation that ended in info may take effect until the end of the
-run: its name says so.
-Times are µs with ns as decimals.
+Operations of a client never overlap, unless the clock of the history ran backwards; attempts at one
+node do overlap. The same allocation of lanes places operations and attempts, so that two slices of
+one track never overlap. An operation that ended in info may take effect until the end of the run:
+its name says so. Times are µs with ns as decimals.
 
 Events are sorted by time and limited by `EVENTS_MAX`; the trace itself says how many were cut.
 """
@@ -204,7 +204,7 @@ class _Maker:
     def _lane_of_operation(self, pair: Pair) -> int:
         process = pair.invoke.process
         assert isinstance(process, int)
-        # After an operation that ended in info, the client goes on as another process.
+        # After an operation that ended in info, the client continues as another process.
         client = process % self._concurrency
         return self._clients.tid(f"client {client}", *self._interval(pair), client)
 
@@ -268,7 +268,7 @@ class _Maker:
             if op.f == "phase":
                 continue
             args = {"index": op.index}
-            if op.f != "snapshot":  # the state of every node is too long to show
+            if op.f != "snapshot":  # a snapshot of all nodes is too long to show
                 args["value"] = bounded(op.value)
             name = op.f
             event = instant(PHASES, 1, op.time, name, args)

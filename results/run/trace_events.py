@@ -107,7 +107,7 @@ class Lanes:
         return min(tid for _, tid in lanes) if lanes else self.tid(name, 0, 0, order)
 
     def names(self) -> Iterator[Event]:
-        """Yield events that tell the viewer the names of the tracks, and their order."""
+        """Yield metadata events with the names and the order of all tracks."""
         yield from group_events(self._pid)
         for tid, label, order in self._names:
             yield meta("thread_name", self._pid, tid, name=label)
@@ -170,13 +170,13 @@ def edge(side: str, op: Op, identity: str, name: str, time: int) -> Timed:
 
 
 def group_events(pid: int) -> Iterator[Event]:
-    """Yield events that tell the viewer the name and the position of a group of tracks."""
+    """Yield metadata events with the name and the position of a group of tracks."""
     yield meta("process_name", pid, 0, name=GROUPS[pid])
     yield meta("process_sort_index", pid, 0, sort_index=[*GROUPS].index(pid))
 
 
 def meta(kind: str, pid: int, tid: int, **args: Any) -> Event:
-    """Make an event that tells the viewer a name or a position of a group or track."""
+    """Make a metadata event, which gives a group or track its name or its position."""
     return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args}
 
 

@@ -145,7 +145,7 @@ def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, l
                 raise BadQuery(f"page is {value!r}; pages are counted from 1")
             page = int(value)
         elif name in fields:
-            if value:  # forms send empty fields, which do not filter
+            if value:  # forms also send empty fields, which are not filters
                 filters[name] = value
         else:
             names = ", ".join(sorted({*fields, *others, "sort", "page"}))

@@ -207,7 +207,8 @@ class LakeFolders(Folders):
             if record is not None:
                 made.finish(record)
             if matches[0]["folder"] is not None:
-                self._fetch(row, made.path)  # last, so that a kept page is newer than the rest
+                # copy last, so that a kept page is newer than the other files
+                self._fetch(row, made.path)
             return made.publish(latest=False)
         except BaseException:
             made.discard()

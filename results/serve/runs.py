@@ -93,7 +93,8 @@ class Reading:
             names = [column[0] for column in cursor.description]
             answer = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
             self._kept[asked] = answer
-        with contextlib.suppress(KeyError):  # another page may have removed the answer
+        with contextlib.suppress(KeyError):
+            # another thread may have removed the answer from the cache
             self._kept.move_to_end(asked)
             while len(self._kept) > ANSWERS_KEPT:
                 self._kept.popitem(last=False)

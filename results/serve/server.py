@@ -1,4 +1,4 @@
-"""Sockets and HTTP, and the protection against strangers.
+"""The HTTP server: sockets, requests, and the protection against other pages and users.
 
 The server shows files of a disk to everyone who can reach its port, so:
 
@@ -233,7 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
             if self.command != "HEAD":
                 self._send_pieces(pieces, length, chunked=chunked)
         except Exception:  # noqa: BLE001 - the head is sent, so no status can report the error
-            # The client left, or reading failed: a closed connection shows that data is missing.
+            # The client disconnected, or reading failed; closing the connection shows the client
+            # that data is missing.
             self.close_connection = True
         finally:
             if isinstance(pieces, Iterator) and hasattr(pieces, "close"):

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="harness serve",
         description="Browse a store or a lake: its runs, any two runs or labels side by side, "
-        "verdicts by nemesis and workload, trends. Prints the address; Ctrl-C ends.",
+        "verdicts by nemesis and workload, trends. Prints the address; Ctrl-C stops the server.",
         allow_abbrev=False,
     )
     parser.add_argument(

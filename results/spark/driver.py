@@ -76,14 +76,15 @@ class SparkLake:
         self._slots: int | None = None
         self._label = label
         self._extent = extent
-        self._told: Told | None = None  # answers that `check` got, if up to date
+        # the answers that `check` received, if they are still up to date
+        self._told: Told | None = None
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
         self._results = results
         self._begin: Files | None = Files.of(
             self._found()
-        )  # stored results, for the first two jobs
+        )  # the stored results, as the first two jobs saw them
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
@@ -223,7 +224,7 @@ class SparkLake:
     ) -> list[TaskDone]:
         config = RoundConfig(
             uri=self._lake.place.uri,
-            scratch="",  # each executor chooses its own folder
+            scratch="",  # each executor makes a folder of its own
             round=uuid.uuid4().hex,
             since_s=time.time(),
             limit_memory=True,

@@ -57,7 +57,7 @@ class Watch:
             try:
                 done, cost = self.judged()
             except (HarnessError, AgainError):
-                continue  # the work goes on without progress reports
+                continue  # without progress reports, the work still continues
             self._progress(
                 Progress(
                     stage=self._stage,

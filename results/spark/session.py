@@ -269,7 +269,7 @@ def _ask_workers(
 
             names = plugin_names("checkers")
             if not names:
-                error = "our packages are there, but not their entry points"
+                error = "our packages are importable, but their entry points are missing"
             for name in names:
                 with contextlib.suppress(Exception):  # a task that needs the module will report it
                     load_plugin("checkers", name)
@@ -315,7 +315,7 @@ def in_tasks(frame: Any, tasks: int) -> Any:
 
 @contextlib.contextmanager
 def _told_while_waiting() -> Iterator[None]:
-    """Tell the user if no executor answers for a while.
+    """Print a note if no executor answers for a while.
 
     A cluster that is busy or has no workers makes jobs wait forever, without a message.
     """
@@ -341,7 +341,8 @@ def raise_if_interrupted(error: BaseException) -> None:
     If the interrupt were taken for a failed job, the job would be retried, or the error reported.
     """
     errors: list[BaseException] = [error]
-    for each in errors:  # the list grows here; `from None` hides contexts but keeps them
+    for each in errors:
+        # the loop extends its own list; contexts stay available even after `from None`
         before = (each.__cause__, each.__context__)
         errors += [cause for cause in before if cause is not None and cause not in errors]
         if isinstance(each, KeyboardInterrupt):

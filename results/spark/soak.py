@@ -68,7 +68,7 @@ class SparkSoak(SoakExecutor):
 
         first = next(seeds, None)
         if first is None:
-            return  # nothing to do: no need to start Spark
+            return  # no seeds left, so do not start Spark
         seeds = itertools.chain([first], seeds)
         spark = get_spark(url)
         slots = prepare_workers(spark)
@@ -91,7 +91,8 @@ class SparkSoak(SoakExecutor):
             failed = sum(msgspec.json.decode(row["result"], type=SeedResult).failed for row in rows)
             left = max(0, template.artefacts - failed)
             template = msgspec.structs.replace(template, artefacts=left)
-            answers = [take(row["result"]) for row in rows]  # take all, even if one ends the soak
+            # take all answers, even if one ends the soak
+            answers = [take(row["result"]) for row in rows]
             if not all(answers):
                 return
             growth = min(GROWTH_MAX, long_s / max(took_s, 1e-3))

@@ -279,7 +279,7 @@ def check_column_ids(
 
 
 def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> None:
-    """Check that ids of dropped columns do not come back; `seen` is sorted by version."""
+    """Check that the id of a dropped column never returns; `seen` is sorted by version."""
     gone: dict[int, _Sight] = {}
     present: tuple[int, ...] = ()
     for sight in seen:
@@ -313,7 +313,7 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
 
 
 class _Renames:
-    """Sets of column names that requested renames connect: one column may have had all of them."""
+    """Sets of column names, joined by requested renames: one column may have had all of a set."""
 
     def __init__(self, history: History) -> None:
         self._parent: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Find the moment from which a master may not know all tablet servers and may refuse a create.
+"""Finds the moment from which a master may not know all tablet servers, and so may refuse a create.
 
 All tablet servers heartbeat to all masters. A master that no fault disturbed knows all tablet
 servers, no matter which master led before. If the masters are not known by name, any fault and any
@@ -35,7 +35,7 @@ def first_disturbance(history: History) -> float:
 
 
 _STOPS_NODES: Final = frozenset({KILL, POWER_CUT, RESTART, PAUSE, OPERATION})
-"""The kinds of faults that affect only their targets."""
+"""The kinds of faults whose effects are limited to their targets."""
 ALL: Final = ("all",)
 """Targets that are no known master, so that the disturbance counts for all masters."""
 

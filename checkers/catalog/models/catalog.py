@@ -192,7 +192,8 @@ class Catalog(Model[State, CatalogInput, Answer]):
             and not self._facts.alter_matters(ident, version)
         ):
             return True, state
-        # No answer shows the payload of an older version, so older versions are dropped.
+        # No answer shows the payload of an older version, so the state keeps only the newest
+        # version.
         previous = -1 if self._rules.payload else table.chain
         chain = self._links.number(_Link(previous, version, columns))
         after = list(state)

@@ -90,7 +90,8 @@ class _Translation:
         else:
             listed = {name: (ident, version) for name, ident, version in answer.listing}
             if len(listed) != len(answer.listing):
-                yield answer.listing[0][0], Said("never")  # the list has a name twice
+                # a list with a name twice is illegal in every state
+                yield answer.listing[0][0], Said("never")
                 return
             for name in names:
                 if name in listed:

@@ -24,7 +24,7 @@ from checkers.catalog.models.types import (
 from checkers.catalog.passes.contradiction import Contradiction, contradiction_of
 from checkers.linearizability import Model, Unknown
 
-# a fact about version v: ("name", v, name), ("columns", v, columns), or ("steps", v, steps)
+# a fact about version v of a table: ("name", v, name), ("columns", v, columns), ("steps", v, steps)
 ShapeFact = tuple[str, int, Any]
 ShapeInput = tuple[ShapeFact, ...]
 

@@ -218,7 +218,7 @@ def _intruders(
 ) -> Iterator[Contradiction]:
     """Yield a contradiction if an operation inside a zone shows another tenant, or no tenant."""
     if any(a.end > b.begin for a, b in pairwise(zones)):
-        return  # zones overlap, which is already a contradiction
+        return  # overlapping zones are reported as a contradiction elsewhere
     begins = [zone.begin for zone in zones]
     for operation, about in others:
         at = bisect_left(begins, operation.call) - 1

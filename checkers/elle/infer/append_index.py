@@ -26,15 +26,16 @@ class AppendIndex:
     first: LongArray
     element: IntArray
     writer: IntArray
-    reads: IntArray  # the reads of ok transactions, as micro-operations
-    straying: BoolArray  # per read: not a prefix of the longest read, or its key has duplicates
-    contradicts: BoolArray  # per read: not a prefix of the longest read
+    reads: IntArray  # micro-operation of each read of an ok transaction
+    # per read: whether it is no prefix of the longest read, or its key has duplicates
+    straying: BoolArray
+    contradicts: BoolArray  # per read: whether it is no prefix of the longest read
     # per read: the version that it returned, -1 if its last element is not in the order
     version: LongArray
     position: (
         LongArray  # per append (as micro-operation): the version it made, -1 if no read saw it
     )
-    stray_row: LongArray  # per element of a straying read: the position of the read in `reads`
+    stray_row: LongArray  # per element in a straying read: the position of this read in `reads`
     stray_value: IntArray
     stray_writer: IntArray
     # per key: the row (position in `reads`) of the read that defines the order, or -1

@@ -116,7 +116,7 @@ def decide_bag(moves: Moves) -> Decision | None:
         item.take, item.take_call = lost, max(item.put_call, lost.call)
     for item in items:
         item.begins, item.ends = item.put_end, item.take_call
-        if item.begins >= item.ends:  # an element may come and leave at the same moment
+        if item.begins >= item.ends:  # an element may enter and leave at the same moment
             item.begins = item.ends = max(item.put_call, item.take_call)
     return _merged(items, moves.empties)
 

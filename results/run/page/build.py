@@ -52,7 +52,7 @@ def _wall_at_begin(history: History) -> int | None:
 
 def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:
     """Make all data of a run's page."""
-    if stored.foreign:  # the stored verdicts are about another history
+    if stored.foreign:  # a foreign run: the stored verdicts belong to another history
         results = Results()
     history = stored.history
     focus = focus_of(results)
@@ -153,7 +153,7 @@ def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
     record = stored.record
     notes = [note for note in (stored.note, results.note) if note]
     if record is not None and record.interrupted:
-        notes.append("The run was interrupted: only what happened until then was checked.")
+        notes.append("The run was interrupted, so only the part before the interrupt was checked.")
     if record is not None:
         notes += [f"Warning: {warning}" for warning in record.warnings[:20]]
     if not chosen.complete:
@@ -189,7 +189,8 @@ def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:
         begin, before = spans.get(process, (pair.invoke.time, end))
         spans[process] = (begin, max(before, end))
         if pair.type is OpType.INFO and done is None:
-            spans[process] = (begin, 2**63)  # an open operation keeps its lane busy
+            # an operation without completion occupies its lane to the end
+            spans[process] = (begin, 2**63)
     free_at: list[int] = []
     lanes: dict[int, int] = {}
     for process in sorted(spans, key=lambda p: (spans[p][0] if p >= concurrency else -1, p)):

@@ -24,10 +24,16 @@ ISSUE_LINES_MAX: Final = 12
 ISSUE_CASE_CHARS_MAX: Final = 6_000
 RULES: Final = {
     "stale-read": ("Stale read", "an answer lacks a change that was acknowledged before"),
-    "missing": ("Missing", "a read found nothing where an acknowledged change had put something"),
-    "wrong-ack": ("Wrong acknowledgement", "a change was acknowledged that was not possible then"),
+    "missing": (
+        "Missing",
+        "a read found nothing, although an acknowledged change had put something there",
+    ),
+    "wrong-ack": (
+        "Wrong acknowledgement",
+        "a change was acknowledged although it was impossible at that time",
+    ),
     "wrong-exists": ("Wrong refusal", "a change was refused, although the name was free"),
-    "wrong-not-found": ("Wrong refusal", "a change was refused, although its object was there"),
+    "wrong-not-found": ("Wrong refusal", "a change was refused, although its object existed"),
     "created-twice": ("Created twice", "a create took effect twice, or an id was used again"),
     "no-order": ("No possible order", "no order of the operations explains all answers"),
     "stale-row": ("Stale row", "a read of rows lacks a write that was acknowledged before"),
@@ -37,7 +43,7 @@ RULES: Final = {
     "took-twice": ("Written twice", "an overwritten value came back"),
     "unexpected-exit": ("Unexpected exit", "a process ended, although no fault ended it"),
     "live": ("No service", "a healed quorum serves each kind of operation within its bound"),
-    "converged": ("Not at rest", "with all faults healed, the target settles within its bound"),
+    "converged": ("Not settled", "with all faults healed, the target settles within its bound"),
 }
 """Rules by name: the violation in words, and the meaning of the rule."""
 DOCS: Final = {
@@ -130,7 +136,7 @@ class Head:
         if not _OTHER_LED.search(first):
             if first == self._timeline.sentence(worst):
                 lines = lines[1:]
-            if "by_invariant" in worst.details:  # the count of violations comes before examples
+            if "by_invariant" in worst.details:  # the reason begins with the count of violations
                 lines = [line for line in lines if _LABEL.match(line)] or lines
         text = _LABEL.sub("", lines[0], count=1) if lines[0].startswith("[") else lines[0]
         text = _NO_ORDER.sub(
@@ -139,7 +145,7 @@ class Head:
         return _ID.sub(r"\1…", _OP_DETAILS.sub(r"(\1)", text))
 
     def _blamed(self) -> Op | None:
-        """Return a blamed operation or note, preferably one that the first sentence names."""
+        """Return a blamed operation or note, preferably one that the first sentence mentions."""
         worst = self._worst
         if worst is None or not worst.operations:
             return None
@@ -289,7 +295,7 @@ def _size(folder: Path) -> str:
     try:
         case = load_case(folder / "case.json")
     except UsageError:
-        return "the smallest case that was found"
+        return "the smallest failing case found"
     faults = _many(len(case.faults or ()), "fault")
     return faults if case.ops is None else f"{faults}, {_many(len(case.ops), 'operation')}"
 

@@ -86,7 +86,10 @@ def read_logs(
     offset, sentence = _align(logs, leaders)
     if begin_ns is not None and any(log.clock == "stamp" for log in logs):
         offset["stamp"] = begin_ns
-        sentence = f"{sentence} Lines of foreign programs have the time at which they came.".strip()
+        sentence = (
+            f"{sentence} Lines of foreign programs have the time at which the harness "
+            "received them."
+        ).strip()
     if all(log.node == "warden" for log in logs):
         sentence = NO_LOGS
     for log in logs:
@@ -158,7 +161,7 @@ def _align(
     offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
     for log in logs:
         if log.clock == "stamp":
-            continue  # foreign programs may log an election in any way
+            continue  # foreign programs log elections in unknown formats
         for time, line in zip(log.times, log.lines, strict=True):
             match = _LEADER.search(line) if time is not None and "leader" in line else None
             fact = announced.get((log.node, int(match[1]))) if match is not None else None
@@ -174,7 +177,7 @@ def _align(
             )
             sentences.append(
                 f"Log times are aligned with the history by {counted(len(values), 'election')} "
-                f"that both saw (half of them within {spread_ms:.1f} ms)."
+                f"in both (half of them differ by at most {spread_ms:.1f} ms)."
             )
         elif any(log.clock == clock for log in logs):
             if clock == "seconds":

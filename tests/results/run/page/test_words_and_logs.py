@@ -303,7 +303,7 @@ def test_stamped_logs_are_aligned_by_the_clock_of_the_history(tmp_path):
     (tmp_path / "n1.log").write_text("@100.500000 2026-11-25 I | up\n@101.250000 led\n")
     (log,), sentence = read_logs(tmp_path, [], None, begin_ns=100 * S)
     assert (log.times, log.clock) == ([500 * MS, 1250 * MS], "stamp")
-    assert sentence == "Lines of foreign programs have the time at which they came."
+    assert sentence == "Lines of foreign programs have the time at which the harness received them."
     assert read_logs(tmp_path, [], None)[0][0].times == [None, None]
 
 
