@@ -305,7 +305,7 @@ class _Builder:
         self.list_lengths.append(length)
         # `True` and 1.0 equal 1 in Python but are different data.
         plain = _PLAIN.issuperset(map(type, value))
-        # A negative start stands for the longest list of key -start-1, which `finish` stores last.
+        # A negative start means the longest list of key -start-1, which `finish` stores last.
         if plain and length <= size and longest[:length] == value:
             self.list_starts.append(-key - 1)
         elif plain and length > size and value[:size] == longest:
