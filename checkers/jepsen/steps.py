@@ -63,7 +63,7 @@ def steps_of(
 ) -> list[Step]:
     """Return the operations of `history` as steps, in the order of their invocations.
 
-    `functions` maps the names of operations to a description of what they take; `answered` are the
+    `functions` maps the names of operations to a description of their arguments; `answered` are the
     names whose answers have a value. Raises `HistoryError` for other operations.
     """
     pairs = history.pairs
