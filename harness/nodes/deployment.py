@@ -27,6 +27,7 @@ from harness.nodes.declaration import (
     ReadyPort,
     Variant,
 )
+from harness.nodes.program import is_program, program_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HTTP_PATH: Final = re.compile(r"/[!-~]*")
@@ -194,13 +195,17 @@ def _check_variant(spec: NodeSpec, name: str, variant: Variant) -> None:
 def refuse_in_simulation(nodes: Iterable[NodeSpec]) -> None:
     """Raise `UsageError` for features that only exist for real processes and containers."""
     nodes = list(nodes)
-    foreign = [node.name for node in nodes if node.entry is None]
+    foreign = [node.name for node in nodes if node.entry is None and not is_program(node)]
     if foreign:
         raise UsageError(
             f"the nodes {', '.join(foreign)} are foreign programs, which the simulation "
-            "cannot run; use --env process or --env docker"
+            "cannot run, unless they are Python programs ('python:MODULE:CALLABLE'); use "
+            "--env process or --env docker"
         )
     for node in nodes:
+        if is_program(node):
+            _refuse_for_program(node)
+            continue
         for form in forms_of(node).values():
             wanted = {
                 "an image": form.image,
@@ -223,6 +228,24 @@ def refuse_in_simulation(nodes: Iterable[NodeSpec]) -> None:
                     f"the variant {name!r} of node {node.name!r} changes environment variables, "
                     "which simulated nodes do not have; vary `config`, or use --env process, docker"
                 )
+
+
+def _refuse_for_program(node: NodeSpec) -> None:
+    """Raise `UsageError` for features that a simulated program cannot have."""
+    for form in forms_of(node).values():
+        program_of(form)
+        wanted = {
+            "setup commands": form.setup,
+            "a readiness command": isinstance(form.ready, ReadyCommand),
+            "a user": form.user,
+            "a faulty_disk": form.faulty_disk,
+        }
+        setting = next((what for what, value in wanted.items() if value), None)
+        if setting is not None:
+            raise UsageError(
+                f"the program of node {node.name!r} declares {setting}, which the simulation does "
+                "not have; leave it out, or use --env process"
+            )
 
 
 # --- variants ----------------------------------------------------------------------------------

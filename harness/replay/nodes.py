@@ -127,12 +127,12 @@ def _ready(loop: NodeLoop, name: Namer) -> list[str]:
 def _files(machine: Machine) -> list[FileView]:
     return [
         FileView(
-            path=path,
-            bytes=len(inode.visible),
-            synced_bytes=len(inode.durable),
-            unsynced_writes=len(inode.unsynced),
+            path=state.path,
+            bytes=state.visible_bytes,
+            synced_bytes=state.durable_bytes,
+            unsynced_writes=state.unsynced_writes,
         )
-        for path, inode in sorted(machine.disk.files.items())[:FILES_MAX]
+        for state in machine.disk.states()[:FILES_MAX]
     ]
 
 

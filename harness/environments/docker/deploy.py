@@ -52,6 +52,7 @@ from harness.environments.host.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.host.power import PowerCut
 from harness.errors import InfrastructureError, UsageError
 from harness.nodes.deployment import as_variant, forms_of
+from harness.nodes.program import is_program
 from harness.plugins import DeploymentPlan
 
 NODES_MAX: Final = 100
@@ -100,6 +101,12 @@ def check_plan(plan: DeploymentPlan) -> None:
             raise UsageError(
                 f"the node name {spec.name!r} must not end with {', '.join(_RESERVED)}, since "
                 "these endings name the other containers and volumes of a node"
+            )
+        if is_program(spec):
+            raise UsageError(
+                f"node {spec.name!r} runs {spec.command[0]!r}, a Python program, which runs in the "
+                "simulation and as a process: use --env sim or --env process, or declare an image "
+                "and its command line"
             )
         runs = spec.command or (spec.entry is None and (spec.image or spec.dockerfile))
         if (spec.entry is None) == (not runs):

@@ -42,6 +42,7 @@ from harness.environments.scratch import SCRATCH_PREFIX, remove_signed, sign
 from harness.environments.warden import HttpRequest, RemoveFolder, Warden
 from harness.errors import InfrastructureError, UsageError, why_not_copied
 from harness.nodes.deployment import forms_of, start_in_order
+from harness.nodes.program import is_program, program_of
 from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, override
 
 T = TypeVar("T")
@@ -132,6 +133,9 @@ def _require_programs(spec: NodeSpec) -> None:
     asked += [(form.command, form) for form in forms_of(spec).values() if form.entry is None]
     for command, form in asked:
         program = command[0]
+        if is_program(form) and command is form.command:
+            program_of(form)  # raises `UsageError` if it is malformed
+            continue
         path = form.environment.get("PATH", os.environ.get("PATH"))
         if "{" in program or shutil.which(program, path=path) is not None:
             continue

@@ -37,6 +37,7 @@ from harness.environments.process.squatters import PortWatch
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError
 from harness.nodes.deployment import as_variant
+from harness.nodes.program import is_program, real_command
 
 _ROOM_BYTES_MIN: Final = 1024 * 1024
 """The free disk space below which a failure of a node is blamed on the host."""
@@ -268,7 +269,11 @@ class ProcessNode(RealNode):
         spec, environment = self._form, self._environment()
         if spec.entry is None:
             environment |= {} if self._clock is None else self._clock.environment(environment)
-            return [self._filled(word) for word in spec.command], environment
+            command = spec.command
+            if is_program(spec):
+                command = real_command(spec, sys.executable)
+                environment["PYTHONPATH"] = python_path()
+            return [self._filled(word) for word in command], environment
         node = NodeFile(
             name=spec.name,
             boot=self.boots,

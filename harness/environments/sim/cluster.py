@@ -32,9 +32,11 @@ from harness.cluster import (
     known_node,
     unsupported,
 )
+from harness.environments.host.readiness import LOG_LINES, not_ready
 from harness.environments.sim.loop import begin
 from harness.environments.sim.machine import Machine
 from harness.environments.sim.network import Fabric
+from harness.environments.sim.programs.readiness import wait_for_program
 from harness.environments.sim.world import World
 from harness.errors import UsageError
 from harness.nodes.deployment import as_variant
@@ -138,9 +140,18 @@ class SimCluster:
         return True
 
     async def wait_ready(self, node: str) -> str | None:
-        """Return why a node is not ready; a node that runs is ready, and the result is `None`."""
-        runs = self._machine(node).state is not NodeState.DOWN
+        """Return why a node is not ready; a node on `Env` that runs is ready (`None`)."""
+        machine = self._machine(node)
+        if machine.spec is not None and machine.spec.ready is not None:
+            return await wait_for_program(machine, as_variant(machine.spec, machine.variant))
+        runs = machine.state is not NodeState.DOWN
         return None if runs else f"node {node!r} is down"
+
+    async def require_ready(self, node: str) -> None:
+        """Wait until the node is ready; raises `TargetError` if it does not become ready."""
+        reason = await self.wait_ready(node)
+        if reason is not None:
+            not_ready(reason, self._world.log_lines(node, last_lines=LOG_LINES), by_host=False)
 
     async def stop(self, node: str) -> bool:
         """Cancel the node's entry, and kill the node if it still runs after `stop_s`."""

@@ -15,6 +15,8 @@ Rules of the model, with their reasons:
 * `drop`, `duplicate` and `reorder` of a link's quality act on single frames of a connection that
   stays open. These faults are harsher than TCP, on purpose, and only nemeses that request them
   cause them.
+* The pieces of a byte stream (`Pipe.is_stream`) are never lost, repeated or reordered: TCP sends a
+  dropped piece again, so it and what follows arrive late.
 * A pipe holds at most `PIPE_BYTES_MAX` (back-pressure). `send` waits before it queues its frame, so
   a cancelled `send` has sent nothing.
 """
@@ -37,6 +39,7 @@ from harness.environments.sim.world import World
 
 PIPE_BYTES_MAX: Final = 4 * 1024 * 1024
 _FRAME_OVERHEAD_BYTES: Final = 64
+_SENT_AGAIN_NS: Final = 200_000_000  # after this time without an answer, TCP sends a piece again
 _MS: Final = 1_000_000
 _MASK: Final = 0xFFFFFFFF
 
@@ -97,6 +100,7 @@ class Pipe:
         "buffered_bytes",
         "fabric",
         "held",
+        "is_stream",
         "link",
         "number",
         "receiver",
@@ -110,6 +114,7 @@ class Pipe:
         self.number = number
         self.sender: SimConn
         self.receiver: SimConn
+        self.is_stream = False  # whether its frames are pieces of a byte stream
         self.buffered_bytes = 0
         self.waiters: deque[asyncio.Future[None]] = deque()
         self.held: deque[Item] = deque()  # swallowed items, which may arrive after the heal
@@ -189,13 +194,15 @@ class Pipe:
             at_ns += link.free_at_ns - world.now_ns
         if isinstance(item, bytes):
             if random.random() < quality.drop:
-                self.drained(item)
-                return
-            if random.random() < quality.duplicate:
+                if not self.is_stream:
+                    self.drained(item)
+                    return
+                at_ns += _SENT_AGAIN_NS
+            if random.random() < quality.duplicate and not self.is_stream:
                 self.buffered_bytes += len(item) + _FRAME_OVERHEAD_BYTES
                 again_ns = max(at_ns, self._last_ns) + self.fabric.draw_latency_ns()
                 world.schedule(again_ns, self.arrive, item)
-            if random.random() < quality.reorder:
+            if random.random() < quality.reorder and not self.is_stream:
                 late_ns = max(at_ns, self._last_ns) + 4 * self.fabric.draw_latency_ns()
                 world.schedule(late_ns, self.arrive, item)
                 return
@@ -237,13 +244,16 @@ class SimConn:
 
     __slots__ = (
         "_ended",
+        "_finished",
         "_inbox",
         "_loop",
         "_waiter",
         "incoming",
+        "notify",
         "out",
         "owner",
         "peer",
+        "peer_port",
         "state",
     )
 
@@ -254,8 +264,11 @@ class SimConn:
         self.out = out
         self._loop = owner.loop
         self.peer = peer  # the name of the node at the other end
+        self.peer_port = 0  # the port that the calling end called
+        self.notify: Callable[[], None] | None = None  # called when `recv` would return
         self._inbox: deque[bytes] = deque()
         self._ended = False
+        self._finished = False
         self._waiter: asyncio.Future[None] | None = None
 
     async def send(self, frame: bytes) -> None:
@@ -304,8 +317,27 @@ class SimConn:
     def close(self) -> None:
         """Close the connection after the frames sent so far; a second call has no effect."""
         if self.state is EndState.OPEN and self._loop.alive:
-            self.out.transmit(_Mark.END)
+            self.finish()
             self._become(EndState.CLOSED)
+
+    def finish(self) -> None:
+        """Tell the peer that no more frames follow; this end still receives frames."""
+        if self.state is EndState.OPEN and self._loop.alive and not self._finished:
+            self._finished = True
+            self.out.transmit(_Mark.END)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the peer has said that no more frames follow."""
+        return self._ended
+
+    def receive_nowait(self) -> bytes:
+        """Return the content of all frames that have arrived, as a piece of a byte stream."""
+        frames = [*self._inbox]
+        self._inbox.clear()
+        for frame in frames:
+            self.incoming.drained(frame)
+        return b"".join(frames)
 
     # --- for the fabric ---------------------------------------------------------------------
 
@@ -322,6 +354,8 @@ class SimConn:
             self._ended = True
         else:
             self.out.fabric.established(self)
+        if self.notify is not None:
+            self.notify()
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -346,6 +380,8 @@ class SimConn:
         if state is EndState.RESET:
             self.out.held.clear()
         self.out.fabric.end_changed(self)
+        if self.notify is not None:
+            self.notify()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
         wake_all(self.out.waiters)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.environments.sim.clock import Scheduler
 from harness.environments.sim.loop import NodeLoop
@@ -70,6 +70,15 @@ def _do(content: bytearray, operation: bytes | int) -> None:
         content += operation
 
 
+class FileState(NamedTuple):
+    """The sizes of a file on a machine's disk."""
+
+    path: str
+    visible_bytes: int
+    durable_bytes: int
+    unsynced_writes: int
+
+
 class DiskStore:
     """The disk content of one machine, over all incarnations of its node."""
 
@@ -97,6 +106,13 @@ class DiskStore:
     def changes_in_flight(self) -> int:
         """The number of replaces and removes in progress."""
         return len(self._in_flight)
+
+    def states(self) -> list[FileState]:
+        """The state of each file, sorted by path."""
+        return [
+            FileState(path, len(file.visible), len(file.durable), len(file.unsynced))
+            for path, file in sorted(self.files.items())
+        ]
 
     def held_bytes(self) -> int:
         return sum(len(inode.visible) for inode in self.files.values())

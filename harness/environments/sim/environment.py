@@ -25,13 +25,25 @@ from harness.environments.sim.clock import SimClock
 from harness.environments.sim.cluster import CAPABILITIES, SimCluster
 from harness.environments.sim.disk import DiskStore
 from harness.environments.sim.knobs import draw_knobs, parse_knobs
+from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.machine import Machine, SimClientEnv
 from harness.environments.sim.network import Fabric
+from harness.environments.sim.programs.folder import FolderStore
+from harness.environments.sim.programs.life import program_main
+from harness.environments.sim.programs.program_loop import ProgramLoop
+from harness.environments.sim.programs.stream_loop import StreamLoop
 from harness.environments.sim.streams import Streams
 from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.world import World
 from harness.errors import UsageError
-from harness.nodes.deployment import check_nodes, forms_of, refuse_in_simulation, start_layers
+from harness.nodes.deployment import (
+    check_nodes,
+    forms_of,
+    refuse_in_simulation,
+    start_in_order,
+    start_layers,
+)
+from harness.nodes.program import is_program
 from harness.plugins import DeploymentPlan, Environment, Session, override
 from harness.support.interrupts import raise_interrupt
 
@@ -109,11 +121,9 @@ class Deployment:
         self._knobs = parse_knobs(plan.knobs)
         knobs = self._knobs
         refuse_in_simulation(plan.nodes)
+        specs = {spec.name: spec for spec in plan.nodes}
         entries = {
-            spec.name: {
-                name: load_entry(form.entry or "", spec.name)
-                for name, form in forms_of(spec).items()
-            }
+            spec.name: {name: _entry(form, specs) for name, form in forms_of(spec).items()}
             for spec in plan.nodes
         }
         if len(entries) != len(plan.nodes) or CLIENT in entries:
@@ -144,6 +154,12 @@ class Deployment:
         self, name: str, spec: NodeSpec | None, entries: Mapping[str, NodeMain]
     ) -> None:
         knobs, world = self._knobs, self.world
+        program = spec is not None and is_program(spec)
+        # The loops lack methods of the abstract base class that asyncio itself does not need.
+        kind: type[NodeLoop] = ProgramLoop if program else NodeLoop  # type: ignore[type-abstract]
+        if spec is None:
+            kind = StreamLoop  # type: ignore[type-abstract]
+        store = FolderStore if program else DiskStore
         error_ns = int(knobs.clock_error_ms * _MS)
         off_ns = self._wall_clocks.randrange(error_ns + 1) - error_ns // 2
         self.machines[name] = Machine(
@@ -151,7 +167,7 @@ class Deployment:
             name,
             streams=self._streams,
             clock=SimClock(world, wall_base_ns=self._wall_base_ns + off_ns, max_error_ns=error_ns),
-            disk=DiskStore(
+            disk=store(
                 world,
                 self._streams.open(f"disk/{name}"),
                 latency_ns=(int(knobs.disk_ms_min * _MS), int(knobs.disk_ms_max * _MS)),
@@ -160,6 +176,7 @@ class Deployment:
             cost_ns=_DRIVER_COST_NS if spec is None else round(knobs.cpu_us * 1000),
             spec=spec,
             entries=entries,
+            loop_kind=kind,
         )
 
     def run(self, main: Callable[[Session], Coroutine[Any, Any, T]], *, graceful: bool = True) -> T:
@@ -168,14 +185,27 @@ class Deployment:
         driver = self.machines[CLIENT].boot()
         assert isinstance(driver.env, SimClientEnv)
         session = SimSession(world, self.cluster, driver.env, self._streams)
-        for layer in start_layers(self.cluster.nodes.values()):
-            for name in layer:
-                self.machines[name].boot()
-        task = driver.loop.create_task(main(session), name="driver")
+        nodes = self.cluster.nodes
+        if any(spec.ready is not None for spec in nodes.values()):
+            body = self._start_and_run(main, session)
+        else:
+            for layer in start_layers(nodes.values()):
+                for name in layer:
+                    self.machines[name].boot()
+            body = main(session)
+        task = driver.loop.create_task(body, name="driver")
         task.add_done_callback(lambda _: world.stop())
         with _interruptible(world, session.interrupted) if graceful else contextlib.nullcontext():
             world.run()
         return task.result()
+
+    async def _start_and_run(
+        self, main: Callable[[Session], Coroutine[Any, Any, T]], session: SimSession
+    ) -> T:
+        """Start each node once the nodes before it are ready, and then run `main`."""
+        cluster = self.cluster
+        await start_in_order(cluster.nodes, cluster.start, cluster.require_ready)
+        return await main(session)
 
     def tear_down(self) -> None:
         """Discard the world, and write logs and the trace; failures to write are only logged."""
@@ -195,6 +225,13 @@ class Deployment:
             _log.warning("cannot write the logs of the simulated nodes: %s", error)
         # Break reference cycles (machines, connections, cluster) without the garbage collector.
         self.machines.clear()
+
+
+def _entry(form: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
+    """The function that runs a node: its entry, or the program in its command."""
+    if is_program(form):
+        return program_main(form, specs)
+    return load_entry(form.entry or "", form.name)
 
 
 @contextlib.contextmanager

@@ -104,6 +104,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.clock = clock
         self.cost_ns = cost_ns  # virtual time that each callback takes
         self.armed = name != CLIENT  # whether tripwires are active while its callbacks run
+        self.busy_until_ns = 0  # a blocking call keeps the node from its next callback until then
         self.due_ns = -1  # time at which the next callback takes effect; -1 if none is ready
         self.alive = True
         self.paused = False
@@ -237,6 +238,11 @@ class NodeLoop(asyncio.AbstractEventLoop):
         if self.ready and not self.scheduled:
             self.scheduled = True
             self.world.runnable.append(self)
+
+    def pretend(self, name: str) -> Callable[..., Any] | None:
+        """The node's own version of a function of the standard library, if it has one."""
+        del name
+        return None
 
     def die(self) -> None:
         """End the node: discard its ready callbacks, and let the world skip its timers."""

@@ -22,16 +22,19 @@ import msgspec
 from harness.cluster import BASE, CHECKPOINT, NodeSpec, NodeState
 from harness.env import Address, NodeMain, PageHandler, PageResponse
 from harness.environments.faulty import DiskTrouble, FaultyDisk
+from harness.environments.host.readiness import LineWatch
 from harness.environments.pages import PageDoor
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.connection import SimConn
 from harness.environments.sim.disk import DiskStore, SimDisk
 from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.network import Fabric, SimListener, SimNetwork
+from harness.environments.sim.programs.stream_loop import StreamLoop
 from harness.environments.sim.streams import Streams
 from harness.environments.sim.world import World
 from harness.errors import TargetError, UsageError
 from harness.nodes.deployment import as_variant
+from harness.nodes.program import is_program
 from harness.run.announcements import NODE_EXITED, NODE_STARTED, check_announced
 
 _TRACEBACK_LINES_MAX: Final = 60
@@ -56,6 +59,7 @@ class Machine:
         cost_ns: int,
         spec: NodeSpec | None = None,
         entries: Mapping[str, NodeMain] = MappingProxyType({}),
+        loop_kind: type[NodeLoop] = NodeLoop,
     ) -> None:
         self.world = world
         self.name = name
@@ -71,6 +75,7 @@ class Machine:
         self._fabric: Fabric
         self._publish: Callable[[str, str, bytes, bool], None]
         self._spring: Callable[[str, str, bytes, bool], None]
+        self.loop_kind = loop_kind
         self._streams = streams
         self._entries = entries
         self._cost_ns = cost_ns
@@ -107,6 +112,8 @@ class Machine:
         label = self.name if self.spec is None else f"node/{self.name}/{incarnation.boot}"
         kind = SimClientEnv if self.spec is None else SimEnv
         incarnation.env = kind(incarnation, self._fabric, self._streams.open(label))
+        if isinstance(incarnation.loop, StreamLoop):
+            incarnation.loop.plug_in(incarnation, self._fabric)
         if self.spec is not None:
             form = as_variant(self.spec, self.variant)
             variant = {"variant": self.variant} if self.spec.variants else {}
@@ -184,8 +191,10 @@ class Incarnation:
         self.name = machine.name
         self.boot = boot
         self.loop: NodeLoop = machine.world.new_loop(
-            machine.name, machine.clock, cost_ns=machine.cost_ns
+            machine.name, machine.clock, cost_ns=machine.cost_ns, kind=machine.loop_kind
         )
+        self.watch: LineWatch | None = None  # sees the lines that a program prints
+        self.on_stop: Callable[[], None] | None = None  # how a graceful stop reaches the node
         self.listeners: dict[int, SimListener] = {}
         self.pages: PageDoor | None = None
         self.ends: dict[int, SimConn] = {}
@@ -201,7 +210,9 @@ class Incarnation:
 
     def cancel_main(self) -> None:
         self.stopping = True
-        if self._main is not None:
+        if self.on_stop is not None:
+            self.on_stop()
+        elif self._main is not None:
             self._main.cancel()
 
     def check_alive(self) -> None:
@@ -252,20 +263,21 @@ class SimEnv:
 
     def __init__(self, owner: Incarnation, fabric: Fabric, random: Random) -> None:
         machine = owner.machine
-        self._owner = owner
+        self.owner = owner
         self.name = owner.name
         self.boot = owner.boot
         self.random = random
         self.clock = machine.clock
         self.net = SimNetwork(fabric, owner, machine.ports)
+        self._fabric = fabric
         self.disk = FaultyDisk(SimDisk(machine.disk, owner.loop), machine.trouble)
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Run `coro` in a task that dies with the node; an unhandled error panics the node."""
-        return self._owner.spawn(coro, name=name)
+        return self.owner.spawn(coro, name=name)
 
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
-        owner = self._owner
+        owner = self.owner
         owner.check_alive()
         spec = owner.machine.spec
         if spec is None or port != spec.pages:
@@ -275,21 +287,25 @@ class SimEnv:
         owner.pages = PageDoor(handler, self.event)
 
     def endpoint(self, address: Address) -> tuple[str, int]:
-        raise UsageError(
-            f"{address} has no TCP endpoint in simulation; a client of a foreign protocol runs "
-            "with --env process or --env docker"
-        )
+        machine = self.owner.machine.machines.get(address.node)
+        spec = None if machine is None else machine.spec
+        if spec is None or not is_program(spec):
+            raise UsageError(
+                f"{address} has no TCP endpoint in simulation; a client of a foreign protocol runs "
+                "with --env process or --env docker"
+            )
+        return self._fabric.names.address(address.node), address.port
 
     def page_url(self, address: Address) -> str:
         return f"http://{address}"
 
     def event(self, kind: str, **data: Any) -> None:
-        if self._owner.loop.alive:
-            self._owner.machine.announce(kind, data)
+        if self.owner.loop.alive:
+            self.owner.machine.announce(kind, data)
 
     def point(self, kind: str, **data: Any) -> None:
-        if self._owner.loop.alive:
-            self._owner.machine.reach(kind, data)
+        if self.owner.loop.alive:
+            self.owner.machine.reach(kind, data)
 
 
 class SimClientEnv(SimEnv):
@@ -299,14 +315,14 @@ class SimClientEnv(SimEnv):
         self, address: Address, target: str, *, accept: str = "text/html"
     ) -> PageResponse:
         """Run the node's page handler on the node's loop, so it is slow or paused like the node."""
-        machine = self._owner.machine.machines.get(address.node)
+        machine = self.owner.machine.machines.get(address.node)
         node = None if machine is None else machine.incarnation
         door = None if node is None else node.pages
         if node is None or door is None or node.machine.spec is None:
             raise ConnectionRefusedError(f"{address.node} serves no pages")
         if node.machine.spec.pages != address.port:
             raise ConnectionRefusedError(f"{address} has no listener")
-        answered: asyncio.Future[PageResponse | None] = self._owner.loop.create_future()
+        answered: asyncio.Future[PageResponse | None] = self.owner.loop.create_future()
         node.exit_waiters.append(answered)
 
         async def ask(door: PageDoor) -> None:

@@ -20,6 +20,7 @@ from harness.env import Address, Conn
 from harness.environments.sim.connection import EndState, Owner, Pipe, SimConn
 from harness.environments.sim.knobs import Knobs
 from harness.environments.sim.links import Direction, FaultOnLink, latency_law
+from harness.environments.sim.names import Names
 from harness.environments.sim.world import World
 from harness.nodes.caller import calling_end
 
@@ -74,6 +75,7 @@ class Fabric:
         self._connections = 0
         self._attempts: dict[int, Attempt] = {}
         self.aliases: dict[str, str] = {}
+        self.names = Names([name for name in machines if name != CLIENT], self.aliases)
 
     def link(self, source: str, destination: str) -> Direction:
         key = Link(source, destination)
@@ -81,6 +83,11 @@ class Fabric:
         if state is None:
             state = self._links[key] = Direction(key)
         return state
+
+    def host(self, node: str) -> Host | None:
+        """The incarnation that currently runs on a node's machine, if any."""
+        machine = self._machines.get(node)
+        return None if machine is None else machine.incarnation
 
     def trace_frame(self, pipe: Pipe, frame: bytes, at_ns: int) -> None:
         assert self.world.trace is not None
@@ -150,6 +157,8 @@ class Fabric:
             return
         peer = self._machines[attempt.address.node].incarnation
         listener = None if peer is None else peer.listeners.get(attempt.address.port)
+        if listener is not None and listener.loopback and attempt.source != attempt.address.node:
+            listener = None
         if peer is None or listener is None:
             self._refuse(attempt)
         elif listener.backlog >= BACKLOG_MAX:
@@ -176,6 +185,7 @@ class Fabric:
         back = Pipe(self, self.link(peer.name, attempt.source), 2 * number + 1)
         end = SimConn(owner, peer.name, back, there)
         accepted = SimConn(peer, owner.name, there, back)
+        end.peer_port = attempt.address.port
         there.sender = back.receiver = end
         back.sender = there.receiver = accepted
         self._ends[number] = (end, accepted)
@@ -280,6 +290,9 @@ class Attempt:
 class SimListener:
     """A listening port of one incarnation (`harness.env.Listener`)."""
 
+    loopback = False
+    """Whether only the node itself reaches the port."""
+
     def __init__(
         self, owner: Host, port: int, on_connect: Callable[[Conn], Awaitable[None]]
     ) -> None:
@@ -296,9 +309,10 @@ class SimListener:
     def offer(self, conn: SimConn) -> None:
         """Queue a new connection, which the node handles once it runs."""
         self.backlog += 1
-        self._owner.loop.call_soon(self._accept, conn)
+        self._owner.loop.call_soon(self.accept, conn)
 
-    def _accept(self, conn: SimConn) -> None:
+    def accept(self, conn: SimConn) -> None:
+        """Run the handler of a queued connection in a task of the node."""
         self.backlog -= 1
         self._owner.spawn(self._handle(conn), name=f"serve-{conn.peer}:{self._port}")
 

@@ -46,6 +46,8 @@ class Tripwires:
 
     def __init__(self, on_violation: Callable[[str], None]) -> None:
         self.armed = False
+        self.pretend: Callable[[str], Callable[..., Any] | None] = _nothing
+        """Returns the running node's own version of a function, for nodes that are programs."""
         self._on_violation = on_violation
 
     @contextlib.contextmanager
@@ -66,6 +68,10 @@ class Tripwires:
             message = f"node code called {name}, which no seed replays; use {instead}"
             self._on_violation(message)
             raise DeterminismError(message)
+
+
+def _nothing(_: str) -> None:
+    return None
 
 
 class _Running(threading.local):
@@ -113,8 +119,12 @@ _WIRES_LAID: Final = _Wires()
 def _wire(original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def wire(*args: Any, **kwargs: Any) -> Any:
-        if _running.tripwires is not None:
-            _running.tripwires.violated(name, instead)
+        tripwires = _running.tripwires
+        if tripwires is not None and tripwires.armed:
+            own = tripwires.pretend(name)
+            if own is not None:
+                return own(*args, **kwargs)
+            tripwires.violated(name, instead)
         return original(*args, **kwargs)
 
     return wire

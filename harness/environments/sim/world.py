@@ -73,9 +73,10 @@ class World:
 
     # --- for its loops and machines ----------------------------------------------------------
 
-    def new_loop(self, name: str, clock: SimClock, *, cost_ns: int) -> NodeLoop:
-        # The loop lacks methods of the abstract base class that asyncio itself does not need.
-        loop = NodeLoop(self, name, clock, cost_ns=cost_ns)  # type: ignore[abstract]
+    def new_loop(
+        self, name: str, clock: SimClock, *, cost_ns: int, kind: type[NodeLoop] = NodeLoop
+    ) -> NodeLoop:
+        loop = kind(self, name, clock, cost_ns=cost_ns)
         self.loops.append(loop)
         return loop
 
@@ -156,6 +157,7 @@ class World:
         self.current = loop
         _set_running_loop(loop)
         self.tripwires.armed = loop.armed
+        self.tripwires.pretend = loop.pretend
 
     # --- the loop of loops ------------------------------------------------------------------
 
@@ -221,7 +223,7 @@ class World:
         heap, runnable, before = self.heap, self.runnable, self.before
         due_ns = loop.due_ns
         if due_ns < 0:
-            due_ns = self.now_ns + loop.cost_ns
+            due_ns = max(self.now_ns, loop.busy_until_ns) + loop.cost_ns
         while True:
             if due_ns > self.now_ns:
                 if runnable or self._stopped or (heap and heap[0][0] <= due_ns):
@@ -252,6 +254,8 @@ class World:
                 return
             if callback is not None:
                 due_ns = self.now_ns + loop.cost_ns
+                if loop.busy_until_ns > self.now_ns:
+                    due_ns = loop.busy_until_ns + loop.cost_ns
             others_wait = due_ns <= self.now_ns and (runnable or self._stopped)
             if others_wait or self.events >= checkpoint:
                 loop.due_ns = due_ns

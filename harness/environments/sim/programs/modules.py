@@ -1,0 +1,308 @@
+"""The modules of one life of a program, which share no state with those of other lives.
+
+Each life imports the program's modules, and the libraries that it uses, anew. Their code is
+compiled once per process, with ordered sets (`ordered`). Modules of the standard library are shared
+with the harness, except those with state or with functions that touch the world: a life has stand-
+ins for some (`stand_ins`), and its own copies of the Python source of others, so that these copies
+see the stand-ins.
+
+The native parts of a library are not imported, so that the library falls back on pure Python. A
+library without such a fallback is shared between lives.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
+from types import CodeType, ModuleType
+from typing import Any, ClassVar, Final
+
+from harness.environments.sim.programs.ordered import NAMES, compile_ordered
+
+COPIED: Final = frozenset(
+    {
+        *("os", "posixpath", "genericpath", "pathlib", "shutil", "tempfile", "glob", "fnmatch"),
+        *("logging", "random", "secrets", "traceback", "warnings", "pickle", "shelve"),
+        *("fileinput", "linecache", "mimetypes", "getpass", "sched", "dbm", "statistics"),
+    }
+)
+"""The modules of the standard library of which each life has its own copy, from their source."""
+
+REFUSED: Final[dict[str, str]] = {
+    "multiprocessing": "several nodes: a simulated program is one process",
+    "subprocess": "a node of its own for the other program",
+    "socketserver": "asyncio.start_server",
+    "selectors": "asyncio streams or transports",
+    "select": "asyncio streams or transports",
+    "mmap": "open() and read()",
+    "pty": "a log",
+    "ctypes": "pure Python",
+    "sqlite3": "a file in the data folder: SQLite writes to the real disk",
+    "_posixsubprocess": "a node of its own for the other program",
+    "_multiprocessing": "several nodes: a simulated program is one process",
+    "resource": "the limits of NodeSpec",
+    "readline": "arguments or a connection",
+    "curses": "a log",
+    "syslog": "logging",
+    "http.client": "aiohttp, or asyncio.open_connection",
+    "urllib.request": "aiohttp, or asyncio.open_connection",
+    "ftplib": "asyncio.open_connection",
+    "smtplib": "asyncio.open_connection",
+    "xmlrpc": "asyncio.open_connection",
+}
+"""Modules that the simulation has nothing for, and what a program can use instead."""
+
+_importing = threading.RLock()
+"""Held during imports, while private modules are in `sys.modules`."""
+
+
+class NativeCodeError(ImportError):
+    """A library's native part, which the simulation does not import."""
+
+
+class _Code:
+    """The compiled modules of this process, and where they are."""
+
+    specs: ClassVar[dict[tuple[str, tuple[str, ...] | None], ModuleSpec | None]] = {}
+    code: ClassVar[dict[str, CodeType | None]] = {}
+    shared: ClassVar[dict[str, None]] = {}  # libraries that work only with their native parts
+
+
+class Modules:
+    """The modules of one life, by name, and the `__import__` of their code."""
+
+    def __init__(
+        self,
+        stand_ins: Mapping[str, Callable[[Modules], ModuleType]],
+        replaced: Mapping[str, Any],
+        refuse: Callable[[str, str], Any],
+    ) -> None:
+        """`stand_ins` make modules; `replaced` are builtins; `refuse` ends the run."""
+        self.loaded: dict[str, ModuleType] = {}
+        self._stand_ins = stand_ins
+        self._refuse = refuse
+        self._depth = 0
+        self._hidden: dict[str, ModuleType | None] = {}
+        self.builtins = {**builtins.__dict__, **NAMES, **replaced, "__import__": self.import_}
+
+    # --- what the program calls -------------------------------------------------------------
+
+    def import_(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """The program's `__import__`."""
+        del locals
+        absolute = name
+        if level:
+            package = (globals or {}).get("__package__") or (globals or {}).get("__name__", "")
+            absolute = importlib.util.resolve_name("." * level + name, package)
+        module = self.load(absolute)
+        if not fromlist:
+            return self.loaded[absolute.partition(".")[0]] if not level else module
+        if hasattr(module, "__path__"):
+            wanted = [*fromlist]
+            if "*" in wanted:
+                wanted += getattr(module, "__all__", ())
+            for each in wanted:
+                if each != "*" and not hasattr(module, each):
+                    self._load_part(f"{absolute}.{each}")
+        return module
+
+    def _load_part(self, name: str) -> None:
+        try:
+            self.load(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+
+    def load(self, name: str) -> ModuleType:
+        """Import a module by its absolute name; returns the module itself."""
+        module = self.loaded.get(name)
+        if module is not None:
+            return module
+        with self._importing():
+            top = name.partition(".")[0]
+            try:
+                return self._load(name)
+            except NativeCodeError:
+                if top in sys.stdlib_module_names or "." in name or top in _Code.shared:
+                    raise
+                for each in [n for n in self.loaded if n.partition(".")[0] == top]:
+                    del self.loaded[each]
+                _Code.shared[top] = None
+                return self._load(name)
+
+    # --- loading ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _importing(self) -> Iterator[None]:
+        """Keep the private modules in `sys.modules` until the outermost import is done.
+
+        Decorators such as `dataclass` look a class's module up there.
+        """
+        with _importing:
+            self._depth += 1
+            if self._depth == 1:
+                for name, module in self.loaded.items():
+                    self._show(name, module)
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if self._depth == 0:
+                    for name, hidden in self._hidden.items():
+                        if hidden is None:
+                            sys.modules.pop(name, None)
+                        else:
+                            sys.modules[name] = hidden
+                    self._hidden.clear()
+
+    def _show(self, name: str, module: ModuleType) -> None:
+        if sys.modules.get(name) is not module and not _is_standard(name):
+            self._hidden.setdefault(name, sys.modules.get(name))
+            sys.modules[name] = module
+
+    def _load(self, name: str) -> ModuleType:
+        parent, _, last = name.rpartition(".")
+        if parent:
+            holder = self.load(parent)
+            if name in self.loaded:  # the parent has imported it
+                return self.loaded[name]
+        if name in self._stand_ins:
+            module = self.loaded[name] = self._stand_ins[name](self)
+        elif name in REFUSED or parent in REFUSED:
+            module = self.loaded[name] = self._refusing(name)
+        elif self._is_shared(name):
+            module = self.loaded[name] = importlib.import_module(name)
+        else:
+            module = self._load_private(name, holder if parent else None)
+        if parent and (not self._is_shared(parent) or not hasattr(holder, last)):
+            setattr(holder, last, module)
+        return module
+
+    @staticmethod
+    def _is_shared(name: str) -> bool:
+        top = name.partition(".")[0]
+        if _is_standard(name):
+            return top not in COPIED
+        return top in _Code.shared
+
+    def _load_private(self, name: str, holder: ModuleType | None) -> ModuleType:
+        path = None if holder is None else tuple(getattr(holder, "__path__", ()))
+        if holder is not None and not hasattr(holder, "__path__"):
+            raise ModuleNotFoundError(
+                f"No module named {name!r}; {holder.__name__!r} is not a package", name=name
+            )
+        spec = _find(name, path)
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if isinstance(spec.loader, ExtensionFileLoader):
+            raise NativeCodeError(
+                f"{name} is native code, and the simulation imports only Python", name=name
+            )
+        module = importlib.util.module_from_spec(spec)
+        module.__dict__["__builtins__"] = self.builtins
+        self.loaded[name] = module
+        self._show(name, module)
+        code = _code_of(spec)
+        if code is not None:
+            try:
+                exec(code, module.__dict__)  # noqa: S102 - this is the import of a module
+            except BaseException:
+                self.loaded.pop(name, None)
+                raise
+        return self.loaded.get(name, module)
+
+    def copy_of(self, name: str) -> ModuleType:
+        """The life's own copy of a module of the standard library."""
+        return self._load_private(name, None)
+
+    def _refusing(self, name: str) -> ModuleType:
+        """A module whose every use is refused, since importing it does no harm yet."""
+        real = importlib.import_module(name)
+        module = _Refusing(name)
+        refuse, instead = self._refuse, REFUSED.get(name) or REFUSED[name.partition(".")[0]]
+
+        def refused(attribute: str) -> Any:
+            value = getattr(real, attribute)  # raises `AttributeError`
+            if attribute.startswith("__") or not callable(value):
+                return value
+            if isinstance(value, type):
+                return _refused_class(value, lambda: refuse(f"{name}.{attribute}", instead))
+            return lambda *_, **__: refuse(f"{name}.{attribute}", instead)
+
+        module.__dict__["__getattr__"] = refused
+        if hasattr(real, "__path__"):
+            module.__path__ = []
+        return module
+
+
+class _Refusing(ModuleType):
+    """A module that the simulation has nothing for."""
+
+
+def _refused_class(real: type, refuse: Callable[[], Any]) -> type:
+    """A class with the place of `real` in its hierarchy, which refuses to be instantiated."""
+    if issubclass(real, BaseException):
+        return real
+    try:
+        return type(real.__name__, (real,), {"__new__": lambda *_, **__: refuse()})
+    except TypeError:
+        return type(real.__name__, (), {"__new__": lambda *_, **__: refuse()})
+
+
+def _is_standard(name: str) -> bool:
+    return name.partition(".")[0] in sys.stdlib_module_names
+
+
+def _find(name: str, path: tuple[str, ...] | None) -> ModuleSpec | None:
+    key = name, path
+    if key not in _Code.specs:
+        places = None if path is None else list(path)
+        _Code.specs[key] = _search(name, places)
+    return _Code.specs[key]
+
+
+def _search(name: str, places: list[str] | None) -> ModuleSpec | None:
+    if places is None:
+        return importlib.util.find_spec(name) if name not in sys.modules else _found_again(name)
+    return PathFinder.find_spec(name, places) or _by_finders(name, places)
+
+
+def _found_again(name: str) -> ModuleSpec | None:
+    return PathFinder.find_spec(name) or _by_finders(name, None)
+
+
+def _by_finders(name: str, places: list[str] | None) -> ModuleSpec | None:
+    """Ask the other finders, such as those of packages in development mode."""
+    for finder in sys.meta_path:
+        if finder is not PathFinder and hasattr(finder, "find_spec"):
+            spec = finder.find_spec(name, places)
+            if spec is not None:
+                return spec
+    return None
+
+
+def _code_of(spec: ModuleSpec) -> CodeType | None:
+    """The compiled code of a module; a namespace package has none."""
+    key = spec.origin or spec.name
+    if key not in _Code.code:
+        loader: Any = spec.loader
+        if loader is None or spec.origin is None:
+            _Code.code[key] = None
+        elif spec.origin.endswith(".py"):
+            _Code.code[key] = compile_ordered(loader.get_data(spec.origin), spec.origin)
+        else:
+            _Code.code[key] = loader.get_code(spec.name)
+    return _Code.code[key]

@@ -1,0 +1,298 @@
+"""Sets that iterate in the order of insertion, for the code of simulated programs.
+
+A real set iterates in the order of hashes, which differ between processes (`PYTHONHASHSEED`) and,
+for objects without a hash of their own, between runs in one process. So the loader of a program
+replaces its sets (displays, comprehensions, `set` and `frozenset`) by these classes, and `hash` by
+a function whose results for texts and bytes do not depend on the process.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import ItemsView, Iterable, Iterator, KeysView
+from typing import Any, Final, Self
+from zlib import crc32
+
+_MAKE_SET: Final = "__simulated_set__"
+
+
+class _LikeSet(type):
+    """Lets `isinstance(x, set)` of a program accept real sets, too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if cls is OrderedSet:
+            return isinstance(instance, builtins.set)
+        if cls is OrderedFrozenSet:
+            return isinstance(instance, builtins.frozenset)
+        return type.__instancecheck__(cls, instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if cls is OrderedSet:
+            return issubclass(subclass, builtins.set)
+        if cls is OrderedFrozenSet:
+            return issubclass(subclass, builtins.frozenset)
+        return type.__subclasscheck__(cls, subclass)
+
+
+def _ordered(items: Iterable[Any]) -> Iterable[Any]:
+    """The items in a fixed order; a real set of simple values is sorted if it can be."""
+    if type(items) in (builtins.set, builtins.frozenset):
+        try:
+            return sorted(items)
+        except TypeError:
+            return items
+    return items
+
+
+class OrderedSet(builtins.set[Any], metaclass=_LikeSet):
+    """A set with the order of insertion; `_order` has the same elements as keys."""
+
+    _order: dict[Any, None]
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        self = super().__new__(cls)
+        self._order = {}
+        return self
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        super().__init__()
+        self.clear()
+        self.update(items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._order)
+
+    def __repr__(self) -> str:
+        name = "set" if type(self) is OrderedSet else type(self).__name__
+        if not self._order:
+            return f"{name}()"
+        inner = "{" + ", ".join(map(repr, self._order)) + "}"
+        return inner if name == "set" else f"{name}({inner})"
+
+    def __reduce__(self) -> Any:
+        return type(self), (list(self._order),), self.__dict__ | {"_order": None} or None
+
+    def __setstate__(self, state: Any) -> None:
+        for name, value in state.items():
+            if name != "_order":
+                setattr(self, name, value)
+
+    def add(self, item: Any, /) -> None:
+        super().add(item)
+        self._order.setdefault(item)
+
+    def discard(self, item: Any, /) -> None:
+        super().discard(item)
+        self._order.pop(item, None)
+
+    def remove(self, item: Any, /) -> None:
+        super().remove(item)
+        self._order.pop(item, None)
+
+    def pop(self) -> Any:
+        if not self._order:
+            raise KeyError("pop from an empty set")
+        item = next(iter(self._order))
+        self.remove(item)
+        return item
+
+    def clear(self) -> None:
+        super().clear()
+        self._order.clear()
+
+    def copy(self) -> Any:
+        return type(self)(self)
+
+    __copy__ = copy
+
+    def update(self, *others: Iterable[Any]) -> None:
+        for other in others:
+            for item in _ordered(other):
+                self.add(item)
+
+    def difference_update(self, *others: Iterable[Any]) -> None:
+        for other in others:
+            for item in list(other):
+                self.discard(item)
+
+    def intersection_update(self, *others: Iterable[Any]) -> None:
+        for other in others:
+            keep = builtins.set(other)
+            for item in [item for item in self._order if item not in keep]:
+                self.discard(item)
+
+    def symmetric_difference_update(self, other: Iterable[Any], /) -> None:
+        for item in OrderedSet(other):
+            (self.discard if item in self else self.add)(item)
+
+    def union(self, *others: Iterable[Any]) -> Any:
+        result = OrderedSet(self)
+        result.update(*others)
+        return result
+
+    def difference(self, *others: Iterable[Any]) -> Any:
+        result = OrderedSet(self)
+        result.difference_update(*others)
+        return result
+
+    def intersection(self, *others: Iterable[Any]) -> Any:
+        result = OrderedSet(self)
+        result.intersection_update(*others)
+        return result
+
+    def symmetric_difference(self, other: Iterable[Any], /) -> Any:
+        result = OrderedSet(self)
+        result.symmetric_difference_update(other)
+        return result
+
+    def __or__(self, other: Any) -> Any:
+        return self.union(other) if _is_set(other) else NotImplemented
+
+    def __ror__(self, other: Any) -> Any:
+        return OrderedSet(other).union(self) if _is_set(other) else NotImplemented
+
+    def __and__(self, other: Any) -> Any:
+        return self.intersection(other) if _is_set(other) else NotImplemented
+
+    def __rand__(self, other: Any) -> Any:
+        return OrderedSet(other).intersection(self) if _is_set(other) else NotImplemented
+
+    def __sub__(self, other: Any) -> Any:
+        return self.difference(other) if _is_set(other) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return OrderedSet(other).difference(self) if _is_set(other) else NotImplemented
+
+    def __xor__(self, other: Any) -> Any:
+        return self.symmetric_difference(other) if _is_set(other) else NotImplemented
+
+    def __rxor__(self, other: Any) -> Any:
+        return OrderedSet(other).symmetric_difference(self) if _is_set(other) else NotImplemented
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+    def __iand__(self, other: Any) -> Any:
+        self.intersection_update(other)
+        return self
+
+    def __isub__(self, other: Any) -> Any:
+        self.difference_update(other)
+        return self
+
+    def __ixor__(self, other: Any) -> Any:
+        self.symmetric_difference_update(other)
+        return self
+
+
+class OrderedFrozenSet(builtins.frozenset[Any], metaclass=_LikeSet):
+    """A frozen set with the order of insertion."""
+
+    _order: tuple[Any, ...]
+
+    def __new__(cls, items: Iterable[Any] = ()) -> Self:
+        order = tuple(dict.fromkeys(_ordered(items)))
+        self = super().__new__(cls, order)
+        self._order = order
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._order)
+
+    def __repr__(self) -> str:
+        inner = "{" + ", ".join(map(repr, self._order)) + "}" if self._order else ""
+        return f"frozenset({inner})"
+
+    def __reduce__(self) -> Any:
+        return type(self), (list(self._order),)
+
+    def copy(self) -> Any:
+        return self
+
+    def _with(self, result: OrderedSet) -> OrderedFrozenSet:
+        return OrderedFrozenSet(result)
+
+    def union(self, *others: Iterable[Any]) -> Any:
+        return self._with(OrderedSet(self).union(*others))
+
+    def difference(self, *others: Iterable[Any]) -> Any:
+        return self._with(OrderedSet(self).difference(*others))
+
+    def intersection(self, *others: Iterable[Any]) -> Any:
+        return self._with(OrderedSet(self).intersection(*others))
+
+    def symmetric_difference(self, other: Iterable[Any], /) -> Any:
+        return self._with(OrderedSet(self).symmetric_difference(other))
+
+    def __or__(self, other: Any) -> Any:
+        return self.union(other) if _is_set(other) else NotImplemented
+
+    def __and__(self, other: Any) -> Any:
+        return self.intersection(other) if _is_set(other) else NotImplemented
+
+    def __sub__(self, other: Any) -> Any:
+        return self.difference(other) if _is_set(other) else NotImplemented
+
+    def __xor__(self, other: Any) -> Any:
+        return self.symmetric_difference(other) if _is_set(other) else NotImplemented
+
+    __ror__, __rand__, __rxor__ = __or__, __and__, __xor__
+
+    def __rsub__(self, other: Any) -> Any:
+        return OrderedSet(other).difference(self) if _is_set(other) else NotImplemented
+
+
+def _is_set(value: Any) -> bool:
+    return isinstance(value, builtins.set | builtins.frozenset | KeysView | ItemsView)
+
+
+def steady_hash(value: Any, /) -> int:
+    """Like `hash`, but the same in every process for texts, bytes and tuples of them."""
+    if isinstance(value, str) and type(value).__hash__ is str.__hash__:
+        encoded = value.encode("utf-8", "surrogatepass")
+        return crc32(encoded) | crc32(encoded[::-1]) << 29
+    if type(value) is bytes:
+        return crc32(value) | crc32(value[::-1]) << 29
+    if type(value) is tuple:
+        return builtins.hash(tuple(map(steady_hash, value)))
+    if isinstance(value, builtins.frozenset) and type(value).__hash__ is frozenset.__hash__:
+        return builtins.hash(tuple(sorted(map(steady_hash, value))))
+    return builtins.hash(value)
+
+
+class _Sets(ast.NodeTransformer):
+    """Replaces displays and comprehensions of sets by ordered sets."""
+
+    def visit_Set(self, node: ast.Set) -> ast.AST:
+        self.generic_visit(node)
+        items = ast.Tuple(elts=node.elts, ctx=ast.Load())
+        return self._call(node, items)
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
+        self.generic_visit(node)
+        return self._call(node, ast.GeneratorExp(elt=node.elt, generators=node.generators))
+
+    def _call(self, node: ast.expr, argument: ast.expr) -> ast.AST:
+        if isinstance(node, ast.SetComp) and any(g.is_async for g in node.generators):
+            items = ast.ListComp(elt=node.elt, generators=node.generators)
+            argument = items
+        name = ast.Name(id=_MAKE_SET, ctx=ast.Load())
+        call = ast.Call(func=name, args=[argument], keywords=[])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
+
+def compile_ordered(source: bytes, path: str) -> Any:
+    """Compile a program's module with ordered sets."""
+    tree = ast.parse(source, path)
+    return compile(_Sets().visit(tree), path, "exec", dont_inherit=True)
+
+
+NAMES: Final[dict[str, Any]] = {
+    _MAKE_SET: OrderedSet,
+    "set": OrderedSet,
+    "frozenset": OrderedFrozenSet,
+    "hash": steady_hash,
+}
+"""The builtins that programs get instead of their own."""

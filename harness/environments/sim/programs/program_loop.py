@@ -1,0 +1,196 @@
+"""The event loop of a program: what `asyncio.run` and the program itself ask of a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final
+
+from harness.environments.sim.programs.blocking import wait_for
+from harness.environments.sim.programs.stream_loop import StreamLoop
+
+_HARMLESS: Final = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1),
+    *(signal.SIGUSR2, signal.SIGCHLD, signal.SIGPIPE, signal.SIGWINCH),
+)
+
+
+class ProgramLoop(StreamLoop):
+    """The loop of one life of a program."""
+
+    on_exit: Callable[[BaseException], None]
+    """Ends the node, after `SystemExit` or `KeyboardInterrupt` in a callback."""
+
+    slow_callback_duration = 0.1
+    _factory: Any = None
+    _handler: Any = None
+    _system: asyncio.Task[Any] | None = None
+    _stop: asyncio.Future[None] | None = None
+
+    def prepare(self, pretend: dict[str, Callable[..., Any]]) -> None:
+        """Set the program's own versions of functions, by names such as `time.monotonic`."""
+        self._pretend = pretend
+        self.signal_handlers: dict[int, Callable[[], object]] = {}
+        self._generators: list[Any] = []
+        self.on_callback_error = self._callback_failed
+
+    def pretend(self, name: str) -> Callable[..., Any] | None:
+        return self._pretend.get(name)
+
+    def mark_system(self) -> None:
+        """Keep the current task, which runs the program, out of the program's sight."""
+        self._system = asyncio.current_task()
+
+    def is_system(self, task: asyncio.Task[Any]) -> bool:
+        """Whether a task is the harness's, not the program's."""
+        return task is self._system
+
+    # --- time -------------------------------------------------------------------------------
+
+    @property
+    def free_at_ns(self) -> int:
+        """The world time at which the node's blocking calls so far are over."""
+        return max(self.world.now_ns, self.busy_until_ns)
+
+    def block(self, takes_ns: int) -> None:
+        """Keep the node busy for some time, as a blocking call does."""
+        self.busy_until_ns = self.free_at_ns + takes_ns
+
+    # --- tasks ------------------------------------------------------------------------------
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The unfinished tasks; a program may ignore the failures of its tasks."""
+        for task in super().tasks():
+            if task.done():
+                task._log_traceback = False  # noqa: SLF001
+        return [task for task in self._tasks if not task.done()]
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        *,
+        name: object = None,
+        context: Any = None,
+    ) -> asyncio.Task[Any]:
+        if self._factory is None:
+            return super().create_task(coro, name=name, context=context)
+        task: asyncio.Task[Any] = self._factory(self, coro)
+        if name is not None:
+            task.set_name(name)
+        self._tasks.append(task)
+        return task
+
+    def set_task_factory(self, factory: Any) -> None:
+        self._factory = factory
+
+    def get_task_factory(self) -> Any:
+        return self._factory
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> Any:
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Call the function inline, in a later callback of the node."""
+        del executor
+        future = self.create_future()
+
+        def call() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - handed on through the future
+                if isinstance(error, StopIteration):
+                    error = RuntimeError("StopIteration interacts badly with generators")
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.call_soon(call)
+        return future
+
+    def set_default_executor(self, executor: Any) -> None:
+        """Do nothing: the simulation calls the functions of executors inline."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Do nothing: there are no threads."""
+
+    # --- running ----------------------------------------------------------------------------
+
+    def run_until_complete(self, future: Any) -> Any:
+        return self.complete(asyncio.ensure_future(future, loop=self))
+
+    def complete(self, future: asyncio.Future[Any]) -> Any:
+        """Block the program's own thread until the future is done; returns its result."""
+        wait_for(future)
+        return future.result()
+
+    def run_forever(self) -> None:
+        self._stop = self.create_future()
+        wait_for(self._stop)
+
+    def stop(self) -> None:
+        if self._stop is not None and not self._stop.done():
+            self._stop.set_result(None)
+
+    def close(self) -> None:
+        """Do nothing: the loop ends with the node."""
+
+    async def shutdown_asyncgens(self) -> None:
+        generators, self._generators = self._generators, []
+        for generator in generators:
+            await generator.aclose()
+
+    def set_debug(self, enabled: bool) -> None:
+        """Do nothing: a simulated loop has no debug mode."""
+
+    # --- errors -----------------------------------------------------------------------------
+
+    def set_exception_handler(self, handler: Any) -> None:
+        self._handler = handler
+
+    def get_exception_handler(self) -> Any:
+        return self._handler
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._handler is None or not self.alive:
+            self.default_exception_handler(context)
+            return
+        try:
+            self._handler(self, context)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except Exception as error:  # noqa: BLE001 - as in asyncio
+            self.default_exception_handler({"message": "the handler failed", "exception": error})
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        super().call_exception_handler(context)
+
+    def _callback_failed(self, error: BaseException) -> None:
+        if isinstance(error, Exception):
+            message = "Exception in callback"
+            self.call_exception_handler({"message": message, "exception": error})
+        else:
+            self.on_exit(error)
+
+    # --- signals ----------------------------------------------------------------------------
+
+    def add_signal_handler(  # type: ignore[override]
+        self, sig: int, callback: Callable[..., object], *args: Any
+    ) -> None:
+        if inspect.iscoroutinefunction(callback):
+            raise TypeError("coroutines cannot be used with add_signal_handler()")
+        if sig not in _HARMLESS:
+            self.refuse(f"a handler of signal {sig}", "a handler of SIGTERM or SIGINT")
+        self.signal_handlers[sig] = lambda: callback(*args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return self.signal_handlers.pop(sig, None) is not None

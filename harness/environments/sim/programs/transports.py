@@ -1,0 +1,396 @@
+"""asyncio's stream transports and servers over simulated connections.
+
+A frame of a simulated connection is a piece of the stream. As with TCP, boundaries of writes have
+no meaning: a receiver may get several pieces at once, or a part of one. Lost pieces arrive late, in
+order, since TCP sends them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from harness.environments.sim.connection import EndState, SimConn
+from harness.environments.sim.names import ephemeral
+from harness.environments.sim.network import Host, SimListener
+from harness.environments.sim.programs.sockets import SimSocket
+
+if TYPE_CHECKING:
+    from harness.environments.sim.programs.stream_loop import StreamLoop
+
+_PIECE_BYTES: Final = 64 * 1024
+_RECEIVE_BYTES: Final = 256 * 1024
+_HIGH_WATER: Final = 64 * 1024
+_SPLIT_SHARE: Final = 1 / 16
+"""The share of receptions that deliver only a part of the data that has arrived."""
+
+
+class StreamTransport(asyncio.Transport):
+    """One end of a simulated connection, as a transport with its protocol."""
+
+    def __init__(
+        self,
+        loop: StreamLoop,
+        conn: SimConn,
+        protocol: asyncio.BaseProtocol,
+        *,
+        port: int | None = None,
+        server: StreamServer | None = None,
+    ) -> None:
+        """`port`: the local port of an accepted end; `None` for the calling end."""
+        names, number = loop.names, conn.incoming.number // 2
+        caller = port is None
+        mine, theirs = names.address(loop.name), names.address(conn.peer)
+        here = (mine, ephemeral(number) if caller else port)
+        there = (theirs, conn.peer_port if caller else ephemeral(number))
+        super().__init__(
+            {"sockname": here, "peername": there, "socket": SimSocket(loop, here=here, there=there)}
+        )
+        self._loop = loop
+        self._conn = conn
+        self._server = server
+        self._protocol: Any = protocol
+        self._backlog: deque[bytes] = deque()
+        self._backlog_bytes = 0
+        self._high, self._low = _HIGH_WATER, _HIGH_WATER // 4
+        self._closing = self._lost = self._eof_sent = self._eof_seen = False
+        self._reading = True
+        self._writing_paused = self._noticed = self._flushing = False
+        self._pending = b""  # data that arrived and that the protocol still has to get
+        conn.out.is_stream = conn.incoming.is_stream = True
+        conn.notify = self._notice
+        if server is not None:
+            server.attach()
+        loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._protocol.connection_made(self)
+        self._notice()
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def _notice(self) -> None:
+        """Look at the connection again, in a callback of the node."""
+        if not self._noticed and not self._lost:
+            self._noticed = True
+            self._loop.call_soon(self._receive)
+
+    def _receive(self) -> None:
+        self._noticed = False
+        conn = self._conn
+        if self._lost:
+            return
+        if conn.state is EndState.RESET:
+            error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+            self._lose(error)
+            return
+        if not self._reading or self._closing:
+            return
+        data = self._pending + conn.receive_nowait()
+        self._pending = b""
+        if data:
+            size = min(len(data), _RECEIVE_BYTES)
+            random = conn.out.fabric.random
+            if size > 1 and random.random() < _SPLIT_SHARE:
+                size = random.randrange(1, size)
+            data, self._pending = data[:size], data[size:]
+            self._call(self._deliver, data)
+            if self._pending or conn.has_ended:
+                self._notice()
+        elif conn.has_ended and not self._eof_seen:
+            self._eof_seen = True
+            if not self._call(self._protocol.eof_received):
+                self.close()
+
+    def _deliver(self, data: bytes) -> None:
+        if not isinstance(self._protocol, asyncio.BufferedProtocol):
+            self._protocol.data_received(data)
+            return
+        while data:
+            buffer = memoryview(self._protocol.get_buffer(len(data)))
+            size = min(len(buffer), len(data))
+            if size == 0:
+                raise RuntimeError("get_buffer() returned an empty buffer")
+            buffer[:size] = data[:size]
+            self._protocol.buffer_updated(size)
+            data = data[size:]
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call the protocol; its error ends the connection, as in asyncio."""
+        try:
+            return function(*args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except Exception as error:  # noqa: BLE001 - reported to the loop's handler
+            context = {"message": "Fatal error: protocol call failed.", "exception": error}
+            self._loop.call_exception_handler(context | {"transport": self})
+            self._abort(error)
+            return True
+
+    def is_reading(self) -> bool:
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._notice()
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def write(self, data: Any) -> None:
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(
+                f"data argument must be a bytes-like object, not {type(data).__name__!r}"
+            )
+        if self._eof_sent:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._closing or self._lost or not data:
+            return
+        content = bytes(data)
+        for start in range(0, len(content), _PIECE_BYTES):
+            self._backlog.append(content[start : start + _PIECE_BYTES])
+        self._backlog_bytes += len(content)
+        self._flush()
+        if self._backlog_bytes > self._high and not self._writing_paused:
+            self._writing_paused = True
+            self._call(self._protocol.pause_writing)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def _flush(self) -> None:
+        """Send as much of the backlog as the pipe takes, once the node is not blocked."""
+        if self._flushing or not self._loop.alive:
+            return
+        conn = self._conn
+        busy_ns = self._loop.busy_until_ns
+        if self._backlog and busy_ns > self._loop.world.now_ns:
+            # The node wrote after a blocking call (an fsync) that takes until then.
+            self._flushing = True
+            self._loop.world.schedule(busy_ns, self._flush_again)
+            return
+        while self._backlog:
+            if conn.state is not EndState.OPEN:
+                self._notice()
+                return
+            if self._loop.paused:
+                self._flushing = True
+                self._loop.call_soon(self._flush_again, None)
+                return
+            if not conn.try_send(self._backlog[0]):
+                self._flushing = True
+                waiter = self._loop.create_future()
+                waiter.add_done_callback(self._flush_again)
+                conn.out.waiters.append(waiter)
+                return
+            self._backlog_bytes -= len(self._backlog.popleft())
+        if self._eof_sent or self._closing:
+            conn.finish()
+
+    def _flush_again(self, _: object) -> None:
+        self._flushing = False
+        if self._lost:
+            return
+        self._flush()
+        if self._writing_paused and self._backlog_bytes <= self._low:
+            self._writing_paused = False
+            self._loop.call_soon(self._protocol.resume_writing)
+        if self._closing and not self._backlog:
+            self._loop.call_soon(self._lose, None)
+
+    def write_eof(self) -> None:
+        if not self._closing and not self._eof_sent:
+            self._eof_sent = True
+            self._flush()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return self._backlog_bytes
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if high is None:
+            high = _HIGH_WATER if low is None else 4 * low
+        low = high // 4 if low is None else low
+        if not high >= low >= 0:
+            raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
+        self._high, self._low = high, low
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def is_closing(self) -> bool:
+        return self._closing or not self._loop.alive
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            if not self._backlog:
+                self._loop.call_soon(self._lose, None)
+
+    def abort(self) -> None:
+        self._abort(None)
+
+    def _abort(self, error: BaseException | None) -> None:
+        if not self._lost:
+            self._closing = True
+            self._backlog.clear()
+            self._backlog_bytes = 0
+            self._conn.die()
+            self._loop.call_soon(self._lose, error)
+
+    def _lose(self, error: BaseException | None) -> None:
+        if self._lost:
+            return
+        self._lost = self._closing = True
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        self._conn.close()
+        try:
+            self._protocol.connection_lost(error)
+        finally:
+            if self._server is not None:
+                self._server.detach()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        state = "closing" if self._closing else "open"
+        return f"<StreamTransport {state} peer={self.get_extra_info('peername')}>"
+
+
+class StreamListener(SimListener):
+    """A listening port whose connections become transports."""
+
+    def __init__(
+        self,
+        owner: Host,
+        port: int,
+        loop: StreamLoop,
+        factory: Callable[[], asyncio.BaseProtocol],
+        server: StreamServer,
+        *,
+        loopback: bool,
+    ) -> None:
+        super().__init__(owner, port, _refuse_frames)
+        self.loopback = loopback
+        self._loop = loop
+        self._factory = factory
+        self._server = server
+
+    def accept(self, conn: SimConn) -> None:
+        self.backlog -= 1
+        if conn.state is EndState.OPEN:
+            protocol = self._factory()
+            StreamTransport(self._loop, conn, protocol, port=self._port, server=self._server)
+
+
+async def _refuse_frames(_: Any) -> None:
+    raise AssertionError("a stream listener has no handler of frames")
+
+
+class StreamServer(asyncio.AbstractServer):
+    """What `loop.create_server` returns."""
+
+    def __init__(
+        self, loop: StreamLoop, listening: Callable[[StreamServer], list[StreamListener]]
+    ) -> None:
+        """`listening` binds the ports once the server starts."""
+        self._loop = loop
+        self._listening = listening
+        self._listeners: list[StreamListener] | None = None
+        self._open = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self._closed = False
+        self._forever: asyncio.Future[None] | None = None
+        self.places: list[tuple[str, int]] = []
+
+    def attach(self) -> None:
+        self._open += 1
+
+    def detach(self) -> None:
+        self._open -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._closed and self._open == 0:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    @property
+    def sockets(self) -> tuple[SimSocket, ...]:
+        if self._listeners is None or self._closed:
+            return ()
+        return tuple(SimSocket(self._loop, here=place) for place in self.places)
+
+    def begin(self) -> None:
+        if self._listeners is None:
+            self._listeners = self._listening(self)
+
+    async def start_serving(self) -> None:
+        self.begin()
+
+    async def serve_forever(self) -> None:
+        if self._forever is not None:
+            raise RuntimeError(f"server {self!r} is already being awaited on serve_forever()")
+        if self._closed:
+            raise RuntimeError(f"server {self!r} is closed")
+        self.begin()
+        self._forever = self._loop.create_future()
+        try:
+            await self._forever
+        except asyncio.CancelledError:
+            self.close()
+            await self.wait_closed()
+            raise
+        finally:
+            self._forever = None
+
+    def is_serving(self) -> bool:
+        return self._listeners is not None and not self._closed
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for listener in self._listeners or ():
+            listener.close()
+        if self._forever is not None and not self._forever.done():
+            self._forever.cancel()
+        self._wake()
+
+    async def wait_closed(self) -> None:
+        """Return at once, as Python 3.11 does: it waits for connections only before `close`."""
+        if self._closed:
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+        await self.wait_closed()
+
+    def __repr__(self) -> str:
+        return f"<StreamServer {self.places}>"
