@@ -328,7 +328,7 @@ class SimConn:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the peer has said that no more frames follow."""
+        """Whether the peer has announced that no more frames follow."""
         return self._ended
 
     def receive_nowait(self) -> bytes:

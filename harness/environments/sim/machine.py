@@ -193,7 +193,8 @@ class Incarnation:
         self.loop: NodeLoop = machine.world.new_loop(
             machine.name, machine.clock, cost_ns=machine.cost_ns, kind=machine.loop_kind
         )
-        self.watch: LineWatch | None = None  # sees the lines that a program prints
+        # Sees the lines that a program prints.
+        self.watch = None if machine.spec is None else LineWatch(machine.spec)
         self.on_stop: Callable[[], None] | None = None  # how a graceful stop reaches the node
         self.listeners: dict[int, SimListener] = {}
         self.pages: PageDoor | None = None

@@ -56,9 +56,9 @@ class Names:
             return _LOOPBACK[1]
         if self.node_at(host, node) == node:
             return self.address(node)
-        known = ", ".join(f"{name} is {at}" for name, at in self._addresses.items())
+        nodes = ", ".join(f"{name} is {at}" for name, at in self._addresses.items())
         raise OSError(
-            99, f"cannot assign requested address {host!r}: {node} is not there ({known})"
+            99, f"cannot assign requested address {host!r}: {node} is not there ({nodes})"
         )
 
     def look_up(
@@ -68,9 +68,9 @@ class Names:
         name = host.decode() if isinstance(host, bytes) else host or "localhost"
         node = self.node_at(name, caller)
         if node is None:
-            known = ", ".join(self._addresses)
+            nodes = ", ".join(self._addresses)
             raise socket.gaierror(
-                socket.EAI_NONAME, f"no node of this simulation is named {name!r}; nodes: {known}"
+                socket.EAI_NONAME, f"no node of this simulation is named {name!r}; nodes: {nodes}"
             )
         if family not in (socket.AF_UNSPEC, socket.AF_INET):
             raise socket.gaierror(socket.EAI_FAMILY, "the simulated network has only IPv4")

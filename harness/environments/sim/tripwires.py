@@ -121,9 +121,9 @@ def _wire(original: Callable[..., Any], name: str, instead: str) -> Callable[...
     def wire(*args: Any, **kwargs: Any) -> Any:
         tripwires = _running.tripwires
         if tripwires is not None and tripwires.armed:
-            own = tripwires.pretend(name)
-            if own is not None:
-                return own(*args, **kwargs)
+            pretended = tripwires.pretend(name)
+            if pretended is not None:
+                return pretended(*args, **kwargs)
             tripwires.violated(name, instead)
         return original(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""The stand-in for `asyncio`: the real module, except for what blocks, starts threads or has no
+"""The substitute for `asyncio`: the real module, except for what blocks, starts threads or has no
 order.
 
 `asyncio.wait`, `as_completed`, `all_tasks` and `TaskGroup` of Python 3.11 keep tasks in real sets,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from harness.environments.sim.programs.ordered import OrderedSet
 
@@ -17,113 +17,141 @@ if TYPE_CHECKING:
     from harness.environments.sim.programs.program_loop import ProgramLoop
 
 
-def asyncio_module(loop: ProgramLoop) -> ModuleType:
-    """A copy of `asyncio` for the program of `loop`."""
-    module = ModuleType("asyncio", asyncio.__doc__)
-    module.__dict__.update(asyncio.__dict__)
+class TaskGroup(asyncio.TaskGroup):
+    """A group that cancels its tasks in the order of their creation."""
 
-    async def wait(  # the signature of `asyncio.wait`
-        fs: Any,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109
-        return_when: Any = None,
-    ) -> Any:
-        futures = list(fs)
-        how = return_when or asyncio.ALL_COMPLETED
-        done, _ = await asyncio.wait(futures, timeout=timeout, return_when=how)
-        complete = [f for f in futures if f in done]
-        return OrderedSet(complete), OrderedSet(f for f in futures if f not in done)
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks: Any = OrderedSet()
 
-    def as_completed(fs: Any, *, timeout: float | None = None) -> Any:
-        tasks = dict.fromkeys(asyncio.ensure_future(f, loop=loop) for f in dict.fromkeys(fs))
-        return asyncio.as_completed(list(tasks), timeout=timeout)
 
-    own = loop
+async def wait(
+    fs: Any,
+    *,
+    timeout: float | None = None,  # noqa: ASYNC109 - the signature of `asyncio.wait`
+    return_when: str = asyncio.ALL_COMPLETED,
+) -> Any:
+    """`asyncio.wait`, which returns sets with an order."""
+    futures = list(fs)
+    done, _ = await asyncio.wait(futures, timeout=timeout, return_when=return_when)
+    complete = OrderedSet(future for future in futures if future in done)
+    return complete, OrderedSet(future for future in futures if future not in done)
 
-    def all_tasks(loop: Any = None) -> Any:
+
+def as_completed(fs: Any, *, timeout: float | None = None) -> Any:
+    """`asyncio.as_completed`, which creates tasks in the order of its argument."""
+    tasks = [asyncio.ensure_future(future) for future in dict.fromkeys(fs)]
+    return asyncio.as_completed(tasks, timeout=timeout)
+
+
+class Calls:
+    """The functions of `asyncio` that concern the program's loop."""
+
+    def __init__(self, loop: ProgramLoop) -> None:
+        self._loop = loop
+
+    def all_tasks(self, loop: Any = None) -> Any:
+        """`asyncio.all_tasks`, in the order of creation."""
         del loop
-        return OrderedSet(task for task in own.tasks() if not own.is_system(task))
+        tasks = self._loop.tasks()
+        return OrderedSet(task for task in tasks if not self._loop.is_system(task))
 
-    def current_task(loop: Any = None) -> Any:
-        return asyncio.current_task(own if loop is None else loop)
+    def current_task(self, loop: Any = None) -> Any:
+        """`asyncio.current_task`."""
+        return asyncio.current_task(self._loop if loop is None else loop)
 
-    class TaskGroup(asyncio.TaskGroup):
-        def __init__(self) -> None:
-            super().__init__()
-            self._tasks: Any = OrderedSet()
-
-    class Runner:
-        """Runs coroutines from the synchronous part of the program."""
-
-        def __init__(self, *, debug: Any = None, loop_factory: Any = None) -> None:
-            del debug, loop_factory
-
-        def __enter__(self) -> Any:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            self.close()
-
-        def get_loop(self) -> Any:
-            return loop
-
-        def run(self, coro: Any, *, context: Any = None) -> Any:
-            main = loop.create_task(coro, context=context)
-            try:
-                return loop.complete(main)
-            finally:
-                loop.complete(loop.create_task(end_tasks(loop)))
-
-        def close(self) -> None:
-            """Do nothing: the loop ends with the node."""
-
-    def run(main: Any, *, debug: Any = None) -> Any:
-        with Runner(debug=debug) as runner:
+    def run(self, main: Any, *, debug: Any = None) -> Any:
+        """`asyncio.run`."""
+        with self.runner(debug=debug) as runner:
             return runner.run(main)
 
-    class Policy(asyncio.AbstractEventLoopPolicy):
-        def get_event_loop(self) -> Any:
-            return loop
+    def runner(self, *, debug: Any = None, loop_factory: Any = None) -> Runner:
+        """`asyncio.Runner`."""
+        del debug, loop_factory
+        return Runner(self._loop)
 
-        def set_event_loop(self, loop: Any) -> None:
-            """Do nothing: a simulated node has one loop."""
+    def loop(self) -> ProgramLoop:
+        """`asyncio.get_event_loop` and `new_event_loop`: a simulated node has one loop."""
+        return self._loop
 
-        def new_event_loop(self) -> Any:
-            return loop
+    async def subprocess(self, *_: Any, **__: Any) -> NoReturn:
+        """`asyncio.create_subprocess_exec`, which is refused."""
+        self._loop.refuse("a subprocess", "a node of its own for the other program")
 
-        def get_child_watcher(self) -> Any:
-            loop.refuse("a subprocess", "a node of its own for the other program")
+    def run_coroutine_threadsafe(self, *_: Any) -> NoReturn:
+        """`asyncio.run_coroutine_threadsafe`, which is refused."""
+        self._loop.refuse("a thread (run_coroutine_threadsafe)", "asyncio.create_task")
 
-        def set_child_watcher(self, watcher: Any) -> None:
-            """Do nothing: a simulated node has no child processes."""
 
-    policy = Policy()
+class Runner:
+    """Runs coroutines from the synchronous part of a program."""
 
-    async def subprocess(*_: Any, **__: Any) -> Any:
-        loop.refuse("a subprocess", "a node of its own for the other program")
+    def __init__(self, loop: ProgramLoop) -> None:
+        self._loop = loop
 
-    def run_coroutine_threadsafe(coro: Any, of: Any) -> Any:
-        del of, coro
-        loop.refuse("a thread (run_coroutine_threadsafe)", "asyncio.create_task")
+    def __enter__(self) -> Self:
+        return self
 
-    for name in ("TaskGroup", "Runner"):
-        {"TaskGroup": TaskGroup, "Runner": Runner}[name].__qualname__ = name
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def get_loop(self) -> ProgramLoop:
+        return self._loop
+
+    def run(self, coro: Any, *, context: Any = None) -> Any:
+        main = self._loop.create_task(coro, context=context)
+        try:
+            return self._loop.complete(main)
+        finally:
+            self._loop.complete(self._loop.create_task(end_tasks(self._loop)))
+
+    def close(self) -> None:
+        """Do nothing: the loop ends with the node."""
+
+
+class Policy(asyncio.AbstractEventLoopPolicy):
+    """The policy of a program, which has one loop."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def get_event_loop(self) -> Any:
+        return self._calls.loop()
+
+    new_event_loop = get_event_loop
+
+    def set_event_loop(self, loop: Any) -> None:
+        """Do nothing: a simulated node has one loop."""
+
+    def get_child_watcher(self) -> NoReturn:
+        self._calls.loop().refuse("a subprocess", "a node of its own for the other program")
+
+    def set_child_watcher(self, watcher: Any) -> None:
+        """Do nothing: a simulated node has no child processes."""
+
+
+def asyncio_module(loop: ProgramLoop) -> ModuleType:
+    """A copy of `asyncio` for the program of `loop`."""
+    calls = Calls(loop)
+    policy = Policy(calls)
+    module = ModuleType("asyncio", asyncio.__doc__)
+    module.__dict__.update(asyncio.__dict__)
     module.__dict__.update(
         wait=wait,
         as_completed=as_completed,
-        all_tasks=all_tasks,
         TaskGroup=TaskGroup,
-        Runner=Runner,
-        run=run,
-        get_event_loop=lambda: loop,
-        new_event_loop=lambda: loop,
+        all_tasks=calls.all_tasks,
+        current_task=calls.current_task,
+        run=calls.run,
+        Runner=calls.runner,
+        get_event_loop=calls.loop,
+        new_event_loop=calls.loop,
         set_event_loop=lambda _: None,
         get_event_loop_policy=lambda: policy,
         set_event_loop_policy=lambda _: None,
-        current_task=current_task,
-        create_subprocess_exec=subprocess,
-        create_subprocess_shell=subprocess,
-        run_coroutine_threadsafe=run_coroutine_threadsafe,
+        create_subprocess_exec=calls.subprocess,
+        create_subprocess_shell=calls.subprocess,
+        run_coroutine_threadsafe=calls.run_coroutine_threadsafe,
     )
     return module
 

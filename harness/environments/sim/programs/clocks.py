@@ -1,4 +1,4 @@
-"""Stand-ins for the clocks of a program: the modules `time` and `datetime`."""
+"""Substitutes for the clocks of a program: the modules `time` and `datetime`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NS: Final = 1_000_000_000
 _MONOTONIC: Final = ("monotonic", "perf_counter", "process_time", "thread_time")
-_UTC: Final = dt.timezone.utc  # noqa: UP017 - the class of programs is a stand-in
+_UTC: Final = dt.timezone.utc  # noqa: UP017 - the class of programs is a substitute
 
 
 class Clocks:

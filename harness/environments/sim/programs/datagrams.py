@@ -7,14 +7,12 @@ real network, the sender learns nothing of it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zlib import crc32
 
 from harness.environments.sim.network import Fabric
+from harness.environments.sim.programs.net_loop import NetLoop
 from harness.environments.sim.programs.sockets import SimSocket
-
-if TYPE_CHECKING:
-    from harness.environments.sim.programs.stream_loop import StreamLoop
 
 _BYTES_MAX: Final = 65507
 _MS: Final = 1_000_000
@@ -26,7 +24,7 @@ class DatagramTransport(asyncio.DatagramTransport):
 
     def __init__(
         self,
-        loop: StreamLoop,
+        loop: NetLoop,
         fabric: Fabric,
         protocol: Any,
         here: tuple[str, int],
@@ -91,10 +89,8 @@ class DatagramTransport(asyncio.DatagramTransport):
             link.touch_cuts()
             return
         host = self._fabric.host(node)
-        ports = {} if host is None else getattr(host.loop, "datagrams", {})
-        receiver = ports.get(port)
-        if receiver is not None:
-            receiver.receive(content, self._source)
+        if host is not None and isinstance(host.loop, NetLoop) and port in host.loop.datagrams:
+            host.loop.datagrams[port].receive(content, self._source)
 
     def receive(self, content: bytes, source: tuple[str, int]) -> None:
         """Give a datagram to the protocol, in a callback of the node."""

@@ -1,4 +1,4 @@
-"""A machine's disk as a file system: an image, and a journal of what is not yet durable.
+"""A machine's disk as a file system: an image, and a journal of changes that are not yet durable.
 
 Every change is an entry of the journal with the virtual time at which it completes. A program's
 calls block its node, so several changes of one callback complete one after another, and a crash may
@@ -96,8 +96,8 @@ class Image:
     def children(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""
         prefix = folder.rstrip("/") + "/"
-        found = {p[len(prefix) :] for p in (*self.names, *self.folders) if p.startswith(prefix)}
-        return sorted(name for name in found if name and "/" not in name)
+        inside = {p[len(prefix) :] for p in (*self.names, *self.folders) if p.startswith(prefix)}
+        return sorted(name for name in inside if name and "/" not in name)
 
 
 class FolderStore(DiskStore):

@@ -1,10 +1,10 @@
-"""The modules of one life of a program, which share no state with those of other lives.
+"""The modules of one life of a program, which share no state with other lives.
 
-Each life imports the program's modules, and the libraries that it uses, anew. Their code is
-compiled once per process, with ordered sets (`ordered`). Modules of the standard library are shared
-with the harness, except those with state or with functions that touch the world: a life has stand-
-ins for some (`stand_ins`), and its own copies of the Python source of others, so that these copies
-see the stand-ins.
+Each life imports the program's modules, and the libraries that it uses, from the start. Their code
+is compiled once per process, with ordered sets (`ordered`). Modules of the standard library are
+shared with the harness, except those with state or with functions that touch the world: a life has
+substitutes for some (`substitutes`), and its own copies of the Python source of others, so that
+these copies see the substitutes.
 
 The native parts of a library are not imported, so that the library falls back on pure Python. A
 library without such a fallback is shared between lives.
@@ -79,13 +79,13 @@ class Modules:
 
     def __init__(
         self,
-        stand_ins: Mapping[str, Callable[[Modules], ModuleType]],
+        substitutes: Mapping[str, Callable[[Modules], ModuleType]],
         replaced: Mapping[str, Any],
         refuse: Callable[[str, str], Any],
     ) -> None:
-        """`stand_ins` make modules; `replaced` are builtins; `refuse` ends the run."""
+        """`substitutes` make modules; `replaced` are builtins; `refuse` ends the run."""
         self.loaded: dict[str, ModuleType] = {}
-        self._stand_ins = stand_ins
+        self._substitutes = substitutes
         self._refuse = refuse
         self._depth = 0
         self._hidden: dict[str, ModuleType | None] = {}
@@ -179,8 +179,8 @@ class Modules:
             holder = self.load(parent)
             if name in self.loaded:  # the parent has imported it
                 return self.loaded[name]
-        if name in self._stand_ins:
-            module = self.loaded[name] = self._stand_ins[name](self)
+        if name in self._substitutes:
+            module = self.loaded[name] = self._substitutes[name](self)
         elif name in REFUSED or parent in REFUSED:
             module = self.loaded[name] = self._refusing(name)
         elif self._is_shared(name):
@@ -285,7 +285,7 @@ def _found_again(name: str) -> ModuleSpec | None:
 
 
 def _by_finders(name: str, places: list[str] | None) -> ModuleSpec | None:
-    """Ask the other finders, such as those of packages in development mode."""
+    """Ask the other finders, such as the finders of packages in development mode."""
     for finder in sys.meta_path:
         if finder is not PathFinder and hasattr(finder, "find_spec"):
             spec = finder.find_spec(name, places)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
     from harness.environments.sim.connection import SimConn
-    from harness.environments.sim.programs.stream_loop import StreamLoop
+    from harness.environments.sim.programs.net_loop import NetLoop
 
 _REFUSED: Final = (
     *("accept", "connect", "connect_ex", "recv", "recv_into", "recvfrom", "recvmsg", "send"),
@@ -26,7 +26,7 @@ class SimSocket:
 
     def __init__(
         self,
-        loop: StreamLoop,
+        loop: NetLoop,
         family: int = socket.AF_INET,
         kind: int = socket.SOCK_STREAM,
         proto: int = 0,

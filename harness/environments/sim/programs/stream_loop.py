@@ -10,18 +10,14 @@ from typing import Any, Final, NoReturn
 
 from harness.env import Address
 from harness.environments.sim.connection import SimConn
-from harness.environments.sim.loop import NodeLoop
-from harness.environments.sim.names import Names, ephemeral
-from harness.environments.sim.network import Fabric, Host
 from harness.environments.sim.programs.datagrams import DatagramTransport
+from harness.environments.sim.programs.net_loop import NetLoop
 from harness.environments.sim.programs.sockets import SimSocket
 from harness.environments.sim.programs.transports import (
     StreamListener,
     StreamServer,
     StreamTransport,
 )
-from harness.environments.sim.tripwires import DeterminismError
-from harness.errors import TargetError
 
 _REFUSED: Final = {
     "TLS": "plain TCP: the simulated network needs no encryption",
@@ -32,33 +28,8 @@ _REFUSED: Final = {
 _PORTS_MAX: Final = 65535
 
 
-class StreamLoop(NodeLoop):
+class StreamLoop(NetLoop):
     """A node's loop with streams, for programs and for the driver."""
-
-    names: Names
-    _host: Host
-    _fabric: Fabric
-
-    def plug_in(self, host: Host, fabric: Fabric) -> None:
-        """Connect the loop to the network, as the part of a node that connects and listens."""
-        self._host, self._fabric, self.names = host, fabric, fabric.names
-        self.datagrams: dict[int, DatagramTransport] = {}
-        self._fds = 0
-        self._bound = 0
-
-    def next_fd(self) -> int:
-        self._fds += 1
-        return self._fds
-
-    def refuse(self, what: str, instead: str) -> NoReturn:
-        """End the run, since the program needs something that the simulation does not have."""
-        message = (
-            f"{self.name} needs {what}, which the simulation does not have: use {instead}; "
-            "or run it with --env process"
-        )
-        if self.alive:
-            self.world.fail(TargetError(message))  # type: ignore[attr-defined]
-        raise DeterminismError(message)
 
     # --- names ------------------------------------------------------------------------------
 
@@ -180,13 +151,6 @@ class StreamLoop(NodeLoop):
         server.places.append((at, port))
         return listener
 
-    def free_port(self, taken: Any) -> int:
-        """A local port that is in no use."""
-        while True:
-            self._bound += 1
-            if (port := ephemeral(10_000 + self._bound)) not in taken:
-                return port
-
     async def create_datagram_endpoint(  # type: ignore[override]
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
@@ -206,8 +170,8 @@ class StreamLoop(NodeLoop):
         there = None
         if remote_addr is not None:
             kind = socket.SOCK_DGRAM
-            found = self.names.look_up(remote_addr[0], remote_addr[1], self.name, kind=kind)
-            there = found[0][-1]
+            places = self.names.look_up(remote_addr[0], remote_addr[1], self.name, kind=kind)
+            there = places[0][-1]
         protocol = protocol_factory()
         transport = DatagramTransport(self, self._fabric, protocol, (at, port), there)
         opened = self.create_future()

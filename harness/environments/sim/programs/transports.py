@@ -19,7 +19,7 @@ from harness.environments.sim.network import Host, SimListener
 from harness.environments.sim.programs.sockets import SimSocket
 
 if TYPE_CHECKING:
-    from harness.environments.sim.programs.stream_loop import StreamLoop
+    from harness.environments.sim.programs.net_loop import NetLoop
 
 _PIECE_BYTES: Final = 64 * 1024
 _RECEIVE_BYTES: Final = 256 * 1024
@@ -33,7 +33,7 @@ class StreamTransport(asyncio.Transport):
 
     def __init__(
         self,
-        loop: StreamLoop,
+        loop: NetLoop,
         conn: SimConn,
         protocol: asyncio.BaseProtocol,
         *,
@@ -279,7 +279,7 @@ class StreamListener(SimListener):
         self,
         owner: Host,
         port: int,
-        loop: StreamLoop,
+        loop: NetLoop,
         factory: Callable[[], asyncio.BaseProtocol],
         server: StreamServer,
         *,
@@ -303,10 +303,10 @@ async def _refuse_frames(_: Any) -> None:
 
 
 class StreamServer(asyncio.AbstractServer):
-    """What `loop.create_server` returns."""
+    """The server that `loop.create_server` returns."""
 
     def __init__(
-        self, loop: StreamLoop, listening: Callable[[StreamServer], list[StreamListener]]
+        self, loop: NetLoop, listening: Callable[[StreamServer], list[StreamListener]]
     ) -> None:
         """`listening` binds the ports once the server starts."""
         self._loop = loop

@@ -1,4 +1,4 @@
-"""Stand-ins for modules of the standard library that touch the world, for one life of a program."""
+"""Substitutes for modules of the standard library that touch the world, for one program's life."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.environments.sim.programs.asyncio_part import asyncio_module
 from harness.environments.sim.programs.files import FILES, Files
+from harness.environments.sim.programs.os_calls import OsCalls
 from harness.environments.sim.programs.output import LogStream
 from harness.environments.sim.programs.sockets import SimSocket
 
 if TYPE_CHECKING:
-    from harness.environments.sim.programs.life import Life
     from harness.environments.sim.programs.modules import Modules
+    from harness.environments.sim.programs.process import Process
 
 _HARMLESS: Final = (
     *("fspath", "strerror", "stat_result", "terminal_size", "DirEntry", "error", "times_result"),
@@ -39,33 +40,32 @@ _HARMLESS: Final = (
     ),
     *("WIFEXITED", "WEXITSTATUS", "WIFSIGNALED", "WTERMSIG", "WCOREDUMP", "WIFSTOPPED", "WSTOPSIG"),
     *("WIFCONTINUED", "major", "minor", "makedev", "get_inheritable", "set_inheritable"),
-    *("_have_functions", "environ"),
+    *("_have_functions", "environ", "_path_normpath"),
 )
 _UID: Final = 1000
-FIRST_PID: Final = 100
 _INSTEAD_OF_SOCKETS: Final = "asyncio streams or transports (open_connection, start_server)"
 _SOCKET_CALLS: Final = ("create_connection", "create_server", "socketpair", "fromfd")
 
 
-def stand_ins(life: Life) -> dict[str, Callable[[Modules], ModuleType]]:
-    """The makers of a life's stand-ins, by the name of the module."""
+def substitutes(process: Process) -> dict[str, Callable[[Modules], ModuleType]]:
+    """The makers of a life's substitutes, by the name of the module."""
     return {
-        "_io": lambda _: _io_module(life.files, "_io"),
-        "_random": lambda _: _random_module(life),
-        "asyncio": lambda _: asyncio_module(life.loop),
-        "atexit": lambda _: _atexit_module(life),
+        "_io": lambda _: _io_module(process.files, "_io"),
+        "_random": lambda _: _random_module(process),
+        "asyncio": lambda _: asyncio_module(process.loop),
+        "atexit": lambda _: _atexit_module(process),
         "builtins": _builtins_module,
-        "datetime": lambda _: life.clocks.datetime_module(),
+        "datetime": lambda _: process.clocks.datetime_module(),
         "fcntl": lambda _: _fcntl_module(),
         "importlib": _importlib_module,
-        "io": lambda _: _io_module(life.files, "io"),
-        "posix": lambda _: _posix_module(life),
-        "signal": lambda _: _signal_module(life),
-        "socket": lambda _: _socket_module(life),
-        "ssl": lambda _: _ssl_module(life),
-        "sys": lambda modules: _sys_module(life, modules),
-        "time": lambda _: life.clocks.time_module(),
-        "uuid": lambda modules: _uuid_module(life, modules),
+        "io": lambda _: _io_module(process.files, "io"),
+        "posix": lambda _: _posix_module(process),
+        "signal": lambda _: _signal_module(process),
+        "socket": lambda _: _socket_module(process),
+        "ssl": lambda _: _ssl_module(process),
+        "sys": lambda modules: _sys_module(process, modules),
+        "time": lambda _: process.clocks.time_module(),
+        "uuid": lambda modules: _uuid_module(process, modules),
         "_uuid": lambda _: _missing("_uuid"),
     }
 
@@ -88,20 +88,20 @@ def _io_module(files: Files, name: str) -> ModuleType:
     return module
 
 
-def _random_module(life: Life) -> ModuleType:
+def _random_module(process: Process) -> ModuleType:
     """The generator below `random`; without a seed it draws one from the node's stream."""
     import _random
 
     class Random(_random.Random):
         def seed(self, n: Any = None, /) -> None:
-            super().seed(life.random.getrandbits(128) if n is None else n)
+            super().seed(process.random.getrandbits(128) if n is None else n)
 
     return _copy(_random, Random=Random)
 
 
-def _atexit_module(life: Life) -> ModuleType:
+def _atexit_module(process: Process) -> ModuleType:
     def register(function: Any, *args: Any, **kwargs: Any) -> Any:
-        life.at_exit.append(lambda: function(*args, **kwargs))
+        process.at_exit.append(lambda: function(*args, **kwargs))
         return function
 
     return _copy(atexit, register=register, unregister=lambda _: None, _clear=lambda: None)
@@ -133,9 +133,9 @@ def _importlib_module(modules: Modules) -> ModuleType:
     return module
 
 
-def _posix_module(life: Life) -> ModuleType:
+def _posix_module(process: Process) -> ModuleType:
     """The functions below `os`: of the simulated disk, harmless, or refused."""
-    refuse = life.refuse
+    refuse = process.refuse
 
     def refused(name: str) -> Callable[..., Any]:
         return lambda *_, **__: refuse(f"os.{name}", "asyncio, or files of the data folder")
@@ -144,14 +144,14 @@ def _posix_module(life: Life) -> ModuleType:
     for name, value in posix.__dict__.items():
         harmless = not callable(value) or name in _HARMLESS or isinstance(value, type)
         module.__dict__[name] = value if harmless else refused(name)
-    pid = FIRST_PID + life.boot
+    pid = process.pid
     module.__dict__.update(
-        life.files.functions(),
-        environ={os.fsencode(k): os.fsencode(v) for k, v in life.environment.items()},
+        OsCalls(process.files).functions(),
+        environ={os.fsencode(k): os.fsencode(v) for k, v in process.environment.items()},
         putenv=lambda *_: None,
         unsetenv=lambda *_: None,
-        urandom=life.random.randbytes,
-        getrandom=lambda size, _=0: life.random.randbytes(size),
+        urandom=process.random.randbytes,
+        getrandom=lambda size, _=0: process.random.randbytes(size),
         getpid=lambda: pid,
         getppid=lambda: 1,
         getpgrp=lambda: pid,
@@ -163,17 +163,17 @@ def _posix_module(life: Life) -> ModuleType:
         cpu_count=lambda: 1,
         sched_getaffinity=lambda _: {0},
         getloadavg=lambda: (0.0, 0.0, 0.0),
-        uname=lambda: posix.uname_result(("Linux", life.name, "6.0", "#1", "x86_64")),
+        uname=lambda: posix.uname_result(("Linux", process.name, "6.0", "#1", "x86_64")),
         register_at_fork=lambda **_: None,
-        kill=life.kill,
-        _exit=life.exit_now,
+        kill=process.kill,
+        _exit=process.exit_now,
         get_terminal_size=lambda *_: os.terminal_size((80, 24)),
     )
     return module
 
 
-def _signal_module(life: Life) -> ModuleType:
-    handlers = life.loop.signal_handlers
+def _signal_module(process: Process) -> ModuleType:
+    handlers = process.loop.signal_handlers
 
     def set_handler(number: int, handler: Any) -> Any:
         previous = handlers.pop(number, signal.SIG_DFL)
@@ -184,7 +184,7 @@ def _signal_module(life: Life) -> ModuleType:
         return previous
 
     def alarm(*_: Any) -> Any:
-        life.refuse("signal.alarm", "loop.call_later")
+        process.refuse("signal.alarm", "loop.call_later")
 
     return _copy(
         signal,
@@ -194,12 +194,12 @@ def _signal_module(life: Life) -> ModuleType:
         setitimer=alarm,
         set_wakeup_fd=lambda *_, **__: -1,
         siginterrupt=lambda *_: None,
-        raise_signal=lambda number: life.kill(FIRST_PID + life.boot, number),
+        raise_signal=lambda number: process.kill(process.pid, number),
     )
 
 
-def _socket_module(life: Life) -> ModuleType:
-    loop, names = life.loop, life.loop.names
+def _socket_module(process: Process) -> ModuleType:
+    loop, names = process.loop, process.loop.names
 
     class Socket(SimSocket):
         def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: Any = None):
@@ -210,13 +210,13 @@ def _socket_module(life: Life) -> ModuleType:
         host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> Any:
         del flags
-        return names.look_up(host, port, life.name, family=family, kind=type, proto=proto)
+        return names.look_up(host, port, process.name, family=family, kind=type, proto=proto)
 
     def gethostbyname(host: str) -> str:
         return getaddrinfo(host, 0)[0][4][0]  # type: ignore[no-any-return]
 
     def refused(name: str) -> Callable[..., Any]:
-        return lambda *_, **__: life.refuse(f"socket.{name}", _INSTEAD_OF_SOCKETS)
+        return lambda *_, **__: process.refuse(f"socket.{name}", _INSTEAD_OF_SOCKETS)
 
     return _copy(
         socket,
@@ -225,15 +225,15 @@ def _socket_module(life: Life) -> ModuleType:
         SocketType=Socket,
         getaddrinfo=getaddrinfo,
         gethostbyname=gethostbyname,
-        gethostname=lambda: life.name,
-        getfqdn=lambda name="": name or life.name,
+        gethostname=lambda: process.name,
+        getfqdn=lambda name="": name or process.name,
         getnameinfo=lambda address, _: (address[0], str(address[1])),
         has_dualstack_ipv6=lambda: False,
         has_ipv6=False,
     )
 
 
-def _ssl_module(life: Life) -> ModuleType:
+def _ssl_module(process: Process) -> ModuleType:
     """TLS: contexts can be made and configured, but no connection takes one."""
     import ssl
 
@@ -244,7 +244,7 @@ def _ssl_module(life: Life) -> ModuleType:
 
         def __getattr__(self, name: str) -> Any:
             if name.startswith("wrap_"):
-                life.refuse("TLS", "plain TCP: the simulated network needs no encryption")
+                process.refuse("TLS", "plain TCP: the simulated network needs no encryption")
             if name.startswith(("set_", "load_")):
                 return lambda *_, **__: None
             raise AttributeError(name)
@@ -260,9 +260,9 @@ def _ssl_module(life: Life) -> ModuleType:
     )
 
 
-def _uuid_module(life: Life, modules: Modules) -> ModuleType:
+def _uuid_module(process: Process, modules: Modules) -> ModuleType:
     module = modules.copy_of("uuid")
-    address = ipaddress.IPv4Address(life.loop.names.address(life.name))
+    address = ipaddress.IPv4Address(process.loop.names.address(process.name))
     module.__dict__["_node"] = 0x0242 << 32 | int(address)
     return module
 
@@ -271,13 +271,13 @@ def _missing(name: str) -> ModuleType:
     raise ModuleNotFoundError(f"the simulation has no module {name!r}", name=name)
 
 
-def _sys_module(life: Life, modules: Modules) -> ModuleType:
-    out, err = LogStream(life.say, "<stdout>"), LogStream(life.say, "<stderr>")
-    life.streams = (out, err)
+def _sys_module(process: Process, modules: Modules) -> ModuleType:
+    out, err = LogStream(process.say, "<stdout>"), LogStream(process.say, "<stderr>")
+    process.streams = (out, err)
     return _copy(
         sys,
         modules=modules.loaded,
-        argv=[life.program.module, *life.arguments],
+        argv=[process.program.module, *process.arguments],
         stdin=io.StringIO(),
         stdout=out,
         stderr=err,
@@ -293,19 +293,19 @@ def _sys_module(life: Life, modules: Modules) -> ModuleType:
     )
 
 
-def pretended(life: Life) -> dict[str, Callable[..., Any]]:
-    """The functions that shared modules get instead of those which `tripwires` guards."""
-    pretend = {f"time.{name}": each for name, each in life.clocks.functions().items()}
+def pretended(process: Process) -> dict[str, Callable[..., Any]]:
+    """The functions that shared modules get in place of the guarded ones (`tripwires`)."""
+    pretend = {f"time.{name}": each for name, each in process.clocks.functions().items()}
     for name in ("random", "randrange", "randint", "uniform", "choice", "choices", "shuffle"):
-        pretend[f"random.{name}"] = getattr(life.random, name)
+        pretend[f"random.{name}"] = getattr(process.random, name)
     for name in ("sample", "getrandbits", "randbytes", "gauss", "expovariate", "betavariate"):
-        pretend[f"random.{name}"] = getattr(life.random, name)
+        pretend[f"random.{name}"] = getattr(process.random, name)
     pretend["random.seed"] = lambda *_, **__: None
-    pretend["random._urandom"] = pretend["os.urandom"] = life.random.randbytes
-    pretend["os.getrandom"] = lambda size, _=0: life.random.randbytes(size)
+    pretend["random._urandom"] = pretend["os.urandom"] = process.random.randbytes
+    pretend["os.getrandom"] = lambda size, _=0: process.random.randbytes(size)
 
     def start(thread: threading.Thread) -> None:
-        life.refuse(
+        process.refuse(
             f"a thread ({type(thread).__name__}.start)",
             "asyncio tasks, or loop.run_in_executor and asyncio.to_thread, which run inline",
         )
@@ -314,10 +314,10 @@ def pretended(life: Life) -> dict[str, Callable[..., Any]]:
     return pretend
 
 
-def place_files(life: Life, files: dict[str, str]) -> None:
+def place_files(process: Process) -> None:
     """Write the declared files of the node, before its program starts."""
-    write = life.files.functions()
-    for path, text in files.items():
+    write = OsCalls(process.files).functions()
+    for path, text in process.declared_files.items():
         where = f"{FILES}/{path}"
         parts = where.split("/")[2:-1]
         for depth in range(len(parts)):
@@ -326,5 +326,5 @@ def place_files(life: Life, files: dict[str, str]) -> None:
             except OSError as error:
                 if error.errno != errno.EEXIST:
                     raise
-        with life.files.open(where, "w") as file:
+        with process.files.open(where, "w") as file:
             file.write(text)
