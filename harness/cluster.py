@@ -166,7 +166,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     A program that publishes its address binds `{host}:{port:...}` and publishes `{address:...}`,
     which is the same for all nodes. Among local processes, `{peer:...}` may differ from node to
-    node. Only nodes with an `entry` run in simulation.
+    node. In simulation run nodes with an `entry`, and Python programs (`harness.nodes.program`):
+    a `command` whose first word is like `python:app:main`.
 
     All other fields are optional; `docs/deployments.md` explains them with an example. `after`: the
     node starts once these nodes are ready, both at deployment and when the run restarts all nodes

@@ -20,6 +20,7 @@ from harness.cluster import (
     unsupported,
 )
 from harness.errors import UsageError
+from harness.nodes.program import is_program
 from harness.plugins import Environment, Nemesis, Target
 from harness.registry import load_all
 from harness.support.interrupts import blaming
@@ -66,6 +67,7 @@ def can_hit_all(
     nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
 ) -> bool:
     """Whether the nemesis works on all of these nodes, even without `reaches_foreign`."""
+    nodes = _not_owned(nodes, environment)
     able = None if environment is None else environment.capabilities
     if able is not None and not all(can(able, needed) for needed in nemesis.requires):
         return False
@@ -73,6 +75,12 @@ def can_hit_all(
         return False
     on_disks = may_hit(nemesis, nodes, FAULTY_DISK)
     return not (on_disks and why_no_faulty_disks(environment) is not None)
+
+
+def _not_owned(nodes: Iterable[NodeSpec], environment: Environment | None) -> list[NodeSpec]:
+    """The nodes whose disks and clocks are not the environment's own."""
+    owns = environment is not None and environment.owns_programs
+    return [node for node in nodes if not (owns and is_program(node))]
 
 
 def refuse_unable(
@@ -108,12 +116,13 @@ def refuse_nodes(
     Also raises if the nemesis may need faulty disks of foreign programs that cannot have any.
     """
     reach = ENV_NODES_ONLY if environment is None else environment.reaches_foreign or ()
-    beyond = out_of_reach(nemesis, specs.values(), reach)
+    nodes = _not_owned(specs.values(), environment)
+    beyond = out_of_reach(nemesis, nodes, reach)
     if beyond:
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
     with blaming(f"the nemesis {nemesis.name!r}: check_target()"):
         nemesis.check_target(specs, target)
-    hit = may_hit(nemesis, specs.values(), FAULTY_DISK)
+    hit = may_hit(nemesis, nodes, FAULTY_DISK)
     why = why_no_faulty_disks(environment) if hit else None
     if why is not None:
         raise UsageError(

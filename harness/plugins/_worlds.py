@@ -70,6 +70,7 @@ class EnvironmentTraits(TypedDict, total=False):
     """Optional data of an environment, for its class header."""
 
     reaches_foreign: Mapping[Capability, Fidelity]
+    owns_programs: bool
     restores_data: bool
 
 
@@ -82,6 +83,9 @@ class Environment(Plugin):
     """Map capabilities to their fidelity on foreign programs: members of `ENV_NODES_ONLY` that work
     there, and others whose fidelity is lower than on nodes of `Env`. `None` if the environment runs
     no foreign programs."""
+    owns_programs: bool = False
+    """Whether the disk and the clock of a Python program (`harness.nodes.program`) are the
+    environment's own, so that all faults reach it."""
     restores_data: bool = False
     """Whether nodes of `Env` can start on the data in `DeploymentPlan.data`."""
 

@@ -83,7 +83,7 @@ class SimSession(Session):
         return self._world.trace_digest()
 
 
-class SimEnvironment(Environment):
+class SimEnvironment(Environment, owns_programs=True):
     """Deploys nodes written against `Env` in a simulated world."""
 
     api_version = 1

@@ -8,8 +8,10 @@ Tripwires miss calls from C (`datetime.now`, unseeded `random.Random()`) and nam
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
+import io
 import os
 import random
 import threading
@@ -31,6 +33,12 @@ _WIRES: Final[tuple[tuple[Any, tuple[str, ...], str], ...]] = (
     (uuid, ("uuid1", "uuid4"), "env.random"),
     (threading.Thread, ("start",), "env.spawn"),
 )
+
+_REDIRECTED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
+    (builtins, ("open",)),
+    (io, ("open",)),
+)
+"""Functions that only nodes with their own version (`Tripwires.pretend`) may not call."""
 
 
 class DeterminismError(BaseException):
@@ -104,6 +112,11 @@ class _Wires:
                         self._saved.append((owner, name, original))
                         wire = _wire(original, f"{owner.__name__}.{name}", instead)
                         setattr(owner, name, wire)
+            for owner, names in _REDIRECTED:
+                for name in names:
+                    original = getattr(owner, name)
+                    self._saved.append((owner, name, original))
+                    setattr(owner, name, _wire(original, f"{owner.__name__}.{name}", None))
 
     def take_up(self) -> None:
         with self._lock:
@@ -116,7 +129,7 @@ _running: Final = _Running()
 _WIRES_LAID: Final = _Wires()
 
 
-def _wire(original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
+def _wire(original: Callable[..., Any], name: str, instead: str | None) -> Callable[..., Any]:
     @functools.wraps(original)
     def wire(*args: Any, **kwargs: Any) -> Any:
         tripwires = _running.tripwires
@@ -124,7 +137,8 @@ def _wire(original: Callable[..., Any], name: str, instead: str) -> Callable[...
             pretended = tripwires.pretend(name)
             if pretended is not None:
                 return pretended(*args, **kwargs)
-            tripwires.violated(name, instead)
+            if instead is not None:
+                tripwires.violated(name, instead)
         return original(*args, **kwargs)
 
     return wire

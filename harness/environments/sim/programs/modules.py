@@ -30,6 +30,7 @@ COPIED: Final = frozenset(
         *("os", "posixpath", "genericpath", "pathlib", "shutil", "tempfile", "glob", "fnmatch"),
         *("logging", "random", "secrets", "traceback", "warnings", "pickle", "shelve"),
         *("fileinput", "linecache", "mimetypes", "getpass", "sched", "dbm", "statistics"),
+        *("argparse", "optparse", "pprint", "configparser", "gzip", "zipfile", "tarfile", "codecs"),
     }
 )
 """The modules of the standard library of which each life has its own copy, from their source."""

@@ -96,23 +96,34 @@ class ProgramLoop(StreamLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Call the function inline, in a later callback of the node."""
+        """Call the function in a later callback of the node, in place of a thread.
+
+        The time that the function blocks passes for the caller of the executor only, as if a thread
+        waited: the node runs other callbacks meanwhile.
+        """
         del executor
         future = self.create_future()
 
         def call() -> None:
             if future.cancelled():
                 return
+            busy_ns, self.busy_until_ns = self.busy_until_ns, 0
+            result, error = None, None
             try:
                 result = func(*args)
             except (SystemExit, KeyboardInterrupt):
                 raise
-            except BaseException as error:  # noqa: BLE001 - handed on through the future
-                if isinstance(error, StopIteration):
-                    error = RuntimeError("StopIteration interacts badly with generators")
-                future.set_exception(error)
+            except Exception as raised:  # noqa: BLE001 - handed on through the future
+                error = raised
+                if isinstance(raised, StopIteration):
+                    error = RuntimeError("a function of an executor raised StopIteration")
+            finally:
+                done_ns, self.busy_until_ns = self.free_at_ns, busy_ns
+            waits_s = (done_ns - self.world.now_ns) / 1e9
+            if waits_s:
+                self.call_later(waits_s, _complete, future, result, error)
             else:
-                future.set_result(result)
+                _complete(future, result, error)
 
         self.call_soon(call)
         return future
@@ -194,3 +205,12 @@ class ProgramLoop(StreamLoop):
 
     def remove_signal_handler(self, sig: int) -> bool:
         return self.signal_handlers.pop(sig, None) is not None
+
+
+def _complete(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

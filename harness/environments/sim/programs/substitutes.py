@@ -300,6 +300,7 @@ def pretended(process: Process) -> dict[str, Callable[..., Any]]:
         pretend[f"random.{name}"] = getattr(process.random, name)
     for name in ("sample", "getrandbits", "randbytes", "gauss", "expovariate", "betavariate"):
         pretend[f"random.{name}"] = getattr(process.random, name)
+    pretend["builtins.open"] = pretend["io.open"] = process.files.open
     pretend["random.seed"] = lambda *_, **__: None
     pretend["random._urandom"] = pretend["os.urandom"] = process.random.randbytes
     pretend["os.getrandom"] = lambda size, _=0: process.random.randbytes(size)

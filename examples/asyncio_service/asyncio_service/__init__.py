@@ -1,0 +1,1 @@
+"""An aiohttp service as a target of the harness."""
