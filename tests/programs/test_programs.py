@@ -116,6 +116,16 @@ def test_a_program_sees_the_world_of_its_node():
     assert other[2] != lines[2]
 
 
+def test_warnings_are_the_programs_own_and_go_to_its_log():
+    async def main(s):
+        await asyncio.sleep(1)
+        return await logs(s, "n1")
+
+    lines = run(main, (program("n1", "ends:warns"),))  # a warning is an error in these tests
+    assert any("UserWarning: careful" in line for line in lines)
+    assert "after" in lines
+
+
 # --- ends --------------------------------------------------------------------------------------
 
 

@@ -5,11 +5,17 @@ import atexit
 import os
 import signal
 import sys
+import warnings
 
 
 def code() -> None:
     atexit.register(print, "at exit")
     sys.exit(3)
+
+
+async def warns() -> None:
+    warnings.warn("careful", stacklevel=1)
+    print("after")
 
 
 async def fails() -> None:

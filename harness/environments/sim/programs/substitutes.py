@@ -67,6 +67,7 @@ def substitutes(process: Process) -> dict[str, Callable[[Modules], ModuleType]]:
         "time": lambda _: process.clocks.time_module(),
         "uuid": lambda modules: _uuid_module(process, modules),
         "_uuid": lambda _: _missing("_uuid"),
+        "_warnings": lambda _: _missing("_warnings"),  # its filters belong to the harness
     }
 
 
@@ -285,6 +286,7 @@ def _sys_module(process: Process, modules: Modules) -> ModuleType:
         __stdout__=out,
         __stderr__=err,
         path=[*sys.path],
+        warnoptions=[],
         settrace=lambda _: None,
         setprofile=lambda _: None,
         setrecursionlimit=lambda _: None,
