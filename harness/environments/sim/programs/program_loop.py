@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import signal
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
@@ -11,6 +12,7 @@ from typing import Any, Final
 from harness.environments.sim.programs.blocking import wait_for
 from harness.environments.sim.programs.stream_loop import StreamLoop
 
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{6,}")
 _HARMLESS: Final = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1),
     *(signal.SIGUSR2, signal.SIGCHLD, signal.SIGPIPE, signal.SIGWINCH),
@@ -61,10 +63,11 @@ class ProgramLoop(StreamLoop):
     # --- tasks ------------------------------------------------------------------------------
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """The unfinished tasks; a program may ignore the failures of its tasks."""
+        """The unfinished tasks, after a note in the log on failures that the program ignored."""
         for task in super().tasks():
-            if task.done():
-                task._log_traceback = False  # noqa: SLF001
+            if task.done() and (error := task.exception()) is not None:
+                where = f"Task exception was never retrieved: {task.get_name()}: {error!r}"
+                self.world.log(self.name, f"asyncio: {_ADDRESS.sub('0x...', where)}")
         return [task for task in self._tasks if not task.done()]
 
     def create_task(
