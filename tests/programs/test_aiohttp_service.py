@@ -7,6 +7,7 @@ import pytest
 from harness.cli import main
 
 pytest.importorskip("aiohttp")
+pytest.importorskip("asyncio_service")  # `make setup` installs the examples
 RACY = ["--cas-percent", "60", "--rate", "300", "--concurrency", "12", "--time-limit", "1"]
 
 
