@@ -84,7 +84,7 @@ def processor_time() -> Iterator[Callable[[], float]]:
     def watch() -> None:
         while not ended.wait(_LOOK_S):
             for process in procfs.family(os.getpid())[1:]:
-                with contextlib.suppress(OSError):  # the process has ended
+                with contextlib.suppress(OSError):  # the process has ended in the meantime
                     spent_s[process] = time.clock_gettime(~process << 3 | _CLOCK_OF_PROCESS)
 
     watching = threading.Thread(target=watch)

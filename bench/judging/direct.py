@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 class _Clients:
-    """Clients whose operations overlap; each client does one operation after another."""
+    """Clients with overlapping operations; each client invokes one operation after another."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -184,7 +184,7 @@ def _lost_dequeues(elements: int) -> Ops:
     for n in range(elements):
         number = elements + n
         operations.append(Operation(100 + n, Dequeue(), begin + n, None, None, number))
-    # The element 0 is enqueued twice, so that counting elements does not decide the history.
+    # The element 0 is enqueued twice, so that the checker cannot decide the history by counting.
     operations.append(Operation(0, Enqueue(0), begin + 1, None, begin + 99, 500))
     operations.append(Operation(1, Dequeue(), begin + 100, None, begin + 101, 501))
     operations.append(Operation(1, Dequeue(), begin + 102, 0, begin + 103, 502))

@@ -133,7 +133,9 @@ def measure(kind: str, count: int, anomaly: str) -> None:
     before = _resident_bytes()
     alone = min(count, GENERATED_ALONE_MAX)
     making = best_s(lambda: [None for txn in planted(alone, anomaly, lists=lists) if not txn], 1)
-    generating = making * count / alone  # subtracted from the time of parsing below
+    generating = (
+        making * count / alone
+    )  # subtracted below, since parsing is timed together with generation
     wall_began = time.monotonic()
     began = time.process_time()
     columns = columns_of(

@@ -17,7 +17,7 @@ from checkers.linearizability.models.register import Cas, Read, Register, Write
 from tests.checkers.conformance.formats import Row, load, rows
 
 Ops = list[Operation[Any, Any]]
-NIL = -1_000_000  # the value that the Go driver takes as absent
+NIL = -1_000_000  # the value that means an absent value in the Go driver's files
 
 
 @dataclass(frozen=True)

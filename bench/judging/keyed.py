@@ -1,4 +1,4 @@
-"""Measure the way of independent keys from EDN to verdicts.
+"""Measure all steps from an EDN file with independent keys to the verdicts.
 
 Usage: `python -m bench.judging.keyed [--keys N] [--store FOLDER]`.
 

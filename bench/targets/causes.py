@@ -3,7 +3,7 @@
         C="python -m bench.targets.causes"
         $C --jobs 2                       # every switch whose row has a fault
         $C --only NO-LEASE,HMS-ORPHAN     # these switches
-        $C --cpu 900 --memory trials      # within 900 s of CPU time; the same command goes on
+        $C --cpu 900 --memory trials      # within 900 s of CPU time; the same command continues
 
 The case of a switch is the one of its row in the ledger (`targets/*/bugs.py`), at the first seed at
 which the row's checker fails, cut right after the failure if it still fails then. The case is tried

@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--searches", default=",".join(SEARCHES), help="run only these searches")
     parser.add_argument("--only", help="run only these defects, separated by commas")
-    parser.add_argument("--json", type=Path, help="add the campaigns to this file, one per line")
+    parser.add_argument("--json", type=Path, help="append the campaigns to this file, one per line")
     parser.add_argument("--table", type=Path, help="print the tables of this file")
     arguments = parser.parse_args()
     found: list[Campaign] = []
