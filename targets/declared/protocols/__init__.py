@@ -1,0 +1,184 @@
+"""The seam between a declared target and the protocol of its system: one module per protocol.
+
+A `Protocol` has read the file's settings and understands the file's templates. It opens `Session`s,
+each of which is one connection to one node. `targets.declared.operations` maps operations of a
+vocabulary to templates and calls `Session.perform`; the client opens and closes sessions, chooses
+the node and classifies the outcome by `Session.sent` and `Session.may_have_changed`.
+
+No protocol retries: one request is one attempt. An empty, torn or malformed answer, a value of the
+wrong type and a failed connection raise; they never become a value. Only an answer in which the
+protocol itself says that there is nothing (a nil, no row, a status that the file names) is null.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Mapping
+from typing import Any, ClassVar, Final, TypeVar
+
+import msgspec
+
+from harness.env import Address, ClientEnv
+from harness.errors import UsageError, shown, unknown_name
+from harness.ops import Attempt
+
+__all__ = [
+    "FAILURES",
+    "NAMES",
+    "DeclinedError",
+    "Protocol",
+    "Session",
+    "Template",
+    "described",
+    "protocol_of",
+    "settings_of",
+]
+
+FAILURES: Final = (OSError, TimeoutError, EOFError, ValueError)
+"""The errors of a request, which include malformed answers; drivers' errors become one of these."""
+
+_ERROR_CHARACTERS_MAX: Final = 300
+_CLASSES: Final = {
+    "etcd": "targets.declared.protocols.etcd:Etcd",
+    "http": "targets.declared.protocols.http:Http",
+    "memcached": "targets.declared.protocols.memcached:Memcached",
+    "mysql": "targets.declared.protocols.mysql:MySql",
+    "postgres": "targets.declared.protocols.postgres:Postgres",
+    "program": "targets.declared.protocols.program:Program",
+    "redis": "targets.declared.protocols.redis:Redis",
+    "zookeeper": "targets.declared.protocols.zookeeper:ZooKeeper",
+}
+NAMES: Final = tuple(_CLASSES)
+
+S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
+
+
+class DeclinedError(Exception):
+    """The system refused a request and did nothing: the operation is a `fail`.
+
+    `value` goes into the completion. `elsewhere` says that another node may accept the request
+    (a redirect, a read-only replica).
+    """
+
+    def __init__(self, why: str, *, value: Any = None, elsewhere: bool = False) -> None:
+        super().__init__(why)
+        self.value = value
+        self.elsewhere = elsewhere
+
+
+class Template:
+    """A request with placeholders, parsed and checked; each protocol has its own subclasses."""
+
+
+class Session(ABC):
+    """One connection to one node. After any exception other than `DeclinedError`, the client closes
+    it and opens another.
+    """
+
+    def __init__(self, env: ClientEnv, address: Address) -> None:
+        self.address = address
+        self.attempts: list[Attempt] = []
+        self.sent = False
+        """Whether the current operation has sent a request."""
+        self.may_have_changed = False
+        """Whether a request of the current operation may have had, or may yet have, an effect."""
+        self.env = env
+
+    def begin(self) -> None:
+        """Forget the previous operation."""
+        self.attempts, self.sent, self.may_have_changed = [], False, False
+
+    @abstractmethod
+    async def perform(
+        self, template: Template, arguments: Mapping[str, Any], *, changes: bool
+    ) -> Any:
+        """Send a template with these arguments and return the value of the answer.
+
+        `changes` says whether the request may have an effect. Raises `DeclinedError` for a refusal,
+        and one of `FAILURES` for anything that is not a whole, well-formed answer.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connection at once, without waiting for the peer; safe to call twice."""
+
+    def had_no_effect(self) -> None:
+        """Declare that all requests so far changed nothing, so the operation may be tried again."""
+        self.may_have_changed = False
+
+    async def attempt(self, exchange: Awaitable[T], *, changes: bool) -> T:
+        """Await one exchange with the node and record it as an attempt."""
+        start, outcome = self.env.clock.monotonic_ns(), "not answered"
+        self.sent = True
+        before, self.may_have_changed = self.may_have_changed, self.may_have_changed or changes
+        try:
+            answer = await exchange
+            outcome = "ok"
+        except DeclinedError as declined:
+            outcome, self.may_have_changed = f"declined: {declined}", before
+            raise
+        except FAILURES as error:
+            outcome = described(error)
+            raise
+        finally:
+            end = self.env.clock.monotonic_ns()
+            self.attempts.append(Attempt(self.address.node, start, end, outcome))
+        return answer
+
+
+class Protocol(ABC):
+    """A protocol with the settings of one file."""
+
+    name: ClassVar[str]
+    port: ClassVar[int | None] = None
+    """The usual port of its servers."""
+
+    @abstractmethod
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        """Take the table `[client]` of the file, without `protocol`, `port` and `pinned`. Raises
+        `UsageError` for a wrong setting and for a missing library.
+        """
+
+    @abstractmethod
+    def template(self, where: str, written: object) -> Template:
+        """Parse a template of the file. Raises `UsageError`; `where` is its key in the file, such
+        as `operations.read`.
+        """
+
+    def defaults(self) -> Mapping[str, Mapping[str, Template]]:
+        """Return the templates that need no words in the file: vocabulary -> operation."""
+        return {}
+
+    @abstractmethod
+    async def open(self, env: ClientEnv, address: Address) -> Session:
+        """Connect to a node. Raises one of `FAILURES`, or `DeclinedError` if the node answers but
+        does not serve: nothing was sent in either case.
+        """
+
+
+def protocol_of(name: str, settings: Mapping[str, Any]) -> Protocol:
+    """Return the protocol of this name with these settings; raises `UsageError`."""
+    place = _CLASSES.get(name)
+    if place is None:
+        raise unknown_name("protocol", name, NAMES)
+    module, _, attribute = place.partition(":")
+    kind: type[Protocol] = getattr(importlib.import_module(module), attribute)
+    return kind(settings)
+
+
+def settings_of(kind: type[S], settings: Mapping[str, Any]) -> S:
+    """Decode the table `[client]` of a file; `kind` should forbid unknown fields."""
+    try:
+        return msgspec.convert(settings, kind)
+    except msgspec.ValidationError as error:
+        known = ", ".join(kind.__struct_fields__) or "none"
+        raise UsageError(
+            f"client: {error}, in {shown(dict(settings))}; the settings are: {known}"
+        ) from error
+
+
+def described(error: BaseException) -> str:
+    """Return the error as one bounded line for histories."""
+    return f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS_MAX]
