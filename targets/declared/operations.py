@@ -1,28 +1,94 @@
-"""Operations of vocabularies as templates of a protocol, and answers as values of completions."""
+"""Operations of vocabularies as templates of a protocol, and answers as values of completions.
+
+The table `[operations]` of a file has the operations of registers and transactions by their names
+(`read`, `write`, `cas`, `txn`), and those of any other vocabulary in a table of its name
+(`[operations.set]`). `setup` has requests that are sent before the first operation, and may be
+sent again. What the file leaves out comes from the protocol's defaults.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
+from harness.errors import UsageError, shown, unknown_name
 from harness.ops import Request
-from targets.declared.protocols import Protocol, Session, Template
+from harness.vocabularies.transactions import only_reads
+from targets.declared.protocols import (
+    DeclinedError,
+    MalformedError,
+    Protocol,
+    Session,
+    Template,
+)
+from targets.declared.protocols.shapes import SHAPES, Shape
+from targets.declared.protocols.text import check_names, names_in
 
 __all__ = ["Operations", "Speaker"]
+
+SETUP: Final = "setup"
+_DRAINED_MAX: Final = 100_000
+
+
+_FLAT: Final = {"read": "register", "write": "register", "cas": "register", "txn": "list-append"}
+"""The vocabularies of the operations that stand in `[operations]` itself."""
 
 
 class Speaker:
     """The operations of one vocabulary."""
 
-    def __init__(self, protocol: Protocol, vocabulary: str, templates: Mapping[str, Template]) -> None:
-        self._protocol, self._vocabulary, self._templates = protocol, vocabulary, templates
+    def __init__(
+        self, vocabulary: str, templates: Mapping[str, Template], setup: Sequence[Template]
+    ) -> None:
+        self._vocabulary, self._templates, self._setup = vocabulary, templates, setup
+        self._shapes = SHAPES[vocabulary]
 
     async def prepare(self, session: Session) -> None:
-        """Make what operations need in the system, such as a table; may be repeated."""
+        """Make what operations need in the system, such as tables; may be repeated."""
+        for template in self._setup:
+            await session.perform(template, {}, changes=True)
 
-    async def perform(self, session: Session, request: Request) -> Any:
-        """Do one operation and return the value of its completion."""
-        raise NotImplementedError
+    async def perform(self, session: Session, request: Request, *, process: int) -> Any:
+        """Do one operation and return the value of its completion.
+
+        Raises `DeclinedError` if it did not happen, and one of `FAILURES`.
+        """
+        f, shape = request.f, self._shapes.get(request.f)
+        if shape is None:
+            raise unknown_name(f"operation of {self._vocabulary!r}", f, self._shapes)
+        if f == "txn":
+            return await self._transact(session, request.value)
+        arguments = {
+            "key": self._vocabulary,
+            "client": f"client-{process}",
+            **(request.value or {}),
+        }
+        if f == "drain" and f not in self._templates:
+            return {"result": "ok", "value": await self._drain(session, arguments)}
+        template = self._templates[f]
+        value = await session.perform(template, arguments, changes=shape.changes)
+        if shape.answer == "whether":
+            if not value:
+                why = "mismatch" if f == "cas" else "refused"
+                raise DeclinedError(f"the system said no to {f}", value={"result": why})
+            return {"result": "ok"}
+        if shape.answer == "done":
+            return {"result": "ok"}
+        return {"result": "ok", "value": _CHECKS.get((self._vocabulary, f), _as_it_is)(value)}
+
+    async def _transact(self, session: Session, mops: Sequence[Sequence[Any]]) -> Any:
+        changes = not only_reads(list(mops))
+        answer = await session.perform(self._templates["txn"], {"mops": mops}, changes=changes)
+        return _transacted(mops, answer, lists=self._vocabulary == "list-append")
+
+    async def _drain(self, session: Session, arguments: Mapping[str, Any]) -> list[Any]:
+        taken: list[Any] = []
+        while len(taken) < _DRAINED_MAX:
+            value = await session.perform(self._templates["dequeue"], arguments, changes=True)
+            if value is None:
+                return taken
+            taken.append(value)
+        raise MalformedError(f"the queue is not empty after {_DRAINED_MAX} elements")
 
 
 class Operations:
@@ -30,12 +96,156 @@ class Operations:
 
     def __init__(self, protocol: Protocol, written: Mapping[str, Any]) -> None:
         """Take the table `[operations]`; raises `UsageError`."""
+        self._protocol = protocol
+        self._setup = tuple(
+            self._parsed(where, each, Shape(frozenset(), "ran"))
+            for where, each in _setup_of(written.get(SETUP, ()))
+        )
+        self._templates = {name: dict(ops) for name, ops in protocol.defaults().items()}
+        self._of_file: set[tuple[str, str]] = set()
+        keyless = False  # a register of the file that has no key is one register
+        for where, vocabulary, f, text in _entries(written):
+            shape = SHAPES[vocabulary][f]
+            template = self._parsed(where, text, shape)
+            self._templates.setdefault(vocabulary, {})[f] = template
+            self._of_file.add((vocabulary, f))
+            keyless |= vocabulary == "register" and "key" not in names_in(text)
+        register = self._templates.get("register", {})
+        if not keyless:
+            self._templates["registers"] = {**register, **self._templates.get("registers", {})}
+        elif not any(vocabulary == "registers" for vocabulary, _ in self._of_file):
+            self._templates.pop("registers", None)
+
+    def _parsed(self, where: str, text: object, shape: Shape) -> Template:
+        check_names(where, text, shape.arguments)
+        return self._protocol.template(where, text, shape.answer)
+
+    def _missing(self, vocabulary: str) -> list[str]:
+        there = self._templates.get(vocabulary, {})
+        return [f for f, s in SHAPES[vocabulary].items() if f not in there and not s.optional]
 
     @property
     def vocabularies(self) -> frozenset[str]:
         """The vocabularies all of whose operations have templates."""
-        return frozenset()
+        return frozenset(name for name in SHAPES if not self._missing(name))
 
     def speaking(self, vocabulary: str) -> Speaker:
         """Return the operations of one vocabulary; raises `UsageError` if one is missing."""
-        raise NotImplementedError
+        if vocabulary not in SHAPES:
+            raise unknown_name("vocabulary", vocabulary, SHAPES)
+        missing = self._missing(vocabulary)
+        if missing:
+            place = "operations" if vocabulary in _FLAT.values() else f"operations.{vocabulary}"
+            raise UsageError(
+                f"{place}: {', '.join(missing)} of the vocabulary {vocabulary!r} is missing, and "
+                f"the protocol {self._protocol.name!r} has no default for it; write a template"
+            )
+        setup = (*self._protocol.setup(vocabulary), *self._setup)
+        return Speaker(vocabulary, self._templates[vocabulary], setup)
+
+
+def _setup_of(written: object) -> list[tuple[str, object]]:
+    if isinstance(written, str):
+        return [(f"operations.{SETUP}", written)]
+    if not isinstance(written, list | tuple):
+        raise UsageError(
+            f"operations.{SETUP} is {shown(written)}: write a request, or a list of requests"
+        )
+    return [(f"operations.{SETUP}[{number}]", each) for number, each in enumerate(written)]
+
+
+def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
+    """The templates of a file: where each is, its vocabulary, its operation, and its text."""
+    entries = []
+    for name, text in written.items():
+        if name == SETUP:
+            continue
+        if name in _FLAT:
+            entries.append((f"operations.{name}", _FLAT[name], name, text))
+            continue
+        if name not in SHAPES:
+            owners = [each for each, shapes in SHAPES.items() if name in shapes]
+            if owners:
+                raise UsageError(
+                    f"operations.{name}: an operation of the vocabulary {owners[0]!r} belongs into "
+                    f"the table [operations.{owners[0]}]"
+                )
+            known = [*_FLAT, SETUP, *SHAPES]
+            raise UsageError(f"operations.{name}: {unknown_name('operation', name, known)}")
+        if not isinstance(text, Mapping):
+            raise UsageError(
+                f"operations.{name} is {shown(text)}: write a table with templates for "
+                f"{', '.join(SHAPES[name])}"
+            )
+        for f, inner in text.items():
+            if f not in SHAPES[name]:
+                error = unknown_name(f"operation of {name!r}", f, SHAPES[name])
+                raise UsageError(f"operations.{name}.{f}: {error}")
+            entries.append((f"operations.{name}.{f}", name, f, inner))
+    return entries
+
+
+def _transacted(mops: Sequence[Any], answer: Any, *, lists: bool) -> list[Any]:
+    """Return the micro-operations of an answer if they are those that were asked for."""
+    if not isinstance(answer, list) or len(answer) != len(mops):
+        raise MalformedError(f"the answer to {len(mops)} micro-operations is {shown(answer)}")
+    whole = []
+    for asked, mop in zip(mops, answer, strict=True):
+        f, key, element = asked
+        if not isinstance(mop, list | tuple) or len(mop) != 3 or [*mop[:2]] != [f, key]:
+            raise MalformedError(f"the answer to {shown(asked)} is {shown(mop)}")
+        value = mop[2]
+        if f != "r":
+            if value != element:
+                raise MalformedError(f"the answer to {shown(asked)} is {shown(mop)}")
+        elif lists:
+            value = _list(value)
+        whole.append([f, key, value])
+    return whole
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise MalformedError(f"the answer must be a list, and not {shown(value)}")
+    return value
+
+
+def _number(value: Any) -> int:
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise MalformedError(f"the answer must be a whole number, and not {shown(value)}")
+    return value
+
+
+def _id(value: Any) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
+        raise MalformedError(f"an id must be a number or a text, and not {shown(value)}")
+    return value
+
+
+def _balances(value: Any) -> Any:
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    good = (
+        isinstance(pairs, list)
+        and pairs
+        and all(isinstance(each, list | tuple) and len(each) == 2 for each in pairs)
+    )
+    if not good or any(isinstance(b, bool) or not isinstance(b, int) for _, b in pairs):
+        raise MalformedError(f"the answer must map accounts to balances, and is {shown(value)}")
+    return value
+
+
+_CHECKS: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
+    ("set", "read"): _list,
+    ("counter", "read"): _number,
+    ("bank", "read"): _balances,
+    ("queue", "drain"): _list,
+    ("ids", "generate"): _id,
+}

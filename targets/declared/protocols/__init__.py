@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
@@ -22,14 +22,19 @@ import msgspec
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError, shown, unknown_name
 from harness.ops import Attempt
+from targets.declared.protocols.shapes import Answer
 
 __all__ = [
     "FAILURES",
     "NAMES",
+    "Answer",
     "DeclinedError",
+    "MalformedError",
+    "NotSentError",
     "Protocol",
     "Session",
     "Template",
+    "checked",
     "described",
     "protocol_of",
     "settings_of",
@@ -68,6 +73,14 @@ class DeclinedError(Exception):
         self.elsewhere = elsewhere
 
 
+class MalformedError(ValueError):
+    """The answer is not what its protocol or its template promises."""
+
+
+class NotSentError(ConnectionError):
+    """The connection was gone before the request: certainly, nothing was sent."""
+
+
 class Template:
     """A request with placeholders, parsed and checked; each protocol has its own subclasses."""
 
@@ -104,6 +117,13 @@ class Session(ABC):
     async def close(self) -> None:
         """Close the connection at once, without waiting for the peer; safe to call twice."""
 
+    async def leadership(self) -> tuple[bool, int]:
+        """Return whether the node says that it leads, and its term, or 0 where there are none.
+
+        Only for protocols with `knows_leader`. Raises one of `FAILURES`, or `DeclinedError`.
+        """
+        raise NotImplementedError
+
     def had_no_effect(self) -> None:
         """Declare that all requests so far changed nothing, so the operation may be tried again."""
         self.may_have_changed = False
@@ -118,6 +138,9 @@ class Session(ABC):
             outcome = "ok"
         except DeclinedError as declined:
             outcome, self.may_have_changed = f"declined: {declined}", before
+            raise
+        except NotSentError as error:
+            outcome, self.may_have_changed = described(error), before
             raise
         except FAILURES as error:
             outcome = described(error)
@@ -134,6 +157,8 @@ class Protocol(ABC):
     name: ClassVar[str]
     port: ClassVar[int | None] = None
     """The usual port of its servers."""
+    knows_leader: ClassVar[bool] = False
+    """Whether its sessions can tell whether their node leads."""
 
     @abstractmethod
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -142,19 +167,25 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def template(self, where: str, written: object) -> Template:
+    def template(self, where: str, written: object, answer: Answer) -> Template:
         """Parse a template of the file. Raises `UsageError`; `where` is its key in the file, such
-        as `operations.read`.
+        as `operations.read`. The placeholders are checked already.
         """
 
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
         """Return the templates that need no words in the file: vocabulary -> operation."""
         return {}
 
+    def setup(self, vocabulary: str) -> Sequence[Template]:
+        """Return what the defaults of a vocabulary need in the system; it may be sent again."""
+        del vocabulary
+        return ()
+
     @abstractmethod
-    async def open(self, env: ClientEnv, address: Address) -> Session:
+    async def open(self, env: ClientEnv, address: Address, *, observes: bool = False) -> Session:
         """Connect to a node. Raises one of `FAILURES`, or `DeclinedError` if the node answers but
-        does not serve: nothing was sent in either case.
+        is none for clients, such as a replica: nothing was sent in either case. A session that
+        `observes` may have any node.
         """
 
 
@@ -168,15 +199,28 @@ def protocol_of(name: str, settings: Mapping[str, Any]) -> Protocol:
     return kind(settings)
 
 
-def settings_of(kind: type[S], settings: Mapping[str, Any]) -> S:
-    """Decode the table `[client]` of a file; `kind` should forbid unknown fields."""
+def settings_of(kind: type[S], settings: Mapping[str, Any], where: str = "client") -> S:
+    """Decode a table of the file, `[client]` or a template; `kind` should forbid unknown fields."""
     try:
         return msgspec.convert(settings, kind)
     except msgspec.ValidationError as error:
         known = ", ".join(kind.__struct_fields__) or "none"
         raise UsageError(
-            f"client: {error}, in {shown(dict(settings))}; the settings are: {known}"
+            f"{where}: {error}, in {shown(dict(settings))}; it may have: {known}"
         ) from error
+
+
+def checked(value: Any, answer: Answer) -> Any:
+    """Return the value of an answer if it has the type that was asked for."""
+    if answer in {"ran", "done"}:
+        return None
+    if answer == "whether" and not isinstance(value, bool):
+        raise MalformedError(f"the answer must be true or false, and not {shown(value)}")
+    if answer == "list" and not isinstance(value, list | None):
+        raise MalformedError(f"the answer must be a list, and not {shown(value)}")
+    if answer == "pairs" and not isinstance(value, list | dict):
+        raise MalformedError(f"the answer must be a table or list, and not {shown(value)}")
+    return value
 
 
 def described(error: BaseException) -> str:

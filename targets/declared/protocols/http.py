@@ -1,0 +1,284 @@
+"""HTTP: a template is a request, and what of its answer is the value.
+
+    read = { request = "GET /kv/{key}", value = "node.value", nothing = [404] }
+    write = 'PUT /kv/{key} {"value": {value}}'
+
+In the path and the query, arguments are percent-encoded. In a body, each is its JSON. A body may
+also be a table, in which a text that is one placeholder becomes the argument itself.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from harness.env import Address, ClientEnv
+from harness.errors import UsageError, shown
+from harness.support.http1 import Response, fetch, hang_up
+from harness.support.loopback import dial
+from targets.declared.protocols import (
+    Answer,
+    DeclinedError,
+    MalformedError,
+    NotSentError,
+    Protocol,
+    Session,
+    Template,
+    checked,
+    settings_of,
+)
+from targets.declared.protocols.text import (
+    ENCODINGS,
+    PLACEHOLDER,
+    decoded,
+    encoded,
+    filled,
+    text_of,
+)
+
+__all__ = ["Exchange", "Http", "HttpSession", "from_base64", "value_at"]
+
+_REQUEST: Final = re.compile(r"([A-Z]+) (/\S*)(?:\s+(\S.*))?", re.DOTALL)
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_WHOLE: Final = "."
+
+
+class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings of a file: headers of all requests, and a path that a node must answer before a
+    new connection is used (Docker's port proxy accepts connections even for a dead container).
+    """
+
+    headers: dict[str, str] = {}
+    hello: str = ""
+
+
+class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A template as the file has it."""
+
+    request: str
+    headers: dict[str, str] = {}
+    body: Any = None
+    value: str | None = None
+    decode: Literal["value", "json", "base64", "text"] = "value"
+    nothing: list[int] = []
+    refused: list[int] = []
+    optional: bool = False
+
+
+class Exchange(Template):
+    """A request, and how to read its answer."""
+
+    def __init__(
+        self, method: str, path: str, body: object, written: Written, answer: Answer
+    ) -> None:
+        self.method, self.path, self.body, self.written = method, path, body, written
+        self.answer = answer
+
+    def value_of(self, response: Response) -> Any:
+        """Return the value of an answer; raises `DeclinedError` or `ValueError`."""
+        written, status = self.written, response.status
+        if status in written.nothing:
+            return False if self.answer == "whether" else None
+        if status in written.refused:
+            if self.answer == "whether":
+                return False
+            raise DeclinedError(_problem(response))
+        if 300 <= status < 400:
+            raise DeclinedError(_problem(response), elsewhere=True)
+        if not 200 <= status < 300:
+            raise MalformedError(_problem(response))
+        if written.value is None and self.answer in {"ran", "done", "whether"}:
+            return self.answer == "whether" or None
+        path = _WHOLE if written.value is None else written.value
+        if written.decode == "text":
+            return checked(response.body.decode(), self.answer)
+        value = value_at(decoded(response.body), path, optional=written.optional)
+        if written.decode != "value" and value is not None:
+            if not isinstance(value, str):
+                raise MalformedError(f"{path!r} is {shown(value)}, and not a text to decode")
+            value = decoded(value if written.decode == "json" else from_base64(value))
+        return checked(value, self.answer)
+
+
+class Http(Protocol):
+    """Systems with an HTTP API."""
+
+    name = "http"
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = settings_of(HttpSettings, settings)
+        _check_headers("client.headers", self.settings.headers)
+        hello = self.settings.hello
+        if hello and not _REQUEST.fullmatch(f"GET {hello}"):
+            raise UsageError(f"client.hello is {hello!r}: write a path, such as '/health'")
+
+    def template(self, where: str, written: object, answer: Answer) -> Exchange:
+        table = {"request": written} if isinstance(written, str) else written
+        if not isinstance(table, Mapping):
+            raise UsageError(
+                f"{where} is {shown(written)}: write a request, such as 'GET /kv/{{key}}', or a "
+                "table with `request` and what else it needs"
+            )
+        parsed = settings_of(Written, table, where)
+        match = _REQUEST.fullmatch(parsed.request.strip())
+        if match is None:
+            raise UsageError(
+                f"{where}: the request {parsed.request!r} must be a method, a path and maybe a "
+                "body, such as 'GET /kv/{key}'"
+            )
+        method, path, inline = match.groups()
+        if inline is not None and parsed.body is not None:
+            raise UsageError(f"{where}: {parsed.request!r} has a body already; remove `body`")
+        if parsed.decode == "text" and parsed.value is not None:
+            raise UsageError(f'{where}.value: remove it; `decode = "text"` takes the whole body')
+        _check_headers(f"{where}.headers", parsed.headers)
+        both = set(parsed.nothing) & set(parsed.refused)
+        if both:
+            raise UsageError(f"{where}: status {min(both)} is in `nothing` and in `refused`")
+        for status in (*parsed.nothing, *parsed.refused):
+            if not 200 <= status <= 599:
+                raise UsageError(f"{where}: {status} is no final status; they are 200 to 599")
+        return Exchange(method, path, inline if inline is not None else parsed.body, parsed, answer)
+
+    async def open(
+        self, env: ClientEnv, address: Address, *, observes: bool = False
+    ) -> HttpSession:
+        del observes
+        session = HttpSession(env, address, self.settings.headers)
+        await session.connect()
+        if self.settings.hello:
+            try:
+                await session.greet(self.settings.hello)
+            except BaseException:
+                await session.close()
+                raise
+        return session
+
+
+class HttpSession(Session):
+    """Requests to one node, over one connection as long as the node keeps it open."""
+
+    def __init__(self, env: ClientEnv, address: Address, headers: Mapping[str, str]) -> None:
+        super().__init__(env, address)
+        self._headers = headers
+        self._streams: Any = None
+
+    async def connect(self) -> None:
+        """Connect, unless there is a connection."""
+        if self._streams is not None and self._streams[0].at_eof():
+            await self.close()
+        if self._streams is None:
+            self._streams = await dial(*self.env.endpoint(self.address))
+
+    async def perform(
+        self, template: Template, arguments: Mapping[str, Any], *, changes: bool
+    ) -> Any:
+        assert isinstance(template, Exchange)
+        return await self.attempt(self.exchange(template, arguments), changes=changes)
+
+    async def exchange(self, template: Exchange, arguments: Mapping[str, Any]) -> Any:
+        """Send a template and return the value of its answer, without recording an attempt."""
+        path = filled(template.path, arguments, _percent_encoded)
+        body = _body_of(template.body, arguments)
+        headers = {name: filled(text, arguments) for name, text in template.written.headers.items()}
+        return template.value_of(await self.fetch(template.method, path, headers, body))
+
+    async def greet(self, path: str) -> None:
+        """Ask for a path that must have status 2xx."""
+        response = await self.fetch("GET", path)
+        if not 200 <= response.status < 300:
+            raise MalformedError(_problem(response))
+
+    async def fetch(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Response:
+        """Send one request and return its answer, whatever its status."""
+        try:
+            await self.connect()
+        except OSError as error:
+            raise NotSentError(f"{type(error).__name__}: {error}") from error
+        fields = {"Host": self.address.node, **self._headers, **(headers or {})}
+        if body and not any(name.lower() == "content-type" for name in fields):
+            fields["Content-Type"] = "application/json"
+        reader, writer = self._streams
+        response, lives_on = await fetch(reader, writer, method, path, fields.items(), body)
+        if not lives_on:
+            await self.close()
+        return response
+
+    async def close(self) -> None:
+        if self._streams is not None:
+            (_, writer), self._streams = self._streams, None
+            await hang_up(writer)
+
+
+def value_at(answer: Any, path: str, *, optional: bool) -> Any:
+    """Return the value at a path such as `kvs.0.value`. If it is `optional`, a missing name, an
+    index beyond the end, or a null on the way is null; else they raise `MalformedError`.
+    """
+    value = answer
+    for step in [] if path == _WHOLE else path.split("."):
+        if isinstance(value, dict):
+            there, inner = step in value, value.get(step)
+        elif isinstance(value, list) and step.isdecimal():
+            there = int(step) < len(value)
+            inner = value[int(step)] if there else None
+        elif value is None:
+            there, inner = False, None
+        else:
+            raise MalformedError(f"the answer has no {path!r}: {shown(answer)}")
+        if not there:
+            if optional:
+                return None
+            raise MalformedError(f"the answer has no {path!r}: {shown(answer)}")
+        value = inner
+    return value
+
+
+def from_base64(text: str) -> bytes:
+    """Decode base64 strictly; raises `ValueError`."""
+    return b64decode(text, validate=True)
+
+
+def _body_of(body: object, arguments: Mapping[str, Any]) -> bytes:
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return filled(body, arguments, lambda _, value: encoded(value)).encode()
+    return encoded(_filled_in(body, arguments)).encode()
+
+
+def _filled_in(body: object, arguments: Mapping[str, Any]) -> Any:
+    if isinstance(body, str):
+        match = PLACEHOLDER.fullmatch(body)
+        if match is None:
+            return filled(body, arguments)
+        name, encoding = match.groups()
+        return ENCODINGS[encoding](name, arguments[name]) if encoding else arguments[name]
+    if isinstance(body, Mapping):
+        return {filled(k, arguments): _filled_in(v, arguments) for k, v in body.items()}
+    if isinstance(body, Sequence):
+        return [_filled_in(each, arguments) for each in body]
+    return body
+
+
+def _percent_encoded(name: str, value: Any) -> str:
+    return quote(text_of(name, value), safe="")
+
+
+def _check_headers(where: str, headers: Mapping[str, str]) -> None:
+    for name, text in headers.items():
+        if not _HEADER.fullmatch(name) or not text.isprintable():
+            raise UsageError(f"{where}: {name!r} = {text!r} is no header of HTTP")
+        if name.lower() in {"content-length", "host", "transfer-encoding"}:
+            raise UsageError(f"{where}: the harness sets {name!r} itself; remove it")
+
+
+def _problem(response: Response) -> str:
+    text = response.body.decode("utf-8", "replace").strip()
+    return f"status {response.status}: {text}"

@@ -1,0 +1,65 @@
+"""The operations of each vocabulary, as templates see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["SHAPES", "Answer", "Shape"]
+
+Answer = Literal["ran", "done", "whether", "value", "list", "pairs"]
+"""The value that `Session.perform` returns: nothing, however much the request changed; nothing, if
+it did what it says; whether it did; a plain JSON value (null if there is nothing); a list of them;
+a table, or a list of pairs.
+"""
+
+
+class Shape(NamedTuple):
+    """One operation: its arguments, the answer that its template must give, whether it may change
+    anything, and whether a vocabulary is complete without it.
+    """
+
+    arguments: frozenset[str]
+    answer: Answer
+    changes: bool = True
+    optional: bool = False
+
+
+def _shape(names: str, answer: Answer, *, changes: bool = True, optional: bool = False) -> Shape:
+    return Shape(frozenset(names.split()), answer, changes, optional)
+
+
+_REGISTER: Final = {
+    "read": _shape("key", "value", changes=False),
+    "write": _shape("key value", "done"),
+    "cas": _shape("key old new", "whether"),
+}
+_TXN: Final = {"txn": _shape("mops key value", "list")}
+SHAPES: Final[Mapping[str, Mapping[str, Shape]]] = {
+    "register": _REGISTER,
+    "registers": _REGISTER,
+    "list-append": _TXN,
+    "rw-register": _TXN,
+    "set": {"add": _shape("key value", "done"), "read": _shape("key", "list", changes=False)},
+    "counter": {
+        "add": _shape("key amount", "done"),
+        "read": _shape("key", "value", changes=False),
+    },
+    "bank": {
+        "transfer": _shape("key from to amount", "whether"),
+        "read": _shape("key", "pairs", changes=False),
+    },
+    "queue": {
+        "enqueue": _shape("key value", "done"),
+        "dequeue": _shape("key", "value"),
+        "drain": _shape("key", "list", optional=True),
+    },
+    "lock": {
+        "acquire": _shape("key client", "whether"),
+        "release": _shape("key client", "whether"),
+    },
+    "ids": {"generate": _shape("key", "value")},
+    "inserts": {"insert": _shape("key table id", "whether")},
+}
+"""`key` is the vocabulary's name where operations have none; `client` tells clients apart. In a
+transaction, `mops` are all of it, and `key` and `value` are of one micro-operation."""

@@ -1,0 +1,122 @@
+"""Placeholders in templates, and values as JSON text.
+
+A placeholder is `{name}` or `{name:encoding}`, such as `{value}` or `{key:base64}`. The braces of
+JSON are no placeholders, because its names are quoted. Without an encoding, `{key}` is the plain
+text of the key, and every other argument is its JSON text, so that 5 and "5" differ in any store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from harness.errors import UsageError, shown
+
+__all__ = ["PLACEHOLDER", "check_names", "decoded", "encoded", "filled", "names_in", "text_of"]
+
+PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_0-9]*)(?::([a-z0-9]+))?\}")
+PLAIN: Final = frozenset({"key"})
+"""The arguments that stand for their text, and not for their JSON."""
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DEPTH_ERRORS: Final = (RecursionError, MemoryError)
+
+
+def encoded(value: Any) -> str:
+    """Return a value as compact JSON text, with all characters as they are."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def decoded(data: bytes | bytearray | str) -> Any:
+    """Return the value of a JSON text; raises `ValueError` for anything else, such as nothing,
+    NaN, or a lone half of a character.
+    """
+    text = data if isinstance(data, str) else bytes(data).decode("utf-8")
+    if not text.strip():
+        raise ValueError("an empty text is no value")
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+        if "\\u" in text:  # an escape may have made half a character, which no history can hold
+            encoded(value).encode("utf-8")
+    except _DEPTH_ERRORS as error:
+        raise ValueError(f"the value is nested too deeply: {shown(text)}") from error
+    except ValueError as error:
+        raise ValueError(f"not JSON: {shown(text)} ({error})") from error
+    return value
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def text_of(name: str, value: Any) -> str:
+    """Return what `{name}` stands for where the template names no encoding."""
+    return value if name in PLAIN and isinstance(value, str) else encoded(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else encoded(value)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
+        raise ValueError(f"{shown(value)} is no name")
+    return value
+
+
+ENCODINGS: Final[Mapping[str, Callable[[str, Any], str]]] = {
+    "base64": lambda name, value: b64encode(text_of(name, value).encode()).decode(),
+    "json": lambda _, value: encoded(value),
+    "name": lambda _, value: _name(value),
+    "text": lambda _, value: _text(value),
+    "url": lambda name, value: quote(text_of(name, value), safe=""),
+}
+
+
+def filled(
+    template: str, arguments: Mapping[str, Any], plain: Callable[[str, Any], str] = text_of
+) -> str:
+    """Return the template with its placeholders replaced; `plain` encodes those that name no
+    encoding.
+    """
+
+    def replacement(match: re.Match[str]) -> str:
+        name, encoding = match.groups()
+        return (ENCODINGS[encoding] if encoding else plain)(name, arguments[name])
+
+    return PLACEHOLDER.sub(replacement, template)
+
+
+def names_in(written: object) -> Iterator[str]:
+    """Yield the names of all placeholders in a text, or in the texts of a list or table."""
+    yield from (match[1] for text in _texts(written) for match in PLACEHOLDER.finditer(text))
+
+
+def check_names(where: str, written: object, known: Collection[str]) -> None:
+    """Raise `UsageError` for a placeholder that names no argument or no encoding."""
+    for match in (match for text in _texts(written) for match in PLACEHOLDER.finditer(text)):
+        name, encoding = match.groups()
+        if name not in known:
+            choices = ", ".join(f"{{{each}}}" for each in sorted(known)) or "none"
+            raise UsageError(
+                f"{where}: {match[0]} in {shown(written)} is no argument of this operation; "
+                f"there is {choices}"
+            )
+        if encoding is not None and encoding not in ENCODINGS:
+            choices = ", ".join(ENCODINGS)
+            raise UsageError(f"{where}: {match[0]} names no encoding; there is {choices}")
+
+
+def _texts(written: object) -> Iterator[str]:
+    if isinstance(written, str):
+        yield written
+    elif isinstance(written, Mapping):
+        for key, value in written.items():
+            yield from _texts(key)
+            yield from _texts(value)
+    elif isinstance(written, list | tuple):
+        for value in written:
+            yield from _texts(value)

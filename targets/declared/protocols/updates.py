@@ -1,0 +1,169 @@
+"""The operations of all vocabularies as pure functions of items, for stores with versions.
+
+Transactions have one item for each of their keys. Every other object of a vocabulary is one item:
+a set is a list, a lock its holder, a bank a table of balances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from harness.errors import shown
+from targets.declared.protocols import MalformedError, Template
+from targets.declared.protocols.text import encoded
+from targets.declared.protocols.versioned import Items, Read, Update, Write
+
+__all__ = ["BANK", "OPEN_BANK", "all_templates", "played"]
+
+Arguments = Mapping[str, Any]
+BANK: Final = {str(account): 10 for account in range(8)}
+"""The accounts and balances with which the workload `bank` begins."""
+
+
+def played(mops: Sequence[Any], items: Items) -> tuple[list[list[Any]], dict[str, Any]]:
+    """Return the answer of a transaction on these items, and the new content of those it changed.
+
+    Items are lists in a transaction that appends, and registers in one that writes.
+    """
+    now, changed, answer = dict(items), {}, []
+    for f, key, element in mops:
+        if f == "append":
+            now[key] = changed[key] = [*_list(now[key]), element]
+        elif f == "w":
+            now[key] = changed[key] = element
+        answer.append([f, key, now[key] if f == "r" else element])
+    return answer, changed
+
+
+def _play(items: Items, arguments: Arguments) -> tuple[Any, Items]:
+    return played(arguments["mops"], items)
+
+
+def _keys(arguments: Arguments) -> Sequence[str]:
+    return [*dict.fromkeys(key for _, key, _ in arguments["mops"])]
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise MalformedError(f"the item must be a list, and is {shown(value)}")
+    return value
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise MalformedError(f"the item must be a table, and is {shown(value)}")
+    return value
+
+
+def _number(value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise MalformedError(f"the item must be a whole number, and is {shown(value)}")
+    return value
+
+
+def _one(change: Callable[[Any, Arguments], tuple[Any, Any]]) -> Update:
+    """Make an operation on the item `{key}` from a function of its value: the answer, and the new
+    value, which equals the old one if nothing is to be written.
+    """
+
+    def changed(items: Items, arguments: Arguments) -> tuple[Any, Items]:
+        (key,) = items
+        answer, new = change(items[key], arguments)
+        return answer, {} if encoded(new) == encoded(items[key]) else {key: new}
+
+    return Update(lambda arguments: [arguments["key"]], changed)
+
+
+def _cas(items: Items, arguments: Arguments) -> tuple[bool, Items]:
+    key = arguments["key"]
+    same = encoded(items[key]) == encoded(arguments["old"])
+    return same, {key: arguments["new"]} if same else {}
+
+
+def _transfer(value: Any, arguments: Arguments) -> tuple[bool, Any]:
+    source, target = str(arguments["from"]), str(arguments["to"])
+    balances, amount = dict(_table(value)), arguments["amount"]
+    if source not in balances or target not in balances:
+        raise MalformedError(f"no account {source} or {target} in {shown(balances)}")
+    if _number(balances[source]) < amount:
+        return False, value
+    balances[source] -= amount
+    balances[target] = _number(balances[target]) + amount
+    return True, balances
+
+
+def _dequeue(value: Any, _: Arguments) -> tuple[Any, Any]:
+    queue = _list(value)
+    return (queue[0], queue[1:]) if queue else (None, value)
+
+
+def _acquire(value: Any, arguments: Arguments) -> tuple[bool, Any]:
+    return (True, arguments["client"]) if value is None else (False, value)
+
+
+def _release(value: Any, arguments: Arguments) -> tuple[bool, Any]:
+    return (True, None) if value == arguments["client"] else (False, value)
+
+
+def _next(value: Any, _: Arguments) -> tuple[int, int]:
+    number = _number(value) + 1
+    return number, number
+
+
+_CAS: Final = Update(lambda arguments: [arguments["key"]], _cas)
+_TXN: Final = Update(_keys, _play)
+OPEN_BANK: Final = Update(
+    lambda _: ["bank"], lambda items, _: (None, {} if items["bank"] else {"bank": BANK})
+)
+
+
+def _one_item(key: str, update: Update) -> Update:
+    """Return the same operation for stores that change one item at a time: all items of the
+    operation are entries of the item `key`.
+    """
+
+    def change(items: Items, arguments: Arguments) -> tuple[Any, Items]:
+        entries = _table(items[key])
+        inner = {each: entries.get(each) for each in update.keys(arguments)}
+        answer, changed = update.change(inner, arguments)
+        return answer, {key: {**entries, **changed}} if changed else {}
+
+    return Update(lambda _: [key], change)
+
+
+def all_templates(*, several_items: bool) -> dict[str, dict[str, Template]]:
+    """Return the operations of all vocabularies; `several_items` says whether the store can change
+    several items at once.
+    """
+
+    def transactions(name: str) -> dict[str, Template]:
+        return {"txn": _TXN if several_items else _one_item(name, _TXN)}
+
+    return {
+        "register": {"read": Read(), "write": Write(), "cas": _CAS},
+        "list-append": transactions("list-append"),
+        "rw-register": transactions("rw-register"),
+        "set": {
+            "add": _one(lambda value, a: (None, [*_list(value), a["value"]])),
+            "read": Read(),
+        },
+        "counter": {
+            "add": _one(lambda value, a: (None, _number(value) + a["amount"])),
+            "read": Read(),
+        },
+        "bank": {"transfer": _one(_transfer), "read": Read()},
+        "queue": {
+            "enqueue": _one(lambda value, a: (None, [*_list(value), a["value"]])),
+            "dequeue": _one(_dequeue),
+            "drain": _one(lambda value, _: (_list(value), [] if value else value)),
+        },
+        "lock": {"acquire": _one(_acquire), "release": _one(_release)},
+        "ids": {"generate": _one(_next)},
+    }

@@ -1,0 +1,75 @@
+"""Operations on stores whose items have versions: read, compute, write if nothing changed.
+
+etcd, ZooKeeper and memcached store an item only if its version is still the one that was read. So
+any pure function of the items is an atomic operation there. Every request of such an operation is
+an attempt of its own. A refused write had no effect, so the operation reads and tries again; only
+the client's timeout bounds this, as it bounds a single request.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from targets.declared.protocols import Session, Template
+
+__all__ = ["Change", "Items", "Read", "Update", "VersionedSession", "Write"]
+
+Items = Mapping[str, Any]
+"""The values of items by key; an item that does not exist is null."""
+Change = Callable[[Items, Mapping[str, Any]], tuple[Any, Items]]
+"""A function of the items and the arguments: the answer, and the items to write."""
+
+
+class Read(Template):
+    """Read the item `{key}`."""
+
+
+class Write(Template):
+    """Set the item `{key}` to `{value}`, whatever it is."""
+
+
+class Update(Template):
+    """Change some items by a pure function, atomically."""
+
+    def __init__(self, keys: Callable[[Mapping[str, Any]], Sequence[str]], change: Change) -> None:
+        self.keys, self.change = keys, change
+
+
+class VersionedSession(Session):
+    """A session with a store of versioned items."""
+
+    @abstractmethod
+    async def load(self, keys: Sequence[str]) -> Mapping[str, tuple[Any, Any]]:
+        """Read items at one moment, each with its version; one attempt for each request."""
+
+    @abstractmethod
+    async def store(self, items: Items, seen: Mapping[str, Any]) -> bool:
+        """Write items if all versions in `seen` are still current, and return whether they were;
+        one attempt for each request.
+        """
+
+    @abstractmethod
+    async def put(self, key: str, value: Any) -> None:
+        """Write one item, whatever its version."""
+
+    async def perform(
+        self, template: Template, arguments: Mapping[str, Any], *, changes: bool
+    ) -> Any:
+        del changes  # each request says so itself
+        if isinstance(template, Read):
+            key = arguments["key"]
+            return (await self.load([key]))[key][0]
+        if isinstance(template, Write):
+            return await self.put(arguments["key"], arguments["value"])
+        assert isinstance(template, Update)
+        keys = template.keys(arguments)
+        while True:
+            seen = await self.load(keys)
+            values = {key: value for key, (value, _) in seen.items()}
+            answer, changed = template.change(values, arguments)
+            versions = {key: version for key, (_, version) in seen.items()}
+            if not changed or await self.store(changed, versions):
+                return answer
+            self.had_no_effect()
