@@ -23,8 +23,8 @@ from targets.declared.protocols import (
 )
 from targets.declared.protocols.http import Exchange, Http, HttpSession, from_base64
 from targets.declared.protocols.text import ENCODINGS, decoded, encoded
-from targets.declared.protocols.updates import OPEN_BANK, all_templates
-from targets.declared.protocols.versioned import Items, VersionedSession
+from targets.declared.protocols.updates import CAS, OPEN_BANK, all_templates
+from targets.declared.protocols.versioned import Items, Update, VersionedSession
 
 __all__ = ["Etcd", "EtcdSession"]
 
@@ -39,8 +39,10 @@ class EtcdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     serializable: bool = False
 
 
-class Cas(Template):
-    """Set `{key}` to `{new}` if its value is `{old}`, in one request."""
+class Cas(Update):
+    """Set `{key}` to `{new}` if its value is `{old}`: in one request, unless that is null, which
+    an item that does not exist is, too.
+    """
 
 
 class Etcd(Protocol):
@@ -57,7 +59,8 @@ class Etcd(Protocol):
 
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
         templates = all_templates(several_items=True)
-        return {**templates, "register": {**templates["register"], "cas": Cas()}}
+        cas = Cas(CAS.keys, CAS.change)
+        return {**templates, "register": {**templates["register"], "cas": cas}}
 
     def setup(self, vocabulary: str) -> Sequence[Template]:
         return (OPEN_BANK,) if vocabulary == "bank" else ()
@@ -81,13 +84,10 @@ class EtcdSession(VersionedSession):
     ) -> Any:
         if isinstance(template, Exchange):
             return await self.attempt(self._http.exchange(template, arguments), changes=changes)
-        if isinstance(template, Cas):
-            key, old, new = arguments["key"], arguments["old"], arguments["new"]
-            if old is None:
-                unchanged = {"key": _base64(key), "target": "VERSION", "version": 0}
-            else:
-                unchanged = {"key": _base64(key), "target": "VALUE", "value": _json64(old)}
-            return await self._write({key: new}, [unchanged])
+        if isinstance(template, Cas) and arguments["old"] is not None:
+            key, old = arguments["key"], _json64(arguments["old"])
+            unchanged = {"key": _base64(key), "target": "VALUE", "value": old}
+            return await self._write({key: arguments["new"]}, [unchanged])
         return await super().perform(template, arguments, changes=changes)
 
     async def load(self, keys: Sequence[str]) -> Mapping[str, tuple[Any, Any]]:

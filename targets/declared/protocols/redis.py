@@ -30,6 +30,7 @@ from targets.declared.protocols import (
 )
 from targets.declared.protocols.streams import ANSWER_BYTES_MAX, Stream
 from targets.declared.protocols.text import decoded, encoded, filled
+from targets.declared.protocols.updates import BANK
 
 __all__ = ["Command", "Redis", "RedisSession"]
 
@@ -47,6 +48,26 @@ local now = redis.call('GET', KEYS[1]) or 'null'
 if now ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1
+"""
+
+
+_RELEASE: Final = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
+"""
+_TRANSFER: Final = """
+local from = redis.call('HGET', KEYS[1], ARGV[1])
+local to = redis.call('HGET', KEYS[1], ARGV[2])
+if not from or not to then return redis.error_reply('ERR no such account') end
+if tonumber(from) < tonumber(ARGV[3]) then return 0 end
+redis.call('HINCRBY', KEYS[1], ARGV[1], -ARGV[3])
+redis.call('HINCRBY', KEYS[1], ARGV[2], ARGV[3])
+return 1
+"""
+_DRAIN: Final = """
+local all = redis.call('LRANGE', KEYS[1], 0, -1)
+redis.call('DEL', KEYS[1])
+return all
 """
 
 
@@ -86,7 +107,17 @@ class Command(Template):
 
 
 class Transaction(Template):
-    """The micro-operations of a transaction as commands on lists, between MULTI and EXEC."""
+    """The micro-operations of a transaction as commands between MULTI and EXEC."""
+
+    def __init__(self, read: Sequence[str], answer: Answer) -> None:
+        """Take the command that reads a key, and what it returns."""
+        self.read, self.answer = tuple(read), answer
+
+    def command(self, f: str, key: str, value: Any) -> Sequence[str]:
+        """Return the command for one micro-operation."""
+        if f == "r":
+            return [filled(word, {"key": key}) for word in self.read]
+        return ("RPUSH" if f == "append" else "SET", key, encoded(value))
 
 
 class Redis(Protocol):
@@ -125,8 +156,41 @@ class Redis(Protocol):
                 "write": Command(("SET", "{key}", "{value}"), "done"),
                 "cas": Command(("EVAL", _CAS, "1", "{key}", "{old}", "{new}"), "whether"),
             },
-            "list-append": {"txn": Transaction()},
+            "list-append": {"txn": Transaction(("LRANGE", "{key}", "0", "-1"), "list")},
+            "rw-register": {"txn": Transaction(("GET", "{key}"), "value")},
+            "set": {
+                "add": Command(("SADD", "{key}", "{value}"), "done"),
+                "read": Command(("SMEMBERS", "{key}"), "list"),
+            },
+            "counter": {
+                "add": Command(("INCRBY", "{key}", "{amount}"), "done"),
+                "read": Command(("GET", "{key}"), "value"),
+            },
+            "bank": {
+                "transfer": Command(
+                    ("EVAL", _TRANSFER, "1", "{key}", "{from}", "{to}", "{amount}"), "whether"
+                ),
+                "read": Command(("HGETALL", "{key}"), "pairs"),
+            },
+            "queue": {
+                "enqueue": Command(("RPUSH", "{key}", "{value}"), "done"),
+                "dequeue": Command(("LPOP", "{key}"), "value"),
+                "drain": Command(("EVAL", _DRAIN, "1", "{key}"), "list"),
+            },
+            "lock": {
+                "acquire": Command(("SET", "{key}", "{client}", "NX"), "whether"),
+                "release": Command(("EVAL", _RELEASE, "1", "{key}", "{client}"), "whether"),
+            },
+            "ids": {"generate": Command(("INCR", "{key}"), "value")},
         }
+
+    def setup(self, vocabulary: str) -> Sequence[Template]:
+        if vocabulary != "bank":
+            return ()
+        return [
+            Command(("HSETNX", "bank", account, str(balance)), "ran")
+            for account, balance in BANK.items()
+        ]
 
     async def open(
         self, env: ClientEnv, address: Address, *, observes: bool = False
@@ -152,7 +216,7 @@ class RedisSession(Session):
     async def greet(self, *, primary: bool) -> None:
         """Log in, and check that the node serves. Raises `DeclinedError` if it does not."""
         settings = self._settings
-        commands: list[tuple[str, ...]] = [("ROLE",) if self._settings.primary else ("PING",)]
+        commands: list[tuple[str, ...]] = [("ROLE",) if primary else ("PING",)]
         if settings.database:
             commands.insert(0, ("SELECT", str(settings.database)))
         if settings.password:
@@ -175,7 +239,7 @@ class RedisSession(Session):
         self, template: Template, arguments: Mapping[str, Any], *, changes: bool
     ) -> Any:
         if isinstance(template, Transaction):
-            exchange = self._transaction(arguments["mops"])
+            exchange = self._transaction(template, arguments["mops"])
         else:
             assert isinstance(template, Command)
             exchange = self._command(template, arguments, waits=changes)
@@ -191,28 +255,20 @@ class RedisSession(Session):
         self._check_wait(waited)
         return _value_of(reply, template.answer)
 
-    async def _transaction(self, mops: Sequence[Any]) -> list[Any]:
-        queued = [
-            ("RPUSH", key, encoded(value)) if f == "append" else ("LRANGE", key, "0", "-1")
-            for f, key, value in mops
-        ]
-        waits = any(f == "append" for f, _, _ in mops)
+    async def _transaction(self, template: Transaction, mops: Sequence[Any]) -> list[Any]:
+        queued = [template.command(f, key, value) for f, key, value in mops]
+        waits = any(f != "r" for f, _, _ in mops)
         commands = [("MULTI",), *queued, ("EXEC",), *self._wait(waits=waits)]
         opened, *replies = await self.replies(commands)
-        words, ran, waited = (
-            replies[: len(queued)],
-            replies[len(queued)],
-            replies[len(queued) + 1 :],
-        )
+        words, (ran, *waited) = replies[: len(queued)], replies[len(queued) :]
         if isinstance(ran, ReplyError):
-            why = next((each for each in (opened, *words) if isinstance(each, ReplyError)), ran)
-            _refuse(why, sure=ran.code == "EXECABORT")
+            _refuse_transaction(opened, words, ran)
         if not isinstance(ran, list) or len(ran) != len(mops):
             raise MalformedError(f"EXEC answered {shown(ran)} to {len(mops)} commands")
         self._check_wait(waited)
         return [
-            [f, key, value if f == "append" else _value_of(reply, "list")]
-            for (f, key, value), reply in zip(mops, map(_whole, ran), strict=True)
+            [f, key, _value_of(reply, template.answer) if f == "r" else _written(value, reply)]
+            for (f, key, value), reply in zip(mops, ran, strict=True)
         ]
 
     def _wait(self, *, waits: bool) -> list[tuple[str, ...]]:
@@ -278,10 +334,21 @@ def _refuse(error: ReplyError, *, sure: bool) -> None:
     raise MalformedError(f"error reply: {error}")
 
 
-def _whole(reply: Any) -> Any:
-    if isinstance(reply, ReplyError):
-        raise MalformedError(f"error reply in a transaction: {reply}")
-    return reply
+def _refuse_transaction(opened: Any, words: Sequence[Any], ran: ReplyError) -> None:
+    """Raise `DeclinedError` if certainly no command of the transaction ran. A command runs alone if
+    MULTI was refused, and the reason is over when the command comes.
+    """
+    why = next((each for each in (opened, *words) if isinstance(each, ReplyError)), ran)
+    discarded = opened == "OK" and (ran.code == "EXECABORT" or ran.code in _BEFORE)
+    if discarded or all(isinstance(each, ReplyError) for each in words):
+        raise DeclinedError(str(why), elsewhere=why.code in _ELSEWHERE)
+    raise MalformedError(f"error reply to a transaction: {why}")
+
+
+def _written(value: Any, reply: Any) -> Any:
+    if reply != "OK" and not isinstance(reply, int):
+        raise MalformedError(f"a write in a transaction answered {shown(reply)}")
+    return value
 
 
 def _value_of(reply: Any, answer: Answer) -> Any:
@@ -294,7 +361,12 @@ def _value_of(reply: Any, answer: Answer) -> Any:
             raise DeclinedError("the command did nothing: its reply is nil")
         return None
     if isinstance(reply, list):
-        return checked([_plain(each) for each in reply], answer)
+        values = [_plain(each) for each in reply]
+        if answer != "pairs":
+            return checked(values, answer)
+        if len(values) % 2:
+            raise MalformedError(f"the reply must be pairs: {shown(reply)}")
+        return [list(pair) for pair in zip(values[::2], values[1::2], strict=True)]
     return checked(_plain(reply), answer)
 
 

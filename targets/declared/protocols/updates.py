@@ -14,7 +14,7 @@ from targets.declared.protocols import MalformedError, Template
 from targets.declared.protocols.text import encoded
 from targets.declared.protocols.versioned import Items, Read, Update, Write
 
-__all__ = ["BANK", "OPEN_BANK", "all_templates", "played"]
+__all__ = ["BANK", "CAS", "OPEN_BANK", "all_templates", "played"]
 
 Arguments = Mapping[str, Any]
 BANK: Final = {str(account): 10 for account in range(8)}
@@ -117,7 +117,7 @@ def _next(value: Any, _: Arguments) -> tuple[int, int]:
     return number, number
 
 
-_CAS: Final = Update(lambda arguments: [arguments["key"]], _cas)
+CAS: Final = Update(lambda arguments: [arguments["key"]], _cas)
 _TXN: Final = Update(_keys, _play)
 OPEN_BANK: Final = Update(
     lambda _: ["bank"], lambda items, _: (None, {} if items["bank"] else {"bank": BANK})
@@ -147,7 +147,7 @@ def all_templates(*, several_items: bool) -> dict[str, dict[str, Template]]:
         return {"txn": _TXN if several_items else _one_item(name, _TXN)}
 
     return {
-        "register": {"read": Read(), "write": Write(), "cas": _CAS},
+        "register": {"read": Read(), "write": Write(), "cas": CAS},
         "list-append": transactions("list-append"),
         "rw-register": transactions("rw-register"),
         "set": {

@@ -1,0 +1,224 @@
+"""Whatever a server answers: a value is what it said, and anything torn or wrong never is one."""
+
+import asyncio
+import random
+
+import pytest
+
+from targets.declared.protocols import FAILURES, protocol_of
+from tests.declared.protocols import minis
+from tests.declared.protocols.servers import (
+    CLOSE,
+    NODE,
+    SILENT,
+    WORLDS,
+    Caller,
+    Server,
+    env_at,
+    first,
+    run,
+)
+
+GREETINGS = {"http": 0, "redis": 1, "etcd": 1, "zookeeper": 1, "memcached": 1}
+CALLS = {
+    "read": {},
+    "write": {"value": 5},
+    "cas": {"old": None, "new": 6},
+}
+names = pytest.mark.parametrize("name", WORLDS)
+calls = pytest.mark.parametrize("f", CALLS)
+
+
+@names
+def test_a_register_keeps_what_is_written(name):
+    async def body(call, _):
+        assert await call("read") == ("ok", {"result": "ok", "value": None})
+        assert await call("write", {"value": 5}) == ("ok", {"result": "ok"})
+        assert await call("read") == ("ok", {"result": "ok", "value": 5})
+        assert await call("cas", {"old": 4, "new": 6}) == ("fail", {"result": "mismatch"})
+        assert await call("cas", {"old": 5, "new": 6}) == ("ok", {"result": "ok"})
+        assert await call("write", {"value": 7}) == ("ok", {"result": "ok"})
+        assert await call("cas", {"old": 7, "new": [8]}) == ("ok", {"result": "ok"})
+        assert await call("read") == ("ok", {"result": "ok", "value": [8]})
+
+    run(name, body)
+
+
+@names
+def test_registers_are_apart(name):
+    async def body(call, _):
+        await call("write", {"key": "a", "value": 1})
+        await call("write", {"key": "b", "value": 2})
+        assert (await call("read", {"key": "a"}))[1]["value"] == 1
+        assert (await call("read", {"key": "b"}))[1]["value"] == 2
+
+    run(name, body, vocabulary="registers")
+
+
+@names
+def test_a_cas_of_an_absent_register_may_expect_null(name):
+    async def body(call, _):
+        assert await call("cas", {"old": None, "new": 6}) == ("ok", {"result": "ok"})
+        assert await call("cas", {"old": None, "new": 7}) == ("fail", {"result": "mismatch"})
+        assert (await call("read"))[1]["value"] == 6
+
+    run(name, body)
+
+
+def expected(f):
+    return ("fail" if f == "read" else "info"), None
+
+
+def last_request(name, f):
+    """How many requests come before the one that may change something, or before the read."""
+    reads_first = f == "cas" and name in {"etcd", "zookeeper", "memcached"}
+    creates = f == "write" and name == "zookeeper"
+    return GREETINGS[name] + (1 if reads_first or creates else 0)
+
+
+@names
+@calls
+def test_no_part_of_an_answer_is_an_answer(name, f):
+    """Every prefix of an answer, then the end of the connection."""
+    count = 0
+    while True:
+        sizes = []
+
+        def cut(answer, count=count, sizes=sizes):
+            sizes.append(len(answer))
+            return first(count)(answer)
+
+        async def body(call, _):
+            return await call(f, CALLS[f])
+
+        outcome = run(name, body, spoil=cut, after=last_request(name, f))
+        if count >= sizes[0]:
+            assert outcome[0] == "ok"
+            break
+        assert outcome == expected(f), count
+        count += 1 if name != "etcd" else 7
+
+
+@names
+@calls
+def test_garbage_is_never_a_value(name, f):
+    rng = random.Random(f"{name} {f}")
+    for _ in range(12):
+        garbage = rng.randbytes(rng.randrange(1, 300))
+
+        async def body(call, _):
+            return await call(f, CALLS[f])
+
+        def spoil(_, garbage=garbage):
+            return [garbage, CLOSE]
+
+        outcome = run(name, body, spoil=spoil, after=last_request(name, f))
+        assert outcome == expected(f), garbage
+
+
+@names
+@calls
+def test_a_changed_byte_breaks_no_client(name, f):
+    """It may change the value, which no protocol can know, but only known errors come out."""
+    rng = random.Random(f"{name} {f}")
+
+    def spoil(answer):
+        at = rng.randrange(len(answer))
+        return [answer[:at] + rng.randbytes(1) + answer[at + 1 :], CLOSE]
+
+    async def body(call, _):
+        return (await call(f, CALLS[f]))[0]
+
+    for _ in range(12):
+        outcome = run(name, body, spoil=spoil, after=last_request(name, f))
+        assert outcome in {"ok", "fail", "info"}
+
+
+@names
+@calls
+def test_without_an_answer_a_change_is_unknown(name, f):
+    async def body(call, server):
+        asked = asyncio.ensure_future(call(f, CALLS[f]))
+        await server.arrived.wait()
+        asked.cancel()
+        await asyncio.wait([asked])
+        attempts = call.session.attempts
+        assert attempts[-1].outcome == "not answered"
+        return call.session.may_have_changed
+
+    spoil = last_request(name, f)
+    assert run(name, body, spoil=lambda _: [SILENT], after=spoil) == (f != "read")
+
+
+@names
+@calls
+def test_a_connection_that_was_closed_before_sends_nothing(name, f):
+    async def main():
+        async with Server(WORLDS[name][0]()) as server, Caller(name, server.env) as call:
+            for writer in server.writers:
+                writer.close()
+            server.server.close()
+            await stream_of(call.session).read()  # until its end
+            asked = len(server.asked)
+            assert (await call(f, CALLS[f]))[0] == "fail"
+            assert len(server.asked) == asked
+
+    asyncio.run(main())
+
+
+def stream_of(session):
+    """The reader of a session's connection."""
+    http = getattr(session, "_http", session)
+    return http._streams[0] if hasattr(http, "_streams") else session._stream._reader
+
+
+@names
+def test_no_listener_is_an_error_of_opening(name):
+    async def main():
+        async with Server(WORLDS[name][0]()) as server:
+            port = server.port
+        with pytest.raises(FAILURES):
+            await protocol_of(name, {}).open(env_at(port), NODE)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", [name for name in WORLDS if GREETINGS[name]])
+@pytest.mark.parametrize("spoil", [lambda _: [CLOSE], lambda _: [b"\x00nonsense\r\n\r\n", CLOSE]])
+def test_a_connection_counts_only_after_a_greeting(name, spoil):
+    async def main():
+        async with Server(WORLDS[name][0](), spoil) as server:
+            with pytest.raises(FAILURES):
+                await protocol_of(name, {}).open(server.env, NODE)
+
+    asyncio.run(main())
+
+
+@names
+def test_each_request_is_an_attempt(name):
+    async def body(call, server):
+        before = len(server.asked)
+        for f, value in CALLS.items():
+            await call(f, value)
+            outcomes = [attempt.outcome for attempt in call.session.attempts]
+            assert outcomes == ["ok"] * (len(server.asked) - before)
+            assert {attempt.node for attempt in call.session.attempts} == {"n1"}
+            before = len(server.asked)
+
+    run(name, body)
+
+
+def test_versions_that_changed_meanwhile_are_read_again():
+    class Meddled(minis.MiniMemcached):
+        def answer(self, request):
+            answer = super().answer(request)
+            if request.startswith(b"gets") and self.version < 3:
+                super().answer(b"set list-append 0 0 9\r\n" + b'{"a":[%d]}\r\n' % self.version)
+            return answer
+
+    async def body(call, _):
+        mops = [["r", "a", None], ["append", "a", 9]]
+        assert await call("txn", mops) == ("ok", [["r", "a", [2]], ["append", "a", 9]])
+        assert len(call.session.attempts) > 2
+
+    run("memcached", body, mini=Meddled(), vocabulary="list-append")

@@ -1,0 +1,280 @@
+"""All vocabularies: every default does what its vocabulary says, and wrong answers are refused."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from targets.declared.operations import Operations
+from targets.declared.protocols import DeclinedError, MalformedError, Template, protocol_of
+from targets.declared.protocols.http import Http
+from targets.declared.protocols.shapes import SHAPES
+from targets.declared.protocols.updates import BANK, played
+from tests.declared.protocols.servers import KV, run
+
+STORES = ("redis", "etcd", "zookeeper", "memcached")
+stores = pytest.mark.parametrize("name", STORES)
+
+
+def ok(value=None):
+    return "ok", {"result": "ok"} if value is None else {"result": "ok", "value": value}
+
+
+REFUSED = ("fail", {"result": "refused"})
+
+
+@stores
+def test_a_set(name):
+    async def body(call, _):
+        assert await call("read") == ok([])
+        for value in (3, 1, 2):
+            assert await call("add", {"value": value}) == ok()
+        assert sorted((await call("read"))[1]["value"]) == [1, 2, 3]
+
+    run(name, body, vocabulary="set")
+
+
+@stores
+def test_a_counter(name):
+    async def body(call, _):
+        assert await call("read") == ok(0)
+        for amount in (5, -2, 10**15):
+            assert await call("add", {"amount": amount}) == ok()
+        assert await call("read") == ok(10**15 + 3)
+
+    run(name, body, vocabulary="counter")
+
+
+@stores
+def test_a_queue(name):
+    async def body(call, _):
+        assert await call("dequeue") == ok() or (await call("dequeue"))[1]["value"] is None
+        for value in (1, 2, 3, 4):
+            assert await call("enqueue", {"value": value}) == ok()
+        assert await call("dequeue") == ok(1)
+        assert await call("drain") == ok([2, 3, 4])
+        assert await call("drain") == ok([])
+        assert (await call("dequeue"))[1] == {"result": "ok", "value": None}
+
+    run(name, body, vocabulary="queue")
+
+
+@stores
+def test_a_lock(name):
+    async def body(call, _):
+        async def other(f):
+            try:
+                request = SimpleNamespace(f=f, value=None)
+                return await call.speaker.perform(call.session, request, process=1)
+            except DeclinedError as declined:
+                return declined.value
+
+        assert await call("release") == REFUSED
+        assert await call("acquire") == ok()
+        assert await call("acquire") == REFUSED
+        assert await other("acquire") == REFUSED[1]
+        assert await other("release") == REFUSED[1]
+        assert await call("release") == ok()
+        assert await other("acquire") == {"result": "ok"}
+        assert await call("release") == REFUSED
+
+    run(name, body, vocabulary="lock")
+
+
+@stores
+def test_ids_differ(name):
+    async def body(call, _):
+        ids = [(await call("generate"))[1]["value"] for _ in range(5)]
+        assert len(set(ids)) == 5
+
+    run(name, body, vocabulary="ids")
+
+
+@stores
+def test_a_bank(name):
+    async def body(call, _):
+        for _ in range(2):  # a set-up may be repeated
+            await call.speaker.prepare(call.session)
+        before = dict(BANK)
+        assert balances((await call("read"))[1]["value"]) == before
+        assert await call("transfer", {"from": 0, "to": 3, "amount": 7}) == ok()
+        assert await call("transfer", {"from": 0, "to": 3, "amount": 7}) == REFUSED
+        await call.speaker.prepare(call.session)
+        after = {**before, "0": before["0"] - 7, "3": before["3"] + 7}
+        assert balances((await call("read"))[1]["value"]) == after
+
+    run(name, body, vocabulary="bank")
+
+
+def balances(value):
+    pairs = value.items() if isinstance(value, dict) else value
+    return {str(account): balance for account, balance in pairs}
+
+
+mops = st.lists(
+    st.tuples(st.sampled_from(["r", "append"]), st.sampled_from("xyz"), st.integers(0, 9)),
+    max_size=5,
+).map(lambda mops: [[f, key, value if f == "append" else None] for f, key, value in mops])
+
+
+@stores
+@settings(max_examples=10)
+@given(st.lists(mops, max_size=5))
+def test_transactions_over_lists(name, transactions):
+    async def body(call, _):
+        lists = {}
+        for txn in transactions:
+            expected = []
+            for f, key, value in txn:
+                if f == "append":
+                    lists.setdefault(key, []).append(value)
+                expected.append([f, key, value if f == "append" else list(lists.get(key, []))])
+            assert await call("txn", txn) == ("ok", expected)
+
+    run(name, body, vocabulary="list-append")
+
+
+@stores
+@settings(max_examples=10)
+@given(st.lists(mops, max_size=5))
+def test_transactions_over_registers(name, transactions):
+    async def body(call, _):
+        registers = {}
+        for lists in transactions:
+            txn = [["w" if f == "append" else f, key, value] for f, key, value in lists]
+            expected = []
+            for f, key, value in txn:
+                if f == "w":
+                    registers[key] = value
+                expected.append([f, key, value if f == "w" else registers.get(key)])
+            assert await call("txn", txn) == ("ok", expected)
+
+    run(name, body, vocabulary="rw-register")
+
+
+def test_items_of_the_wrong_kind_are_refused():
+    with pytest.raises(MalformedError):
+        played([["append", "a", 1]], {"a": 5})
+
+
+class Answers(Template):
+    """A template whose session answers anything."""
+
+
+class Session:
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    async def perform(self, *_, **__):
+        return self.answers.pop(0)
+
+
+def answered(vocabulary, f, value, *answers):
+    templates = {vocabulary: {name: Answers() for name in SHAPES[vocabulary] if name != "drain"}}
+    protocol = SimpleNamespace(
+        name="fake", defaults=lambda: templates, setup=lambda _: (), template=None
+    )
+    speaker = Operations(protocol, {}).speaking(vocabulary)
+    request = SimpleNamespace(f=f, value=value)
+    return asyncio.run(speaker.perform(Session(*answers), request, process=0))
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "f", "value", "answer"),
+    [
+        ("set", "read", None, 5),
+        ("set", "read", None, {"1": 2}),
+        ("counter", "read", None, "5"),
+        ("counter", "read", None, True),
+        ("counter", "read", None, 1.5),
+        ("bank", "read", None, None),
+        ("bank", "read", None, []),
+        ("bank", "read", None, {}),
+        ("bank", "read", None, {"0": "10"}),
+        ("bank", "read", None, {"0": None}),
+        ("bank", "read", None, [[0, 10, 1]]),
+        ("bank", "read", None, [5]),
+        ("ids", "generate", None, None),
+        ("ids", "generate", None, ""),
+        ("ids", "generate", None, True),
+        ("ids", "generate", None, [1]),
+        ("list-append", "txn", [["r", "a", None]], None),
+        ("list-append", "txn", [["r", "a", None]], []),
+        ("list-append", "txn", [["r", "a", None]], [["r", "a", 5]]),
+        ("list-append", "txn", [["r", "a", None]], [["r", "b", []]]),
+        ("list-append", "txn", [["r", "a", None]], [["append", "a", []]]),
+        ("list-append", "txn", [["r", "a", None]], [["r", "a"]]),
+        ("list-append", "txn", [["append", "a", 1]], [["append", "a", 2]]),
+        ("list-append", "txn", [["append", "a", 1]], [5]),
+        ("rw-register", "txn", [["w", "a", 1]], [["w", "a", None]]),
+    ],
+)
+def test_an_answer_of_the_wrong_type_is_no_value(vocabulary, f, value, answer):
+    with pytest.raises(MalformedError):
+        answered(vocabulary, f, value, answer)
+
+
+def test_answers_that_are_values():
+    assert answered("list-append", "txn", [["r", "a", None]], [["r", "a", None]]) == [
+        ["r", "a", []]
+    ]
+    assert answered("rw-register", "txn", [["r", "a", None]], [["r", "a", None]]) == [
+        ["r", "a", None]
+    ]
+    assert answered("counter", "read", None, None) == {"result": "ok", "value": 0}
+    assert answered("bank", "read", None, [[0, 1], [1, -2]])["value"] == [[0, 1], [1, -2]]
+    assert answered("queue", "drain", None, 4, 5, None) == {"result": "ok", "value": [4, 5]}
+
+
+def test_operations_of_a_file():
+    operations = Operations(Http({}), {**KV, "txn": "POST /txn {mops}"})
+    assert operations.vocabularies == {"register", "registers", "list-append"}
+    assert operations.speaking("register")
+    one = {f: (text if f == "write" else {**text}) for f, text in KV.items()}
+    one["read"]["request"] = "GET /register"
+    assert Operations(Http({}), one).vocabularies == {"register"}
+    queue = {"queue": {"enqueue": "POST /q {value}", "dequeue": {"request": "DELETE /q"}}}
+    assert Operations(Http({}), queue).vocabularies == {"queue"}
+
+
+def test_a_file_may_replace_one_default():
+    operations = Operations(protocol_of("redis", {}), {"write": "SET {key} {value} EX 60"})
+    assert {"register", "registers", "list-append", "bank"} <= operations.vocabularies
+    fixed = Operations(protocol_of("redis", {}), {"read": "GET fixed"})
+    assert "register" in fixed.vocabularies
+    assert "registers" not in fixed.vocabularies
+
+
+@pytest.mark.parametrize(
+    ("written", "where"),
+    [
+        ({"raed": "GET /"}, "operations.raed"),
+        ({"add": "POST /"}, "operations.add"),
+        ({"set": "POST /"}, "operations.set"),
+        ({"set": {"remove": "POST /"}}, "operations.set.remove"),
+        ({"set": {"add": "POST / {vlaue}"}}, "operations.set.add"),
+        ({"read": "GET /{key:base46}"}, "operations.read"),
+        ({"setup": 5}, "operations.setup"),
+        ({"setup": ["GET /", "{key}"]}, r"operations.setup\[1\]"),
+        ({"read": "get /"}, "operations.read"),
+        ({"read": {"request": "GET /", "vlaue": "x"}}, "operations.read"),
+    ],
+)
+def test_errors_name_the_place(written, where):
+    with pytest.raises(UsageError, match=f"^{where}( is |:)"):
+        Operations(Http({}), written)
+
+
+def test_a_missing_operation_is_named():
+    operations = Operations(Http({}), {"read": "GET /"})
+    with pytest.raises(UsageError, match=r"^operations: write, cas"):
+        operations.speaking("register")
+    with pytest.raises(UsageError, match=r"^operations.set: add, read"):
+        operations.speaking("set")
+    with pytest.raises(UsageError):
+        operations.speaking("sets")
+    with pytest.raises(UsageError):
+        protocol_of("cassandra", {})
