@@ -96,6 +96,9 @@ class MySql(SqlProtocol):
                 "install catalog-harness[systems]"
             ) from error
         self.settings = settings_of(MySqlSettings, settings)
+        database = self.settings.database
+        if not database or "`" in database:
+            raise UsageError(f"client.database is {database!r}: write a name, such as 'test'")
 
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
         read = "select value from harness_register where `key` = {key}"
@@ -183,7 +186,6 @@ class MySql(SqlProtocol):
                 port=port,
                 user=settings.user,
                 password=settings.password,
-                db=settings.database or None,
                 charset="utf8mb4",
                 autocommit=True,
                 client_flag=CLIENT.FOUND_ROWS,  # an update counts the rows that match
@@ -192,6 +194,8 @@ class MySql(SqlProtocol):
             raise ConnectionError(str(error)) from error
         session = MySqlSession(env, address, connection, settings)
         try:
+            if not observes:
+                await session.enter(settings.database)
             if settings.primary and not observes:
                 await session.check_primary()
         except BaseException:
@@ -221,6 +225,14 @@ class MySqlSession(SqlSession):
         if read_only not in (0, 1):
             raise MalformedError("the server does not say whether it is read-only")
         return read_only == 0, 0
+
+    async def enter(self, database: str) -> None:
+        """Use a database; create it if there is none."""
+        try:
+            await self.execute(f"use `{database}`", ())
+        except MalformedError:
+            await self.execute(f"create database if not exists `{database}`", ())
+            await self.execute(f"use `{database}`", ())
 
     async def check_primary(self) -> None:
         """Raise `DeclinedError` if the node is read-only."""

@@ -9,109 +9,25 @@ from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from targets.declared.operations import Operations
-from targets.declared.protocols import DeclinedError, MalformedError, Template, protocol_of
+from targets.declared.protocols import MalformedError, Template, protocol_of
 from targets.declared.protocols.http import Http
 from targets.declared.protocols.shapes import SHAPES
-from targets.declared.protocols.updates import BANK, played
+from targets.declared.protocols.updates import played
+from tests.declared.protocols.scenarios import SCENARIOS
 from tests.declared.protocols.servers import KV, run
 
 STORES = ("redis", "etcd", "zookeeper", "memcached")
 stores = pytest.mark.parametrize("name", STORES)
 
 
-def ok(value=None):
-    return "ok", {"result": "ok"} if value is None else {"result": "ok", "value": value}
-
-
-REFUSED = ("fail", {"result": "refused"})
-
-
+@pytest.mark.parametrize("vocabulary", [name for name in SCENARIOS if name != "inserts"])
 @stores
-def test_a_set(name):
+def test_every_vocabulary(name, vocabulary):
     async def body(call, _):
-        assert await call("read") == ok([])
-        for value in (3, 1, 2):
-            assert await call("add", {"value": value}) == ok()
-        assert sorted((await call("read"))[1]["value"]) == [1, 2, 3]
-
-    run(name, body, vocabulary="set")
-
-
-@stores
-def test_a_counter(name):
-    async def body(call, _):
-        assert await call("read") == ok(0)
-        for amount in (5, -2, 10**15):
-            assert await call("add", {"amount": amount}) == ok()
-        assert await call("read") == ok(10**15 + 3)
-
-    run(name, body, vocabulary="counter")
-
-
-@stores
-def test_a_queue(name):
-    async def body(call, _):
-        assert await call("dequeue") == ok() or (await call("dequeue"))[1]["value"] is None
-        for value in (1, 2, 3, 4):
-            assert await call("enqueue", {"value": value}) == ok()
-        assert await call("dequeue") == ok(1)
-        assert await call("drain") == ok([2, 3, 4])
-        assert await call("drain") == ok([])
-        assert (await call("dequeue"))[1] == {"result": "ok", "value": None}
-
-    run(name, body, vocabulary="queue")
-
-
-@stores
-def test_a_lock(name):
-    async def body(call, _):
-        async def other(f):
-            try:
-                request = SimpleNamespace(f=f, value=None)
-                return await call.speaker.perform(call.session, request, process=1)
-            except DeclinedError as declined:
-                return declined.value
-
-        assert await call("release") == REFUSED
-        assert await call("acquire") == ok()
-        assert await call("acquire") == REFUSED
-        assert await other("acquire") == REFUSED[1]
-        assert await other("release") == REFUSED[1]
-        assert await call("release") == ok()
-        assert await other("acquire") == {"result": "ok"}
-        assert await call("release") == REFUSED
-
-    run(name, body, vocabulary="lock")
-
-
-@stores
-def test_ids_differ(name):
-    async def body(call, _):
-        ids = [(await call("generate"))[1]["value"] for _ in range(5)]
-        assert len(set(ids)) == 5
-
-    run(name, body, vocabulary="ids")
-
-
-@stores
-def test_a_bank(name):
-    async def body(call, _):
-        for _ in range(2):  # a set-up may be repeated
-            await call.speaker.prepare(call.session)
-        before = dict(BANK)
-        assert balances((await call("read"))[1]["value"]) == before
-        assert await call("transfer", {"from": 0, "to": 3, "amount": 7}) == ok()
-        assert await call("transfer", {"from": 0, "to": 3, "amount": 7}) == REFUSED
         await call.speaker.prepare(call.session)
-        after = {**before, "0": before["0"] - 7, "3": before["3"] + 7}
-        assert balances((await call("read"))[1]["value"]) == after
+        await SCENARIOS[vocabulary](call)
 
-    run(name, body, vocabulary="bank")
-
-
-def balances(value):
-    pairs = value.items() if isinstance(value, dict) else value
-    return {str(account): balance for account, balance in pairs}
+    run(name, body, vocabulary=vocabulary)
 
 
 mops = st.lists(
