@@ -21,6 +21,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.nodes.declaration import (
     BASE,
+    InContainer,
     Ready,
     ReadyCommand,
     ReadyHttp,
@@ -49,6 +50,7 @@ __all__ = [
     "Deployed",
     "DiskQuality",
     "Fidelity",
+    "InContainer",
     "Link",
     "LinkQuality",
     "LinkState",
@@ -178,6 +180,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     to run the node. `clock_probe`: a command that asks a foreign program for its time, in seconds
     since 1970. `faulty_disk`: the `{data}` of this foreign program lies on the harness's own disk
     (FUSE), if the environment has one, so that power cuts and disk faults affect the program.
+    `container`: what only a container has, for nodes of a Compose file.
     `debian_package`: the package to install if the program is missing, for the error message;
     `instead`: the target's option that makes the program unnecessary. `stop_signal`: the signal
     that stops a foreign program gracefully: SIGTERM, SIGINT or SIGQUIT. `pages`: the port on which
@@ -208,6 +211,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     instead: str | None = None
     stop_signal: str = "SIGTERM"
     pages: int | None = None
+    container: InContainer | None = None
 
     @property
     def bound_ports(self) -> tuple[int, ...]:

@@ -7,6 +7,10 @@ or `--no-config` the file is ignored. Replay commands contain `--no-config` if t
 has a `harness.toml`.
 
 The tables `[[known]]` list known failures (`harness.verdict.known`).
+
+The file may declare a system itself, with tables such as `[nodes]` and `[client]`, or name a file
+that does (`system`). A declaration named by `--system` may have all these keys, too; its values
+win.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from __future__ import annotations
 import itertools
 import shlex
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +29,7 @@ from harness.verdict.known import KEY, KnownFailures, known_in, read_known
 FILE: Final = "harness.toml"
 KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "target": ((str,), "a text"),
+    "system": ((str,), "a text"),
     "workload": ((str,), "a text"),
     "nemeses": ((list,), "a list of texts"),
     "profile": ((str,), "a text"),
@@ -38,16 +43,19 @@ KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
 }
 """Map each key of the file to the types of its value, and their description for errors."""
 NO_CONFIG: Final = "--no-config"
+SYSTEM: Final = "--system"
 _HELP: Final = ("-h", "--help", "--help-all")
+_DECLARING: Final = frozenset({"nodes", "compose", "client"})
+"""Keys by which a file declares a system; the target `declared` checks its other keys."""
 _FLAGS: Final = {"nemeses": "--nemesis"}
 _CASE: Final = frozenset(
-    {"target", "workload", "nemeses", "profile", "time-limit", "rate", "concurrency"}
+    {"target", "system", "workload", "nemeses", "profile", "time-limit", "rate", "concurrency"}
 )
 _READ_BY: Final[dict[str, frozenset[str]]] = {
     "run": _CASE | {"env", "store"},
     "soak": _CASE | {"env", "store", "label", "jobs"},
     "check-determinism": _CASE,
-    "up": frozenset({"target", "profile"}),
+    "up": frozenset({"target", "system", "profile"}),
     "import": frozenset({"store"}),
 }
 _OF_TARGET: Final = frozenset({"workload", "profile"})
@@ -66,13 +74,7 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
     flags = {argument.partition("=")[0]: n for n, argument in enumerate(arguments)}
     if wanted is None or not flags.keys().isdisjoint({"--case", NO_CONFIG, *_HELP}):
         return []
-    values = _read(Path(FILE))
-    target = _value_of("--target", arguments)
-    workload = _value_of("--workload", arguments)
-    if target is not None and target != values.get("target", target):
-        values = {key: value for key, value in values.items() if key not in _OF_TARGET}
-    elif target is None and workload not in {None, values.get("workload")}:
-        values = {key: value for key, value in values.items() if key not in _OF_WORKLOAD}
+    values = _settings(arguments)
     added: list[str] = []
     for key, value in values.items():
         flag = _FLAGS.get(key, f"--{key}")
@@ -81,8 +83,35 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
             text = ",".join(value) if isinstance(value, list) else str(value)
             added.append(f"{flag}={text}")
     if added:
-        note(f"defaults from {FILE}: {shlex.join(added)}")
+        files = dict.fromkeys([FILE, *_system_file(arguments, values)])
+        names = [file for file in files if Path(file).exists()]
+        note(f"defaults from {' and '.join(names)}: {shlex.join(added)}")
     return added
+
+
+def _settings(arguments: Sequence[str]) -> dict[str, Any]:
+    """The values of `harness.toml` and of the system's own file that suit the command line."""
+    values = _read(Path(FILE))
+    target, workload = (_value_of(flag, arguments) for flag in ("--target", "--workload"))
+    if target is not None:
+        if "system" in values or target != values.get("target", target):
+            dropped = {"system", *_OF_TARGET}
+            values = {key: value for key, value in values.items() if key not in dropped}
+        return values
+    for system in _system_file(arguments, values):
+        of_system = _read(Path(system))
+        dropped = {"target", "system", *_OF_TARGET}
+        rest = {key: value for key, value in values.items() if key not in dropped}
+        values = {**rest, **of_system, "system": system}
+    if "system" not in values and workload not in {None, values.get("workload")}:
+        values = {key: value for key, value in values.items() if key not in _OF_WORKLOAD}
+    return values
+
+
+def _system_file(arguments: Sequence[str], values: Mapping[str, Any]) -> list[str]:
+    """The file that declares the system, unless it is `harness.toml` or there is none."""
+    named = _value_of(SYSTEM, arguments) or values.get("system", FILE)
+    return [] if named == FILE else [str(named)]
 
 
 def replay_words() -> list[str]:
@@ -123,9 +152,17 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    values = _loaded(path)
+    try:
+        values = _loaded(path)
+    except UsageError:
+        if str(path) == FILE:
+            raise
+        return {}  # the target that reads the whole declaration has the better message
     known_in(values, path)
     values.pop(KEY, None)
+    if not _DECLARING.isdisjoint(values):
+        values = {key: value for key, value in values.items() if key in KEYS}
+        values.setdefault("system", str(path))
     for key, value in values.items():
         if key not in KEYS:
             raise UsageError(f"{path} has the key {key!r}; {choices_near(key, [*KEYS, KEY])}")

@@ -53,6 +53,22 @@ class ReadyCommand(_Probe, frozen=True, tag="command"):
     within_s: float = _READY_S
 
 
+class InContainer(msgspec.Struct, frozen=True, kw_only=True):
+    """Properties of a container that no process has, from a Compose file (`NodeSpec.container`).
+
+    The node's texts are literal: they have no placeholders. `entrypoint`: the program, which gets
+    the node's command as arguments; `None` means the image's own entry point. `data`: the folder of
+    the container at which the node's data volume is mounted. `files`: text files by absolute path,
+    written before each start. `aliases`: more names under which other nodes reach this one.
+    """
+
+    entrypoint: tuple[str, ...] | None = None
+    data: str | None = None
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+    working_folder: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
 Ready = ReadyPort | ReadyHttp | ReadyLog | ReadyCommand
 
 

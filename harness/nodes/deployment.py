@@ -65,6 +65,7 @@ def check_nodes(nodes: Sequence[NodeSpec]) -> None:
                 "clock is the harness's own; drop `clock_probe`"
             )
         _check_limits(spec)
+        _check_container(spec)
         if spec.stop_signal not in _STOP_SIGNALS:
             raise UsageError(
                 f"node {spec.name!r} has the stop_signal {spec.stop_signal!r}; it is one of: "
@@ -171,6 +172,29 @@ def _check_limits(spec: NodeSpec) -> None:
         raise UsageError(
             f"node {spec.name!r} has cpus {spec.cpus}; it must be above 0 and at most {_CPUS_MAX}"
         )
+
+
+def _check_container(spec: NodeSpec) -> None:
+    inside = spec.container
+    if inside is None:
+        return
+    if spec.entry is not None:
+        raise UsageError(
+            f"node {spec.name!r} has `container`, which is for foreign programs in Docker, but is "
+            "written against `Env`; leave it out"
+        )
+    if spec.files or spec.setup:
+        raise UsageError(
+            f"node {spec.name!r} has `container` and `files` or `setup`; put the files into "
+            "`container.files`, and set-up into the image"
+        )
+    for path in filter(None, (inside.data, *inside.files)):
+        clean = PurePosixPath(path)
+        if path != str(clean) or not clean.is_absolute() or ".." in clean.parts or path == "/":
+            raise UsageError(
+                f"node {spec.name!r} has the path {path!r} in `container`; write an absolute path "
+                "without '..', such as '/var/lib/server'"
+            )
 
 
 def _check_variant(spec: NodeSpec, name: str, variant: Variant) -> None:
@@ -280,6 +304,8 @@ def forms_of(spec: NodeSpec) -> dict[str, NodeSpec]:
 
 def words_of(spec: NodeSpec) -> list[str]:
     """All texts that may contain placeholders, in a node's declaration and its variants."""
+    if spec.container is not None:
+        return []
     words = [*spec.files.values(), *(word for command in spec.setup for word in command)]
     if isinstance(spec.ready, ReadyCommand):
         words += spec.ready.command

@@ -19,6 +19,7 @@ from harness.faults.nemesis_from_text import load_nemesis
 from harness.faults.parser import are_words
 from harness.nodes.deployment import check_nodes, refuse_in_simulation
 from harness.permits import Permit
+from harness.plan.configured import load_target
 from harness.plan.fault_plans import with_faults
 from harness.plan.random_case import draw_case, expand_any
 from harness.plan.reach import refuse_clients, refuse_nodes, refuse_unable
@@ -76,7 +77,7 @@ def plan_target(case: Case, environment: Environment) -> TargetPlan:
 
     Nodes are prepared for the nemeses of the case, which users inject by hand. Raises `UsageError`.
     """
-    target: Target = load_plugin("targets", case.target)
+    target = load_target(case.target, case.target_options)
     _check_behaviour(case, target)
     nemeses = {name: load_nemesis(name).for_target(target) for name in _nemesis_names(case)}
     refuse_unable(nemeses, environment.name, environment.capabilities)
@@ -92,7 +93,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
 
     With `environment` its capabilities are checked too. Raises `UsageError`.
     """
-    target: Target = load_plugin("targets", case.target)
+    target = load_target(case.target, case.target_options)
     workload: Workload = load_plugin("workloads", case.workload)
     if workload.vocabulary not in target.vocabularies:
         raise _no_vocabulary(target, workload)
@@ -118,7 +119,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = with_faults(case, nemeses)
     checkers = dict.fromkeys([*target.checkers, *case.checkers])
     case = msgspec.structs.replace(case, checkers=tuple(checkers))
-    settings, nodes = _declared(case, target, environment)
+    settings, nodes = _declared(case, target, environment, workload.vocabulary)
     _refuse_lacking(case, workload.vocabulary, permits_of_target(target, settings))
     for name, nemesis in nemeses.items():
         try:
@@ -249,13 +250,14 @@ def _with_target_options(case: Case, target: Target) -> Case:
 
 
 def _declared(
-    case: Case, target: Target, environment: Environment | None
+    case: Case, target: Target, environment: Environment | None, vocabulary: str | None = None
 ) -> tuple[TargetSettings, tuple[NodeSpec, ...]]:
     settings = TargetSettings(
         profile=case.profile,
         bugs=case.bugs,
         options=case.target_options,
         environment=None if environment is None else environment.name,
+        vocabulary=vocabulary,
     )
     with blaming(f"the target {case.target!r}: nodes()"):
         nodes = list(target.nodes(settings))

@@ -16,6 +16,7 @@ import msgspec
 
 from harness.case import SEARCH, Case, stream
 from harness.errors import UsageError, shown
+from harness.plan.configured import load_target
 from harness.plan.reach import can_hit_all
 from harness.plugins import Environment, Target, TargetSettings, Workload
 from harness.plugins.options import with_defaults
@@ -73,7 +74,7 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
             f"the nemeses are {', '.join(case.nemeses)}; `{ANY}` cannot be combined with others: "
             "leave it out, and give --draw to draw from the others"
         )
-    target: Target = load_plugin("targets", case.target)
+    target = load_target(case.target, case.target_options)
     names = None if target.nemeses is None else (*target.nemeses, *dict.fromkeys(target.extras))
     if names is None:
         # A nemesis that does not load is skipped; `harness doctor` gives the reason.
@@ -105,7 +106,7 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
     """Draw the random fields of a case from its seed."""
     if not case.draw:
         return case
-    target: Target = load_plugin("targets", case.target)
+    target = load_target(case.target, case.target_options)
     fields: Fields = {"nemeses": _draw_nemeses(case, target), "draw": 0}
     knobs = None
     if environment is not None:

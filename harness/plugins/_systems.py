@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypedDict, Unpack
 
@@ -24,13 +25,15 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a target; `options` has a value for each of its `Option`s.
 
     `environment` is the name of the environment, if it is known: a target may use different
-    programs in simulation and in processes.
+    programs in simulation and in processes. `vocabulary` is that of the run's workload; `None`
+    without a workload (`harness up`).
     """
 
     profile: str
     bugs: tuple[str, ...]
     options: dict[str, Any]
     environment: str | None = None
+    vocabulary: str | None = None
 
 
 class NodeRole(msgspec.Struct, frozen=True):
@@ -173,6 +176,19 @@ class Target(Plugin):
     @abstractmethod
     def open(self, deployment: Deployment) -> System:
         """Return the system of a new deployment; it lives as long as the run."""
+
+    def configured(self, options: Mapping[str, Any]) -> Target:
+        """Return the target with these options, for targets whose vocabularies, defaults or groups
+        depend on an option; by default the target itself. Raises `UsageError`.
+        """
+        del options
+        return self
+
+    def read_file(self, path: Path) -> dict[str, Any]:
+        """Return the options for the file that `--system` names, with the file's content: a case
+        needs no file. Raises `UsageError`.
+        """
+        raise UsageError(f"--system {path}: the target {self.name!r} is not declared by a file")
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """Return the permits: promises that the profile does not make (`harness.permits`)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +18,14 @@ import msgspec
 from harness.case import Case, load_case
 from harness.cli.output import note
 from harness.cli.parser import Parser
-from harness.cli.project import NO_CONFIG
+from harness.cli.project import NO_CONFIG, SYSTEM
+from harness.cli.run.system_option import DECLARED, add_system, keep_system, system_options
 from harness.errors import UsageError, listed
 from harness.faults.parser import parse
+from harness.plan.configured import load_target
 from harness.plan.planning import flags_of, needed_options
 from harness.plan.random_case import DRAWABLE
-from harness.plugins import Option, Target, Workload
+from harness.plugins import Option, Workload
 from harness.registry import load_all, load_plugin
 
 _DEFAULTS: Final = Case(seed=0)
@@ -59,13 +61,14 @@ def parse_case_options(
     _add_choices(parser, nemesis)
     parser.add_argument(NO_CONFIG, action="store_true", help="do not read harness.toml")
     chosen, _ = _silent_copy().parse_known_args(list(arguments))
-    target_name, workload_name = _chosen(chosen)
-    target: Target = load_plugin("targets", target_name)
+    target_name, workload_name, configuring = _chosen(chosen)
+    target = load_target(target_name, configuring)
     workload: Workload = load_plugin("workloads", workload_name)
     _add_plugin_options(parser, "target", target_name, target.options)
     _add_plugin_options(parser, "workload", workload_name, workload.options)
     parser.elsewhere = lambda flag: _owners_of(flag, target_name, workload_name)
     parsed = parser.parse_args(list(arguments))
+    keep_system(parsed, configuring)
     parsed.nemesis_default = nemesis
     parsed.target_options = target.options
     parsed.workload_options = workload.options
@@ -95,6 +98,7 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
     group.add_argument(
         "--target", metavar="NAME", help=f"the system to deploy (default: {_DEFAULTS.target})"
     )
+    add_system(group)
     for flag in ("--profile", "--damage"):
         _add_plain(group, flag)
     group.add_argument(
@@ -108,10 +112,14 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
         "foreign programs for faults of their clocks and disks (repeatable)",
     )
     chosen, _ = _silent_copy().parse_known_args(list(arguments))
-    name = chosen.target or DEFAULT_TARGET
-    target: Target = load_plugin("targets", name)
+    declared = system_options(chosen)
+    name = DECLARED if declared else chosen.target or DEFAULT_TARGET
+    target = load_target(name, declared)
     _add_plugin_options(parser, "target", name, target.options)
     parsed = parser.parse_args(list(arguments))
+    keep_system(parsed, declared)
+    parsed.target = name if declared else parsed.target
+    parsed.usual_name = target.name
     parsed.target_options = target.options
     return parsed
 
@@ -126,7 +134,7 @@ def target_case_from(
     """
     target = parsed.target or DEFAULT_TARGET
     if before is None:
-        usual = load_plugin("targets", target).usual
+        usual = load_target(target, _plugin_options(parsed, "target")).usual
         before = Case(seed=int.from_bytes(os.urandom(4), "big"), target=target, **usual)
     elif before.target != target:
         raise UsageError(
@@ -151,6 +159,8 @@ def _add_plugin_options(parser: Parser, owner: str, name: str, options: Sequence
     taken = {flag for action in parser._actions for flag in action.option_strings}  # noqa: SLF001
     group = parser.add_argument_group(f"options of the {owner} {name!r}")
     for option in options:
+        if f"--{option.name}" == SYSTEM:
+            continue  # the flag names a file, and the option has its content
         if f"--{option.name}" in taken:
             raise UsageError(
                 f"the {owner} {name!r} defines the option --{option.name}, which already exists"
@@ -162,7 +172,7 @@ def _plugin_options(parsed: argparse.Namespace, owner: str) -> dict[str, Any]:
     return {
         option.name.replace("-", "_"): value
         for option in getattr(parsed, f"{owner}_options")
-        if (value := getattr(parsed, f"{owner}:{option.name.replace('-', '_')}")) is not None
+        if (value := getattr(parsed, f"{owner}:{option.name.replace('-', '_')}", None)) is not None
     }
 
 
@@ -171,6 +181,7 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group.add_argument(
         "--target", metavar="NAME", help=f"system under test (default: {_DEFAULTS.target})"
     )
+    add_system(group)
     group.add_argument(
         "--workload",
         metavar="NAME",
@@ -228,28 +239,33 @@ def _add_plain(group: Any, flag: str) -> None:
 def _silent_copy() -> Parser:
     parser = Parser(add_help=False)
     parser.add_argument("--target")
+    parser.add_argument(SYSTEM, type=Path)
     parser.add_argument("--workload")
     parser.add_argument("--case", type=Path)
     return parser
 
 
-def _chosen(parsed: argparse.Namespace) -> tuple[str, str]:
+def _chosen(parsed: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
+    """The names of target and workload, and the options that configure the target."""
     if parsed.case is not None:
         case = load_case(parsed.case)
-        return case.target, case.workload
+        return case.target, case.workload, case.target_options
+    declared = system_options(parsed)
     target = _target_of(parsed)
-    return target, parsed.workload or _usual_workload(target)
+    return target, parsed.workload or _usual_workload(target, declared), declared
 
 
 def _target_of(parsed: argparse.Namespace) -> str:
     """The target that the user chose, or else the chosen workload's target, or else the default."""
+    if parsed.system is not None:
+        return DECLARED
     if parsed.target is None and parsed.workload is not None:
         return str(load_plugin("workloads", parsed.workload).target or _DEFAULTS.target)
     return str(parsed.target or _DEFAULTS.target)
 
 
-def _usual_workload(target: str) -> str:
-    return str(load_plugin("targets", target).workload or _DEFAULTS.workload)
+def _usual_workload(target: str, options: Mapping[str, Any]) -> str:
+    return str(load_target(target, options).workload or _DEFAULTS.workload)
 
 
 def _add_option(group: Any, owner: str, option: Option) -> None:
@@ -312,14 +328,14 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
     name = _target_of(parsed)  # perhaps PACKAGE:NAME, which is not the plug-in's own `name`
-    target = load_plugin("targets", name)
+    target = load_target(name, parsed.system_options)
     fields["target"] = name
-    fields.setdefault("workload", _usual_workload(name))
+    fields.setdefault("workload", _usual_workload(name, parsed.system_options))
     workload = load_plugin("workloads", fields["workload"])
     if workload.vocabulary in target.vocabularies:  # `plan_case` refuses other workloads
         needed = needed_options(workload, target, options["workload"], options["target"])
         options["target"] |= needed
-        _note_needs(workload.name, needed, None if parsed.target else name)
+        _note_needs(workload.name, needed, None if parsed.target or parsed.system else name)
     fields = {**target.usual, **workload.usual, **fields}
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 

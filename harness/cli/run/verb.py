@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     progress = Progress(simulated=environment.name == SIM)
     bugs = f"bug {','.join(plan.case.bugs)}, " if plan.case.bugs else ""
     note(
-        f"{plan.case.target}/{plan.case.profile}, workload {plan.case.workload}, nemesis "
+        f"{plan.target.name}/{plan.case.profile}, workload {plan.case.workload}, nemesis "
         f"{','.join(plan.case.nemeses)}, {bugs}seed {plan.case.seed}, in {environment.name}"
     )
     replay = replay_command(folder.path / "case.json", environment.name)
@@ -147,7 +147,17 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     add_verbose(parser)
     parser.show_first(
-        *("-h", "--help-all", "--env", "--seed", "--target", "--workload", "--nemesis", "--fault"),
+        *(
+            "-h",
+            "--help-all",
+            "--env",
+            "--seed",
+            "--target",
+            "--system",
+            "--workload",
+            "--nemesis",
+            "--fault",
+        ),
         *("--bug", "--profile", "--time-limit", "--rate", "--concurrency", "--interval"),
         *("--duration", "--case", "--store", "--name", "--freeze", "--dry-run", "--quiet"),
         *("--verbose", "--json"),

@@ -60,7 +60,16 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     _add_outputs(parser)
     parser.show_first(
         *("-h", "--help-all", "--env", "--seeds", "--jobs", "--search", "--stop-after", "--shrink"),
-        *("--fresh", "--target", "--workload", "--nemesis", "--fault", "--bug", "--profile"),
+        *(
+            "--fresh",
+            "--target",
+            "--system",
+            "--workload",
+            "--nemesis",
+            "--fault",
+            "--bug",
+            "--profile",
+        ),
         *("--time-limit", "--case", "--store", "--name", "--label", "--keep", "--lake", "--junit"),
         "--json",
     )

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
             "--env sim: a simulation ends with the command that runs it, so a cluster cannot stay; "
             "use --env process or --env docker"
         )
-    name = parsed.name or parsed.target or DEFAULT_TARGET
+    name = parsed.name or (parsed.usual_name if parsed.system else parsed.target) or DEFAULT_TARGET
     check_name(name)
     kept = None if parsed.fresh else find_kept(name)
     before = None if kept is None else kept[1].order

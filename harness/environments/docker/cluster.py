@@ -19,7 +19,7 @@ from harness.cluster import Bite, Capability, Fidelity, Link, LinkState, NodeSta
 from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine.engine import Engine
-from harness.environments.docker.image.sources import DATA_FOLDER
+from harness.environments.docker.image.sources import data_folder_of
 from harness.environments.docker.network.links import LinkFaults
 from harness.environments.docker.network.outsiders import Watched
 from harness.environments.docker.node.containers import Containers
@@ -117,8 +117,9 @@ class DockerCluster(RealCluster[DockerNode]):
         return f"volume {self._blueprint.places[node].volume}" if where is None else where
 
     async def save_data(self, node: str, folder: Path) -> None:
-        container = self._node(node).container
-        await self._in_thread(self._engine.copy_out, container, DATA_FOLDER, folder)
+        owner = self._node(node)
+        place = data_folder_of(owner.spec)
+        await self._in_thread(self._engine.copy_out, owner.container, place, folder)
 
     # --- deployment --------------------------------------------------------------------------
 

@@ -242,7 +242,7 @@ class Blueprint:
             network=self._network_name,
             address=place.address,
             hostname=node,
-            hosts={name: other.address for name, other in self.places.items() if name != node},
+            hosts=self._hosts_of(node),
             published=self.specs[node].bound_ports,
             user=_USER,
             capabilities=("NET_ADMIN",),
@@ -253,6 +253,15 @@ class Blueprint:
             memory_bytes_max=_KEEPER_MEMORY_BYTES_MAX,
             processes_max=_KEEPER_PROCESSES_MAX,
         )
+
+    def _hosts_of(self, node: str) -> dict[str, str]:
+        """Map the names of all other nodes, and the aliases of all nodes, to addresses."""
+        hosts = {name: place.address for name, place in self.places.items() if name != node}
+        for name, place in self.places.items():
+            inside = self.specs[name].container
+            for alias in () if inside is None else inside.aliases:
+                hosts.setdefault(alias, place.address)
+        return hosts
 
     def proxy(self, node: str) -> ContainerSpec:
         """The specification of the node's Toxiproxy container (our own server or the user's)."""
@@ -303,11 +312,15 @@ class Blueprint:
             environment[NODE_FILE_VARIABLE] = _NODE_FILE
         if place.clock:
             environment |= clocks.environment(environment)
+        inside = spec.container
         return ContainerSpec(
             listens=spec.entry is not None,
             name=place.container,
             image=image or self._image,
             command=command,
+            entrypoint=(inside.entrypoint or ()) if inside is not None else (),
+            keeps_entrypoint=inside is not None and inside.entrypoint is None,
+            working_folder=None if inside is None else inside.working_folder,
             labels=self.labels(node),
             network=f"container:{place.keeper}",
             environment=environment,
@@ -317,7 +330,7 @@ class Blueprint:
             processes_max=_PROCESSES_MAX,
             cpus=spec.cpus,
             volumes={
-                self.disks.get(node, place.volume): sources.DATA_FOLDER,
+                self.disks.get(node, place.volume): sources.data_folder_of(spec),
                 **self._shared_memory(node),
             },
         )
@@ -340,7 +353,10 @@ class Blueprint:
             f"{folder}/{name}": sources.fill(template, spec, self._ports).encode()
             for name, template in spec.files.items()
         }
-        return tar_files(filled) if filled else None
+        if spec.container is not None:
+            filled |= {path[1:]: text.encode() for path, text in spec.container.files.items()}
+        scripts = frozenset(path for path, data in filled.items() if data.startswith(b"#!"))
+        return tar_files(filled, executable=scripts) if filled else None
 
     def kept_data(self, node: str) -> Path | None:
         """The folder with the node's initial data; `None` if the node starts empty."""
@@ -366,7 +382,7 @@ class Blueprint:
             entry=spec.entry or "",
             config=spec.config,
             seed=self._plan.seed,
-            data=sources.DATA_FOLDER,
+            data=sources.data_folder_of(spec),
             listen={str(port): ("0.0.0.0", port) for port in spec.bound_ports},  # noqa: S104 - see fill
             connect=self._connect,
             pages=dict(pages),
@@ -383,4 +399,4 @@ class Blueprint:
         """
         foreign = any(image for (name, _), image in self._images.items() if name == node)
         usual = self.specs[node].user is None and not foreign
-        return None if usual else tar_folder(sources.DATA_FOLDER[1:], 0o1777)
+        return None if usual else tar_folder(sources.data_folder_of(self.specs[node])[1:], 0o1777)

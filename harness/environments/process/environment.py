@@ -94,6 +94,11 @@ def _check(plan: DeploymentPlan) -> None:
         raise UsageError(f"the run id {plan.run_id!r} must match {_RUN_ID.pattern}")
     check_declarations(plan.nodes)
     for spec in plan.nodes:
+        if spec.container is not None:
+            raise UsageError(
+                f"node {spec.name!r} is a container of a Compose file, which processes cannot run; "
+                "use --env docker, or declare the node with a `command`"
+            )
         if spec.entry is None and not spec.command:
             raise UsageError(
                 f"node {spec.name!r} has neither an entry nor a command, so it cannot run as a "

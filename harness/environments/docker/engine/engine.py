@@ -82,11 +82,16 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `network` is a network's name or, for a container that shares the address of another container,
     `container:<name>`. Without a `command`, the container runs its image's entry point and command.
+    A `command` replaces both, unless there is an `entrypoint`, which gets the command as arguments;
+    with `keeps_entrypoint`, the image's own entry point gets the command.
     """
 
     name: str
     image: str
     command: tuple[str, ...]
+    entrypoint: tuple[str, ...] = ()
+    keeps_entrypoint: bool = False
+    working_folder: str | None = None
     labels: dict[str, str]
     network: str
     address: str | None = None
@@ -409,8 +414,11 @@ class Engine:
                 networking_config=networking,
                 # Unless detached, the container's input is closed when the first attachment ends.
                 detach=True,
+                working_dir=spec.working_folder,
                 # The entry point of a foreign image would take the command as its arguments.
-                entrypoint=[] if spec.command else None,
+                entrypoint=list(spec.entrypoint)
+                if spec.entrypoint or (spec.command and not spec.keeps_entrypoint)
+                else None,
             )
 
     @_repeated

@@ -104,11 +104,20 @@ def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
     tar.addfile(info, io.BytesIO(data))
 
 
+def data_folder_of(spec: NodeSpec) -> str:
+    """The folder of the node's container at which its data volume is mounted."""
+    inside = spec.container
+    return DATA_FOLDER if inside is None or inside.data is None else inside.data
+
+
 def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> str:
     """Fill the placeholders of one word; raises `UsageError` for an unknown placeholder.
 
-    A container listens on its declared ports, and reaches a peer by the peer's node name.
+    A container listens on its declared ports, and reaches a peer by the peer's node name. Texts of
+    a Compose file are literal.
     """
+    if spec.container is not None:
+        return word
     peers = [f"{node}:{port}" for node, ports in ports_of.items() for port in ports]
     values = {"host": "0.0.0.0", "data": DATA_FOLDER, "files": FILES_FOLDER}  # noqa: S104 - its own
     values |= {f"host:{node}": node for node in ports_of}

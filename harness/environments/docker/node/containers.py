@@ -18,7 +18,7 @@ from harness.cluster import BASE
 from harness.environments.docker.deploy import USER_ID, Blueprint
 from harness.environments.docker.engine.attachment import Attachment
 from harness.environments.docker.engine.engine import ContainerSpec, Engine
-from harness.environments.docker.image.sources import DATA_FOLDER
+from harness.environments.docker.image.sources import data_folder_of
 from harness.environments.docker.node import clocks
 from harness.environments.host import probe
 from harness.environments.host.foreignclock import PROCESSES
@@ -93,7 +93,8 @@ class Containers:
         kept = self.blueprint.kept_data(node)
         if kept is not None:
             container = self.blueprint.places[node].container
-            self.engine.copy_in(kept, container, DATA_FOLDER, USER_ID)
+            folder = data_folder_of(self.blueprint.specs[node])
+            self.engine.copy_in(kept, container, folder, USER_ID)
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
         """Create a container, and copy into it the files that stay the same at every start."""

@@ -18,7 +18,7 @@ from harness.cluster import BASE, NodeSpec, NodeState
 from harness.environments.docker.engine.attachment import Attachment
 from harness.environments.docker.engine.engine import ContainerState
 from harness.environments.docker.engine.outputs import follow
-from harness.environments.docker.image.sources import DATA_FOLDER
+from harness.environments.docker.image.sources import data_folder_of
 from harness.environments.docker.node.containers import Containers, DockerClock
 from harness.environments.docker.undo import undo_by
 from harness.environments.host import exits
@@ -163,7 +163,7 @@ class DockerNode(RealNode):
             state = await self._state()
             incarnation.pid = None if state is None else state.pid
         disk, pid = self.disk, incarnation.pid
-        if disk is not None and pid and not disk.is_seen_by(pid, DATA_FOLDER):
+        if disk is not None and pid and not disk.is_seen_by(pid, data_folder_of(self.spec)):
             raise InfrastructureError(
                 f"docker: {name} does not see its disk, mounted at {disk.mount}, since the "
                 "engine has mounts of its own; run the harness where the engine runs"

@@ -1,0 +1,51 @@
+"""The option `--system FILE`: a file declares the system under test.
+
+The target `declared` reads the file, and its content becomes an option of the target. So the case
+has everything, and a replay needs no file.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.cli.project import SYSTEM
+from harness.errors import UsageError
+from harness.plugins import Target
+from harness.registry import load_plugin
+
+DECLARED: Final = "declared"
+"""The target that a file declares."""
+
+
+def add_system(group: Any) -> None:
+    """Give a group of a parser the option `--system`."""
+    group.add_argument(
+        SYSTEM,
+        metavar="FILE",
+        type=Path,
+        help="the TOML file that declares the system under test, instead of --target; the case "
+        "keeps its content (default: harness.toml, if it declares one)",
+    )
+
+
+def system_options(parsed: argparse.Namespace) -> dict[str, Any]:
+    """The options of the target for the file that `--system` names; none without the option."""
+    if parsed.system is None:
+        return {}
+    if parsed.target not in {None, DECLARED}:
+        raise UsageError(
+            f"--system {str(parsed.system)!r} declares the system, and --target names "
+            f"{parsed.target!r}; drop one of the two"
+        )
+    reader: Target = load_plugin("targets", DECLARED)
+    return reader.read_file(parsed.system)
+
+
+def keep_system(parsed: argparse.Namespace, given: Mapping[str, Any]) -> None:
+    """Make the content of the declaration an option of the target, as if it was typed."""
+    parsed.system_options = given if parsed.system is not None else {}
+    for name, value in parsed.system_options.items():
+        setattr(parsed, f"target:{name}", value)

@@ -1,0 +1,1 @@
+"""Compose files, unchanged: each service is a node in a container."""

@@ -1,0 +1,200 @@
+"""The declaration of a system: a TOML file as structs, checked before anything starts.
+
+`docs/your-system.md` explains the keys. At the top level a declaration may also have the keys of
+`harness.toml`, which the command line reads (`harness.cli.project`): one file can be both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.errors import UsageError, choices_near
+from targets.declared.document import Document
+from targets.declared.kept import KEY as KEPT
+from targets.declared.kept import Folder, Kept, bundled
+
+__all__ = [
+    "DEFAULTS",
+    "Client",
+    "Declaration",
+    "Each",
+    "Leader",
+    "NodeTable",
+    "from_case",
+    "from_disk",
+]
+
+NODES_MAX: Final = 100
+WITHIN_S_MAX: Final = 3600.0
+DEFAULTS: Final = frozenset(
+    {
+        *("target", "workload", "nemeses", "profile", "env", "store", "label", "time-limit"),
+        *("rate", "concurrency", "jobs", "known", "system"),
+    }
+)
+"""The keys of `harness.toml`, which mean nothing for the system itself."""
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """The base of all tables of the file."""
+
+
+class Each(_Table, frozen=True, kw_only=True):
+    """A text for each node, joined to one list."""
+
+    each: str
+    between: str = ","
+
+
+class FromFile(_Table, frozen=True, kw_only=True):
+    """A text that a file contains."""
+
+    source: str = msgspec.field(name="from")
+
+
+class NodeTable(_Table, frozen=True, kw_only=True):
+    """The table `[nodes]`: equal nodes from one command line."""
+
+    count: int | None = None
+    names: tuple[str, ...] = ()
+    role: str = "node"
+    command: str | tuple[str, ...] = ()
+    image: str | None = None
+    dockerfile: str | None = None
+    package: str | None = None
+    ports: tuple[int, ...] = ()
+    ready: str | tuple[str, ...] | None = None
+    ready_within: float = 60.0
+    environment: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+    files: dict[str, str | FromFile] = msgspec.field(default_factory=dict)
+    setup: tuple[str | tuple[str, ...], ...] = ()
+    each: dict[str, str | Each] = msgspec.field(default_factory=dict)
+    after: tuple[str, ...] = ()
+    user: str | None = None
+    memory_mib: int | None = None
+    cpus: float | None = None
+    clock_probe: str | tuple[str, ...] = ()
+    stop_signal: str = "SIGTERM"
+
+
+class Client(_Table, frozen=True, kw_only=True):
+    """The keys of the table `[client]` for every protocol; other keys belong to the protocol."""
+
+    protocol: str
+    port: int | None = None
+    nodes: tuple[str, ...] = ()
+    pinned: bool = False
+
+
+class Leader(_Table, frozen=True, kw_only=True):
+    """The table `[leader]`: how to see which node leads."""
+
+    probe: str | dict[str, Any]
+    leads: str
+    term: str | None = None
+    protocol: str | None = None
+    port: int | None = None
+
+
+class Declaration(_Table, frozen=True, kw_only=True):
+    """The whole file, without the defaults of the command line."""
+
+    client: dict[str, Any]
+    name: str | None = None
+    nodes: NodeTable | list[NodeTable] | None = None
+    compose: str | None = None
+    without: tuple[str, ...] = ()
+    roles: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    data: str | dict[str, str] = msgspec.field(default_factory=dict)
+    ready_within: float = 60.0
+    leader: Leader | None = None
+    quorum: int | str | dict[str, int | str] = "majority"
+    operations: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Declared:
+    """A declaration with its document and its folder."""
+
+    def __init__(self, document: Document, folder: Folder) -> None:
+        """Decode the document; raises `UsageError`."""
+        self.document, self.folder = document, folder
+        values = {
+            key: value
+            for key, value in document.values.items()
+            if key not in DEFAULTS and key != KEPT
+        }
+        _check_keys(document, values)
+        self.declaration = document.converted(values, Declaration, ())
+        if (self.declaration.nodes is None) == (self.declaration.compose is None):
+            wrong = "both" if self.declaration.compose else "neither"
+            raise document.error(
+                ("compose",),
+                f"it has {wrong} a table [nodes] and a key `compose`; a system has one of them: a "
+                "command line for its nodes, or a Compose file",
+            )
+        common_keys = {field.encode_name for field in msgspec.structs.fields(Client)}
+        table = self.declaration.client
+        common = {key: value for key, value in table.items() if key in common_keys}
+        self.client = document.converted(common, Client, ("client",))
+        self.settings = {key: value for key, value in table.items() if key not in common_keys}
+
+    @property
+    def name(self) -> str:
+        """The name of the system: the file's `name`, or else the name of the file."""
+        return self.declaration.name or Path(self.document.name).stem
+
+    def error(self, key: str, what: str) -> UsageError:
+        """Return the error for the value of a dotted key."""
+        path = tuple(int(step) if step.isdigit() else step for step in key.split("."))
+        return self.document.error(path, f"{key} {what}")
+
+
+def _check_keys(document: Document, values: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for an unknown key at the top, among all keys that may be there."""
+    system_keys = [field.encode_name for field in msgspec.structs.fields(Declaration)]
+    for key in values:
+        if key not in system_keys:
+            keys = [*system_keys, *sorted(DEFAULTS)]
+            raise document.error((key,), f"{key} is no key here; {choices_near(key, keys)}")
+    if "client" not in values:
+        raise document.error(
+            ("client",),
+            "the table [client] is missing; add it, with the protocol that the system speaks: "
+            '[client] protocol = "http"',
+        )
+
+
+def from_disk(path: Path) -> Declared:
+    """Read a declaration; raises `UsageError`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"--system {str(path)!r} cannot be read: {why}; name a TOML file that declares a "
+            "system (docs/your-system.md)"
+        ) from error
+    document = Document(path.name, text)
+    if KEPT in document.values:
+        return from_case(text)
+    return Declared(document, Folder(path.resolve().parent))
+
+
+@functools.lru_cache(maxsize=8)  # a run asks several times, and a soak for each seed
+def from_case(text: str) -> Declared:
+    """Read a declaration from the text that a case keeps; raises `UsageError`."""
+    kept_table = Document("the case's declaration", text)
+    kept = kept_table.converted(kept_table.values.get(KEPT, {}), Kept, (KEPT,))
+    return Declared(Document(kept.file, text), Folder(Path(kept.folder), kept=kept))
+
+
+def as_text(declared: Declared) -> str:
+    """Return the text that a case keeps: the declaration and all that was read for it."""
+    if KEPT in declared.document.values:
+        return declared.document.text
+    return bundled(declared.document.text, declared.folder.kept(declared.document.name))

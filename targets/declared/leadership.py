@@ -1,0 +1,110 @@
+"""The leader of a system, by the probe of `[leader]` or by the protocol's own knowledge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from harness.env import Address, ClientEnv
+from harness.errors import UsageError, shown
+from harness.plugins import NodeRole
+from targets.declared.file import Declared
+from targets.declared.probes import condition, number
+from targets.declared.protocols import (
+    FAILURES,
+    DeclinedError,
+    Protocol,
+    described,
+    protocol_of,
+)
+from targets.declared.spare import SpareSessions
+
+__all__ = ["LEADER", "Leadership", "Seen"]
+
+LEADER: Final = "leader"
+_WITHIN_S: Final = 1.0
+
+
+class Seen(NamedTuple):
+    """The roles of the nodes that answered, and what the probe got from the others."""
+
+    by_node: Mapping[str, NodeRole]
+    problems: Mapping[str, str]
+    answers: Mapping[str, str]
+
+
+class Leadership:
+    """Asks nodes who leads, with a session of its own per node."""
+
+    def __init__(self, declared: Declared, protocol: Protocol, port: int) -> None:
+        """Read the table `[leader]`; raises `UsageError`."""
+        table = declared.declaration.leader
+        self._protocol, self._port = protocol, port
+        self.is_declared = table is not None
+        if table is None:
+            self._spare = SpareSessions(protocol)
+            return
+        if table.protocol is not None and table.protocol != protocol.name:
+            try:
+                self._protocol = protocol_of(table.protocol, {})
+            except UsageError as error:
+                raise declared.error("leader.protocol", f"is wrong: {error}") from error
+            chosen = table.port or self._protocol.port
+            if chosen is None:
+                raise declared.error("leader.port", "is missing; add the port that the probe asks")
+            self._port = chosen
+        self._port = table.port or self._port
+        self._spare = SpareSessions(self._protocol)
+        try:
+            self._template = self._protocol.template("leader.probe", table.probe, "value")
+        except UsageError as error:
+            raise declared.document.explained(error) from error
+        try:
+            self._leads = condition(table.leads)
+        except UsageError as error:
+            raise declared.error("leader.leads", str(error)) from error
+        try:
+            self._term = None if table.term is None else number(table.term)
+        except UsageError as error:
+            raise declared.error("leader.term", str(error)) from error
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything can tell who leads."""
+        return self.is_declared or self._protocol.knows_leader
+
+    @property
+    def port(self) -> int:
+        """The port that the probe asks."""
+        return self._port
+
+    async def seen(self, env: ClientEnv, names: Sequence[str]) -> Seen:
+        """Ask every node, each within a second; a node that does not answer has no role."""
+        roles: dict[str, NodeRole] = {}
+        problems: dict[str, str] = {}
+        answers: dict[str, str] = {}
+
+        async def ask(name: str) -> None:
+            try:
+                async with asyncio.timeout(_WITHIN_S):
+                    leads, term, answer = await self._asked(env, name)
+            except (*FAILURES, DeclinedError) as error:
+                problems[name] = described(error)
+                return
+            roles[name] = NodeRole(LEADER if leads else "follower", term)
+            answers[name] = answer
+
+        if self.is_known:
+            await asyncio.gather(*map(ask, names))
+        ordered = {name: roles[name] for name in names if name in roles}
+        return Seen(ordered, problems, answers)
+
+    async def _asked(self, env: ClientEnv, name: str) -> tuple[bool, int, str]:
+        async with self._spare.session(env, Address(name, self._port)) as session:
+            if not self.is_declared:
+                leads, term = await session.leadership()
+                return leads, term, ""
+            answer = await session.perform(self._template, {}, changes=False)
+        leads = self._leads(answer)
+        return leads, 0 if self._term is None else self._term(answer), shown(answer, 200)

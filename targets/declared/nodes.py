@@ -1,0 +1,350 @@
+"""The nodes of `[nodes]`: one command line for several nodes, in processes and in Docker.
+
+In addition to the placeholders of `harness.cluster.NodeSpec`, texts may have `{number}` (1 for the
+first node), `{address:2380}` and `{peer:2380}` for the node's own ports, and the lists of `each`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from harness.cluster import NodeSpec
+from harness.errors import UsageError, choices_near
+from targets.declared.file import NODES_MAX, Declared, Each, NodeTable
+from targets.declared.packages import folder_with
+from targets.declared.readiness import readiness
+
+__all__ = ["command_nodes", "serving"]
+
+_PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)(?::([^{}]*))?\}")
+_KNOWN: Final = ("name", "number", "host", "port", "peer", "address", "data", "files", "package")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+_SHELL: Final = re.compile(r"[|&;<>]+|\d?>&?\d?")
+_HERE: Final = re.compile(r"\.{1,2}/")
+_IN_OUR_IMAGE: Final = frozenset({"python3", "sh", "bash", "env", "sleep"})
+"""Programs that the harness's own image has, which nodes run in without another."""
+
+
+class _Group(NamedTuple):
+    """One table of nodes: its key in the file, its values, and the names of its nodes."""
+
+    key: str
+    table: NodeTable
+    names: tuple[str, ...]
+
+
+def command_nodes(declared: Declared, environment: str | None, port: int | None) -> list[NodeSpec]:
+    """Declare the nodes of `[nodes]`; `port` is the port of clients. Raises `UsageError`."""
+    groups = _groups(declared)
+    names = [name for group in groups for name in group.names]
+    ports: dict[str, tuple[int, ...]] = {}
+    for group in groups:
+        extra = (
+            [port] if port is not None and len(groups) == 1 and not declared.client.nodes else []
+        )
+        ports |= _ports_of(declared, group, names, extra)
+    if port is not None:
+        for name in declared.client.nodes:
+            if name in ports and port not in ports[name]:
+                ports[name] = (*ports[name], port)
+    return [
+        _Builder(declared, group, name, number, environment, port, ports).spec()
+        for group in groups
+        for number, name in enumerate(group.names, start=1)
+    ]
+
+
+def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[str, ...]:
+    """Return the nodes that clients talk to; raises `UsageError` if there is none."""
+    names = [node.name for node in nodes]
+    for name in declared.client.nodes:
+        if name not in names:
+            raise declared.error(
+                "client.nodes",
+                f"names {name!r}, which is no node; {choices_near(name, names)}",
+            )
+    chosen = declared.client.nodes or tuple(node.name for node in nodes if port in node.ports)
+    bare = [node.name for node in nodes if node.name in chosen and port not in node.ports]
+    if not chosen or bare:
+        raise declared.error(
+            "client.port",
+            f"is {port}, which {', '.join(bare) or 'no node'} has among its ports; add it to the "
+            "node's ports, or name the nodes that clients talk to: nodes = [...] in [client]",
+        )
+    return chosen
+
+
+def _groups(declared: Declared) -> list[_Group]:
+    written = declared.declaration.nodes
+    tables = [written] if isinstance(written, NodeTable) else list(written or [])
+    groups, seen = [], dict[str, str]()
+    if not tables:
+        raise declared.error("nodes", "is empty; declare at least one node")
+    for index, table in enumerate(tables):
+        key = "nodes" if isinstance(written, NodeTable) else f"nodes.{index}"
+        names = _names(declared, key, table)
+        for name in names:
+            if name in seen:
+                raise declared.error(
+                    key if table.count else f"{key}.names",
+                    f"makes a second node {name!r}; give every node its own name, for instance by "
+                    "`names` or `role`",
+                )
+            seen[name] = key
+        groups.append(_Group(key, table, names))
+    if len(seen) > NODES_MAX:
+        raise declared.error("nodes", f"makes {len(seen)} nodes; the limit is {NODES_MAX}")
+    return groups
+
+
+def _names(declared: Declared, key: str, table: NodeTable) -> tuple[str, ...]:
+    if table.names and table.count is not None and table.count != len(table.names):
+        raise declared.error(
+            f"{key}.count",
+            f"is {table.count}, but there are {len(table.names)} `names`; drop one of the two",
+        )
+    count = 1 if table.count is None else table.count
+    if not 1 <= count <= NODES_MAX:
+        raise declared.error(f"{key}.count", f"is {count}; it must be in 1 .. {NODES_MAX}")
+    prefix = "n" if table.role == "node" else table.role
+    names = table.names or tuple(f"{prefix}{number}" for number in range(1, count + 1))
+    for name in names:
+        if not _NAME.fullmatch(name) or name == "client":
+            raise declared.error(
+                f"{key}.names",
+                f"has {name!r}; a name must match {_NAME.pattern} and not be 'client'",
+            )
+    if len(dict.fromkeys(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise declared.error(f"{key}.names", f"has {twice!r} twice; give every node its own name")
+    return names
+
+
+def words(declared: Declared, key: str, written: str | Sequence[str]) -> tuple[str, ...]:
+    """Split a command into words; raises `UsageError` for syntax of a shell."""
+    if not isinstance(written, str):
+        return tuple(written)
+    try:
+        split = shlex.split(written)
+    except ValueError as error:
+        raise declared.error(
+            key, f"cannot be split into words: {error}; close the quote"
+        ) from error
+    shell = next((word for word in split if _SHELL.fullmatch(word)), None)
+    if shell is not None:
+        raise declared.error(
+            key,
+            f"has {shell!r}, but no shell runs it; write a shell's command as "
+            '["sh", "-c", "..."], with `set -eo pipefail` in bash before a pipe',
+        )
+    return tuple(split)
+
+
+def _texts(table: NodeTable) -> Iterable[str]:
+    """All texts of a table that may have placeholders, except the texts of files."""
+    for written in (table.command, table.clock_probe, *table.setup):
+        yield from [written] if isinstance(written, str) else written
+    if table.ready is not None:
+        yield from [table.ready] if isinstance(table.ready, str) else table.ready
+    yield from (str(value) for value in table.environment.values())
+    for text in table.each.values():
+        yield text if isinstance(text, str) else text.each
+
+
+def _ports_of(
+    declared: Declared, group: _Group, known: Sequence[str], extra: Sequence[int]
+) -> dict[str, tuple[int, ...]]:
+    """Map the nodes of a group to their ports: declared ones, and all that placeholders name."""
+    ports = [*extra, *group.table.ports]
+    for port in group.table.ports:
+        if not 1 <= port <= 65535:
+            raise declared.error(f"{group.key}.ports", f"has {port}; a port is in 1 .. 65535")
+    files = (text for text in group.table.files.values() if isinstance(text, str))
+    for text in [*_texts(group.table), *files]:
+        for match in _PLACEHOLDER.finditer(text):
+            kind, rest = match[1], match[2] or ""
+            if kind == "port" or (kind in {"peer", "address"} and ":" not in rest):
+                ports.append(_port(declared, group.key, match[0], rest))
+            elif kind in {"peer", "address", "host"} and rest:
+                name = rest.partition(":")[0]
+                if name not in known:
+                    raise declared.error(
+                        f"{group.key}.command",
+                        f"has {match[0]}, and no node is named {name!r}; "
+                        f"{choices_near(name, known)}",
+                    )
+    return dict.fromkeys(group.names, tuple(dict.fromkeys(ports)))
+
+
+def _port(declared: Declared, key: str, placeholder: str, text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise declared.error(
+            f"{key}.command",
+            f"has {placeholder}; write a port in 1 .. 65535, such as {{port:8080}}",
+        )
+    return int(text)
+
+
+class _Builder:
+    """Builds the declaration of one node of a group."""
+
+    def __init__(
+        self,
+        declared: Declared,
+        group: _Group,
+        name: str,
+        number: int,
+        environment: str | None,
+        client_port: int | None,
+        ports: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        self.declared, self.group, self.table = declared, group, group.table
+        self.name, self.number, self.environment = name, number, environment
+        self.client_port, self.ports = client_port, ports
+
+    def spec(self) -> NodeSpec:
+        table, key = self.table, self.group.key
+        command = tuple(map(self._placed, self._command(f"{key}.command", table.command)))
+        dockerfile = self._dockerfile(command)
+        ports = self.ports[self.name]
+        return NodeSpec(
+            name=self.name,
+            role=table.role,
+            ports=ports,
+            command=command,
+            image=table.image,
+            dockerfile=dockerfile,
+            debian_package=table.package,
+            environment={
+                variable: self._filled(f"{key}.environment.{variable}", str(value))
+                for variable, value in table.environment.items()
+            },
+            files=self._files(),
+            setup=tuple(self._command(f"{key}.setup", each) for each in table.setup),
+            ready=readiness(self.declared, key, table, ports, self.client_port, self._command),
+            after=table.after,
+            user=table.user,
+            memory_mib=table.memory_mib,
+            cpus=table.cpus,
+            clock_probe=self._command(f"{key}.clock-probe", table.clock_probe),
+            stop_signal=table.stop_signal,
+            faulty_disk=any("{data}" in text for text in _texts(table)),
+        )
+
+    def _command(self, key: str, written: str | Sequence[str]) -> tuple[str, ...]:
+        split = words(self.declared, key, written)
+        return tuple(self._filled(key, word) for word in split)
+
+    def _filled(self, key: str, text: str) -> str:
+        """Fill the placeholders that only this module knows; check the names of the others."""
+
+        def value(match: re.Match[str]) -> str:
+            kind, rest = match[1], match[2]
+            if kind in self.table.each and rest is None:
+                return self._list(kind)
+            if kind == "number" and rest is None:
+                return str(self.number)
+            if kind in {"peer", "address"} and rest and ":" not in rest:
+                return f"{{{kind}:{self.name}:{rest}}}"
+            if kind in _KNOWN:
+                return match[0]
+            kinds = [*_KNOWN, *self.table.each]
+            raise self.declared.error(
+                key, f"has {match[0]}, which is no placeholder; {choices_near(kind, kinds)}"
+            )
+
+        return _PLACEHOLDER.sub(value, text)
+
+    def _list(self, name: str) -> str:
+        """The text of `each` for every node of the group, joined."""
+        written = self.table.each[name]
+        each = written if isinstance(written, Each) else Each(each=written)
+
+        def of_node(node: str, number: int) -> Callable[[re.Match[str]], str]:
+            def value(match: re.Match[str]) -> str:
+                kind, rest = match[1], match[2]
+                if kind in {"name", "number"} and rest is None:
+                    return node if kind == "name" else str(number)
+                if kind == "host" and rest is None:
+                    return f"{{host:{node}}}"
+                if kind in {"peer", "address"} and rest and ":" not in rest:
+                    return f"{{{kind}:{node}:{rest}}}"
+                raise self.declared.error(
+                    f"{self.group.key}.each.{name}",
+                    f"has {match[0]}; in a list there are {{name}}, {{number}}, {{host}}, "
+                    "{address:PORT} and {peer:PORT}",
+                )
+
+            return value
+
+        nodes = enumerate(self.group.names, start=1)
+        texts = [_PLACEHOLDER.sub(of_node(node, number), each.each) for number, node in nodes]
+        return each.between.join(texts)
+
+    def _placed(self, word: str) -> str:
+        """A word of the command; a path that begins with ./ belongs to the file's folder."""
+        if not _HERE.match(word):
+            return word
+        if self.environment == "docker":
+            if self.table.image is not None or self.table.dockerfile is not None:
+                return word
+            raise self.declared.error(
+                f"{self.group.key}.command",
+                f"runs {word!r}, which is on this machine and not in a container; use --env "
+                "process, name an `image` or a `dockerfile`, or list a script in `files` and "
+                "run it as {files}/NAME",
+            )
+        return str(self.declared.folder.at(word))
+
+    def _dockerfile(self, command: Sequence[str]) -> str | None:
+        table, key = self.table, self.group.key
+        images = [name for name in ("image", "dockerfile") if getattr(table, name) is not None]
+        if len(images) > 1:
+            raise self.declared.error(
+                f"{key}.image", "and `dockerfile` are both given; keep one of the two"
+            )
+        if not command and not images:
+            raise self.declared.error(
+                f"{key}.command",
+                "is missing; write what a node runs, such as 'server --port {port:8080}', or name "
+                "an `image` that runs its own command",
+            )
+        if table.package is not None and not _PACKAGE.fullmatch(table.package):
+            raise self.declared.error(
+                f"{key}.package",
+                f"is {table.package!r}; it must be the name of a Debian package, such as "
+                "'redis-server'",
+            )
+        if self.environment != "docker" or table.image is not None:
+            return None
+        if table.dockerfile is not None:
+            try:
+                return str(self.declared.folder.context(table.dockerfile))
+            except UsageError as error:
+                raise self.declared.error(f"{key}.dockerfile", f"is wrong: {error}") from error
+        if table.package is not None:
+            return str(folder_with(table.package))
+        if command[0] not in _IN_OUR_IMAGE and "{" not in command[0]:
+            raise self.declared.error(
+                f"{key}.command",
+                f"runs {command[0]!r}, which the harness's own image lacks; for Docker name its "
+                "Debian `package`, an `image`, or the folder of a `dockerfile`",
+            )
+        return None
+
+    def _files(self) -> dict[str, str]:
+        files = {}
+        for path, written in self.table.files.items():
+            key = f"{self.group.key}.files"
+            text = written if isinstance(written, str) else ""
+            if not isinstance(written, str):
+                try:
+                    text = self.declared.folder.text(written.source)
+                except UsageError as error:
+                    raise self.declared.error(key, f"has {path!r}: {error}") from error
+            files[path] = self._filled(key, text)
+        return files

@@ -1,0 +1,98 @@
+"""Conditions on an answer: `leads` and `term` of the table `[leader]`.
+
+A condition is a regular expression in slashes, which must match somewhere in the answer as text, or
+a path of JSON, or a comparison of a path with another path or with JSON: `/role:master/`,
+`is_leader`, `leader == header.member_id`, `state == "primary"`. A path that the answer lacks is an
+error and never "does not lead".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from harness.errors import UsageError, shown
+
+__all__ = ["condition", "number"]
+
+_PATH: Final = re.compile(r"[A-Za-z_][\w-]*(?:\.(?:[A-Za-z_][\w-]*|\d+))*")
+_RULE: Final = (
+    "write a regular expression in slashes (/role:master/), a path of the answer's JSON "
+    '(is_leader), or a comparison (leader == header.member_id, state == "primary")'
+)
+
+
+def condition(text: str) -> Callable[[Any], bool]:
+    """Return the condition as a function of an answer, which raises `ValueError` for an answer that
+    lacks a path. Raises `UsageError` for a text that is no condition.
+    """
+    if len(text) > 2 and text[0] == text[-1] == "/":
+        pattern = _pattern(text)
+        return lambda answer: pattern.search(_as_text(answer)) is not None
+    left, equals, right = (part.strip() for part in text.partition("=="))
+    if not _PATH.fullmatch(left):
+        raise UsageError(f"is {text!r}; {_RULE}")
+    if not equals:
+        return lambda answer: _truth(at_path(answer, left), left)
+    if _PATH.fullmatch(right) and right not in {"true", "false", "null"}:
+        return lambda answer: bool(at_path(answer, left) == at_path(answer, right))
+    try:
+        literal = json.loads(right)
+    except ValueError:
+        raise UsageError(f"is {text!r}, and {right!r} is no path and no JSON; {_RULE}") from None
+    return lambda answer: bool(at_path(answer, left) == literal)
+
+
+def number(text: str) -> Callable[[Any], int]:
+    """Return `term` as a function of an answer, which raises `ValueError` if there is no number. In
+    a regular expression, the first group is the number.
+    """
+    if len(text) > 2 and text[0] == text[-1] == "/":
+        pattern = _pattern(text)
+        if pattern.groups < 1:
+            raise UsageError(f"is {text!r}, which has no group; write /epoch:(\\d+)/")
+
+        def found(answer: Any) -> int:
+            match = pattern.search(_as_text(answer))
+            if match is None:
+                raise ValueError(f"{text} matches nothing in {shown(answer)}")
+            return int(match[1])
+
+        return found
+    if not _PATH.fullmatch(text):
+        raise UsageError(f"is {text!r}; {_RULE}")
+    return lambda answer: int(at_path(answer, text))
+
+
+def at_path(answer: Any, path: str) -> Any:
+    """Return the value at a path of JSON; raises `ValueError` if the answer lacks it."""
+    value = answer
+    for step in path.split("."):
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            raise ValueError(f"the answer has no {path!r}: {shown(answer)}")
+    return value
+
+
+def _truth(value: Any, path: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(
+        f"{path!r} is {shown(value)} and neither true nor false; compare it: {path} =="
+    )
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text[1:-1], re.MULTILINE)
+    except re.error as error:
+        raise UsageError(f"is {text!r}, which is no regular expression: {error}") from error
+
+
+def _as_text(answer: Any) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

@@ -1,0 +1,57 @@
+"""The key `ready` of a table of nodes: when a node is ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from harness.cluster import Ready, ReadyCommand, ReadyHttp, ReadyLog, ReadyPort
+from harness.errors import shown
+from targets.declared.file import WITHIN_S_MAX, Declared, NodeTable
+
+__all__ = ["readiness"]
+
+_RULE: Final = (
+    "write 'GET :8080/health', 'port 8080', 'log REGULAR-EXPRESSION', or a command as a list of "
+    "words"
+)
+
+
+def readiness(
+    declared: Declared,
+    key: str,
+    table: NodeTable,
+    ports: Sequence[int],
+    client_port: int | None,
+    command: Callable[[str, Sequence[str]], tuple[str, ...]],
+) -> Ready | None:
+    """Return when a node with these ports is ready: as the table at `key` says, or once the port of
+    clients accepts connections. Raises `UsageError`.
+    """
+    written, within_s = table.ready, table.ready_within
+    key = f"{key}.ready"
+    if not 0 < within_s <= WITHIN_S_MAX:
+        raise declared.error(
+            f"{key}-within", f"is {within_s:g}; it must be above 0 and at most {WITHIN_S_MAX:g}"
+        )
+    usual = client_port if client_port in ports else next(iter(ports), None)
+    if written is None:
+        return None if usual is None else ReadyPort(usual, within_s)
+    if not isinstance(written, str):
+        return ReadyCommand(command(key, written), within_s)
+    kind, _, rest = written.partition(" ")
+    rest = rest.strip()
+    if kind == "log" and rest:
+        return ReadyLog(rest, within_s)
+    match = re.fullmatch(r"(?::(\d+))?(/\S*)", rest) if kind == "GET" else None
+    port = int(match[1]) if match and match[1] else usual
+    if kind == "port" and rest.isdigit():
+        port = int(rest)
+    elif match is None:
+        raise declared.error(key, f"is {shown(written)}; {_RULE}")
+    if port not in ports or port is None:
+        raise declared.error(
+            key, f"asks port {port}, which is none of the ports {list(ports)}; add it to `ports`"
+        )
+    return ReadyPort(port, within_s) if match is None else ReadyHttp(port, match[2], within_s)

@@ -1,0 +1,143 @@
+"""A deployed system that a file declares, as the harness sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from harness.cluster import NodeSpec
+from harness.env import Address
+from harness.errors import clipped
+from harness.ops import Request
+from harness.plugins import Convergence, Deployment, Roles, System
+from harness.vocabularies.register import Read
+from harness.vocabularies.transactions import Txn
+from targets.declared.client import DeclaredClient
+from targets.declared.leadership import LEADER, Leadership, Seen
+from targets.declared.parts import Parts
+from targets.declared.protocols import FAILURES, DeclinedError, described
+from targets.declared.quorum import quorum_of
+from targets.declared.spare import SpareSessions
+
+__all__ = ["DeclaredSystem"]
+
+_WITHIN_S: Final = 2.0
+_READS: Final[Mapping[str, Request]] = {
+    "register": Request.of(Read()),
+    "list-append": Request.of(Txn([["r", "ready", None]])),
+}
+"""A harmless operation of a vocabulary, which shows that a node serves."""
+_ANSWER_SHOWN_MAX: Final = 200
+
+
+class DeclaredSystem(System):
+    """Ready means: every node that clients talk to answers, at least one of them serves a read, and
+    if the file says how to see the leader, one leads.
+    """
+
+    def __init__(self, deployment: Deployment, parts: Parts) -> None:
+        self._env, self._parts = deployment.env, parts
+        self._nodes: Mapping[str, NodeSpec] = deployment.nodes
+        names = parts.serving(list(deployment.nodes.values()))
+        self._addresses = [Address(name, parts.port) for name in names]
+        self._vocabulary = parts.vocabulary(deployment.settings.vocabulary)
+        self._speaker = parts.operations.speaking(self._vocabulary)
+        self._leadership = Leadership(parts.declared, parts.protocol, parts.port)
+        self._led = tuple(
+            name for name, spec in self._nodes.items() if self._leadership.port in spec.ports
+        )
+        self._prepared = False
+        self._spare = SpareSessions(parts.protocol)
+
+    def client(self, process: int) -> DeclaredClient:
+        return DeclaredClient(
+            self._env,
+            process,
+            self._addresses,
+            self._parts.protocol,
+            self._speaker,
+            pinned=self._parts.declared.client.pinned,
+        )
+
+    def core(self, rng: random.Random) -> Sequence[str]:
+        """Draw a quorum of each role."""
+        core: list[str] = []
+        for role, names in _by_role(self._nodes).items():
+            count = quorum_of(self._parts.declared, role, len(names))
+            core += rng.sample(names, count)
+        return [name for name in self._nodes if name in core]
+
+    async def groups(self) -> Mapping[str, Roles]:
+        seen = await self._leadership.seen(self._env, self._led)
+        return {self._parts.declared.name: Roles(dict(seen.by_node), self._led)}
+
+    async def ready(self) -> Convergence:
+        pending: list[str] = []
+        if not self._prepared:
+            pending = await self._prepare()
+        if not pending:
+            pending = await self._not_serving()
+        if not pending and self._leadership.is_declared:
+            pending = _not_led(await self._leadership.seen(self._env, self._led))
+        return Convergence(not pending, tuple(pending))
+
+    async def converged(self) -> Convergence:
+        return await self.ready()
+
+    async def _prepare(self) -> list[str]:
+        """Make what operations need on the first node that can; return why none can."""
+        problems = []
+        for address in self._addresses:
+            try:
+                async with asyncio.timeout(_WITHIN_S):
+                    async with self._spare.session(self._env, address) as session:
+                        await self._speaker.prepare(session)
+            except (*FAILURES, DeclinedError) as error:
+                problems.append(f"{address.node} cannot be prepared: {described(error)}")
+            else:
+                self._prepared = True
+                return []
+        return problems
+
+    async def _not_serving(self) -> list[str]:
+        """The reasons why nodes do not serve, after one harmless operation on each."""
+        problems: dict[str, str] = {}
+        refusals: dict[str, str] = {}
+
+        async def ask(address: Address) -> None:
+            try:
+                async with asyncio.timeout(_WITHIN_S):
+                    async with self._spare.session(self._env, address) as session:
+                        if self._vocabulary in _READS:
+                            read = _READS[self._vocabulary]
+                            await self._speaker.perform(session, read, process=0)
+            except DeclinedError as declined:
+                refusals[address.node] = f"{address.node} refuses: {declined}"
+            except FAILURES as error:
+                problems[address.node] = f"{address.node} does not answer: {described(error)}"
+
+        await asyncio.gather(*map(ask, self._addresses))
+        names = [address.node for address in self._addresses]
+        if len(refusals) == len(names):
+            problems = refusals
+        return [clipped(problems[name], _ANSWER_SHOWN_MAX) for name in names if name in problems]
+
+
+def _by_role(nodes: Mapping[str, NodeSpec]) -> dict[str, list[str]]:
+    roles: dict[str, list[str]] = {}
+    for name, spec in nodes.items():
+        roles.setdefault(spec.role, []).append(name)
+    return roles
+
+
+def _not_led(seen: Seen) -> list[str]:
+    """The reason why no node leads by the probe of the file, with the answer of each node."""
+    if any(role.role == LEADER for role in seen.by_node.values()):
+        return []
+    got = [f"{name}: {text}" for name, text in {**seen.answers, **seen.problems}.items()]
+    return [
+        "no node leads: `leads` of [leader] matched no answer of its probe; "
+        + clipped("; ".join(got) or "no node was asked", 2 * _ANSWER_SHOWN_MAX)
+    ]

@@ -1,0 +1,69 @@
+"""The target `declared`: a system that a TOML file declares, without a line of Python.
+
+The option `system` has the text of the file, with everything it refers to (`kept`).
+On the command line, `--system FILE` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.cluster import NodeSpec
+from harness.errors import UsageError
+from harness.plugins import (
+    TARGET_API_VERSION,
+    Deployment,
+    Option,
+    System,
+    Target,
+    TargetSettings,
+    override,
+)
+from targets.declared.file import as_text, from_disk
+from targets.declared.parts import Parts, parts_of
+from targets.declared.system import DeclaredSystem
+
+__all__ = ["DeclaredTarget"]
+
+_OPTION: Final = "system"
+
+
+class DeclaredTarget(Target):
+    """Any system that a file declares; `configured` gives it the name and the vocabularies."""
+
+    api_version = TARGET_API_VERSION
+    name = "declared"
+    doc = "any system that a file declares: --system FILE.toml (docs/your-system.md)"
+    vocabularies: frozenset[str] = frozenset()
+    profiles = ("strict",)
+    bugs: Mapping[str, str] = {}
+    options = (Option(_OPTION, "", "the declaration, with all files that it refers to"),)
+
+    @override
+    def read_file(self, path: Path) -> dict[str, Any]:
+        declared = from_disk(path)
+        Parts(declared).nodes(None)  # reads all files that the declaration refers to
+        return {_OPTION: as_text(declared)}
+
+    @override
+    def configured(self, options: Mapping[str, Any]) -> Target:
+        text = options.get(_OPTION)
+        if not text:
+            raise UsageError(
+                "the target 'declared' needs a file that declares the system: add --system "
+                "FILE.toml (docs/your-system.md)"
+            )
+        parts = parts_of(text)
+        target = type(self)()
+        target.name = parts.declared.name
+        target.vocabularies = parts.operations.vocabularies
+        target.workload = parts.vocabulary(None)
+        return target
+
+    def nodes(self, settings: TargetSettings) -> list[NodeSpec]:
+        return parts_of(settings.options[_OPTION]).nodes(settings.environment)
+
+    def open(self, deployment: Deployment) -> System:
+        return DeclaredSystem(deployment, parts_of(deployment.settings.options[_OPTION]))
