@@ -67,7 +67,7 @@ class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     command: str | list[str]
-    vocabularies: list[str] = ["register"]
+    vocabularies: tuple[str, ...] = ("register",)
 
 
 class Operation(Template):

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from harness.errors import UsageError, shown
+from targets.declared.protocols import MalformedError, described
 
 __all__ = ["PLACEHOLDER", "check_names", "decoded", "encoded", "filled", "names_in", "text_of"]
 
@@ -22,7 +23,6 @@ PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_0-9]*)(?::([a-z0-9]+))?\}")
 PLAIN: Final = frozenset({"key"})
 """The arguments that stand for their text, and not for their JSON."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_DEPTH_ERRORS: Final = (RecursionError, MemoryError)
 
 
 def encoded(value: Any) -> str:
@@ -31,20 +31,16 @@ def encoded(value: Any) -> str:
 
 
 def decoded(data: bytes | bytearray | str) -> Any:
-    """Return the value of a JSON text; raises `ValueError` for anything else, such as nothing,
+    """Return the value of a JSON text; raises `MalformedError` for anything else, such as nothing,
     NaN, or a lone half of a character.
     """
-    text = data if isinstance(data, str) else bytes(data).decode("utf-8")
-    if not text.strip():
-        raise ValueError("an empty text is no value")
     try:
+        text = data if isinstance(data, str) else bytes(data).decode("utf-8")
         value = json.loads(text, parse_constant=_refuse)
         if "\\u" in text:  # an escape may have made half a character, which no history can hold
             encoded(value).encode("utf-8")
-    except _DEPTH_ERRORS as error:
-        raise ValueError(f"the value is nested too deeply: {shown(text)}") from error
-    except ValueError as error:
-        raise ValueError(f"not JSON: {shown(text)} ({error})") from error
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"not JSON: {shown(data)} ({described(error)})") from error
     return value
 
 

@@ -63,7 +63,8 @@ async def serving(name, port, settings):
     async with asyncio.timeout(LIMIT_S):
         while True:
             try:
-                session = await protocol_of(name, settings).open(env_at(port), NODE)
+                async with asyncio.timeout(2):  # a server that starts may accept and stay silent
+                    session = await protocol_of(name, settings).open(env_at(port), NODE)
             except (*FAILURES, DeclinedError):
                 await asyncio.sleep(POLL_S)
             else:
