@@ -1,9 +1,9 @@
 """Operations of vocabularies as templates of a protocol, and answers as values of completions.
 
 The table `[operations]` of a file has the operations of registers and transactions by their names
-(`read`, `write`, `cas`, `txn`), and those of any other vocabulary in a table of its name
+(`read`, `write`, `cas`, `txn`), and the operations of any other vocabulary in a table of its name
 (`[operations.set]`). `setup` has requests that are sent before the first operation, and may be
-sent again. What the file leaves out comes from the protocol's defaults.
+sent again. The protocol has defaults for operations that the file leaves out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DRAINED_MAX: Final = 100_000
 
 
 _FLAT: Final = {"read": "register", "write": "register", "cas": "register", "txn": "list-append"}
-"""The vocabularies of the operations that stand in `[operations]` itself."""
+"""The vocabularies of the operations that `[operations]` itself has."""
 
 
 class Speaker:
@@ -70,7 +70,9 @@ class Speaker:
         if shape.answer == "whether":
             if not value:
                 why = "mismatch" if f == "cas" else "refused"
-                raise DeclinedError(f"the system said no to {f}", value={"result": why})
+                raise DeclinedError(
+                    f"the system refused the operation {f!r}", value={"result": why}
+                )
             return {"result": "ok"}
         if shape.answer == "done":
             return {"result": "ok"}
@@ -170,8 +172,8 @@ def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
                     f"operations.{name}: an operation of the vocabulary {owners[0]!r} belongs into "
                     f"the table [operations.{owners[0]}]"
                 )
-            known = [*_FLAT, SETUP, *SHAPES]
-            raise UsageError(f"operations.{name}: {unknown_name('operation', name, known)}")
+            choices = [*_FLAT, SETUP, *SHAPES]
+            raise UsageError(f"operations.{name}: {unknown_name('operation', name, choices)}")
         if not isinstance(text, Mapping):
             raise UsageError(
                 f"operations.{name} is {shown(text)}: write a table with templates for "
@@ -186,7 +188,7 @@ def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
 
 
 def _transacted(mops: Sequence[Any], answer: Any, *, lists: bool) -> list[Any]:
-    """Return the micro-operations of an answer if they are those that were asked for."""
+    """Return the micro-operations of an answer if they match the request."""
     if not isinstance(answer, list) or len(answer) != len(mops):
         raise MalformedError(f"the answer to {len(mops)} micro-operations is {shown(answer)}")
     whole = []

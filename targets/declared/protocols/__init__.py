@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import msgspec
 
 from harness.env import Address, ClientEnv
-from harness.errors import UsageError, shown, unknown_name
+from harness.errors import InternalError, UsageError, shown, unknown_name
 from harness.ops import Attempt
 from targets.declared.protocols.shapes import Answer
 
@@ -122,7 +122,7 @@ class Session(ABC):
 
         Only for protocols with `knows_leader`. Raises one of `FAILURES`, or `DeclinedError`.
         """
-        raise NotImplementedError
+        raise InternalError(f"a session of {type(self).__name__} knows no leader")
 
     def had_no_effect(self) -> None:
         """Declare that all requests so far changed nothing, so the operation may be tried again."""
@@ -204,9 +204,9 @@ def settings_of(kind: type[S], settings: Mapping[str, Any], where: str = "client
     try:
         return msgspec.convert(settings, kind)
     except msgspec.ValidationError as error:
-        known = ", ".join(kind.__struct_fields__) or "none"
+        fields = ", ".join(kind.__struct_fields__) or "none"
         raise UsageError(
-            f"{where}: {error}, in {shown(dict(settings))}; it may have: {known}"
+            f"{where}: {error}, in {shown(dict(settings))}; it may have: {fields}"
         ) from error
 
 

@@ -113,7 +113,7 @@ class EtcdSession(VersionedSession):
 
     async def _written(self, asked: Mapping[str, Any], count: int) -> bool:
         answer = await self._txn(asked)
-        succeeded = answer.get("succeeded", False)  # the gateway leaves out what is false
+        succeeded = answer.get("succeeded", False)  # the gateway leaves out false values
         if not isinstance(succeeded, bool):
             raise MalformedError(f"`succeeded` is {shown(succeeded)}")
         if succeeded:

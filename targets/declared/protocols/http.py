@@ -197,7 +197,7 @@ class HttpSession(Session):
     async def fetch(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Response:
-        """Send one request and return its answer, whatever its status."""
+        """Send one request and return its answer with any status."""
         try:
             await self.connect()
         except OSError as error:

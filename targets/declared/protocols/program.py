@@ -178,12 +178,12 @@ class ProgramSession(Session):
         if isinstance(answer["id"], bool) or answer["id"] != self._number:
             raise MalformedError(f"{shown(line)} does not answer the request {self._number}")
         (outcome,) = outcomes
-        said = answer[outcome]
+        content = answer[outcome]
         if outcome == "fail":
-            raise DeclinedError(f"the program says: {shown(said)}")
+            raise DeclinedError(f"the program says: {shown(content)}")
         if outcome == "info":
-            raise MalformedError(f"the program does not know: {shown(said)}")
-        return said
+            raise MalformedError(f"the program does not know: {shown(content)}")
+        return content
 
     async def _listen(self) -> None:
         """Keep the end of what the program writes to stderr."""

@@ -110,7 +110,7 @@ class Transaction(Template):
     """The micro-operations of a transaction as commands between MULTI and EXEC."""
 
     def __init__(self, read: Sequence[str], answer: Answer) -> None:
-        """Take the command that reads a key, and what it returns."""
+        """Take the command that reads a key, and the kind of its answer."""
         self.read, self.answer = tuple(read), answer
 
     def command(self, f: str, key: str, value: Any) -> Sequence[str]:

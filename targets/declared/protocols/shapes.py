@@ -9,7 +9,7 @@ __all__ = ["SHAPES", "Answer", "Shape"]
 
 Answer = Literal["ran", "done", "whether", "value", "list", "pairs"]
 """The value that `Session.perform` returns: nothing, however much the request changed; nothing, if
-it did what it says; whether it did; a plain JSON value (null if there is nothing); a list of them;
+it took effect; whether it did; a plain JSON value (null if there is nothing); a list of them;
 a table, or a list of pairs.
 """
 

@@ -64,7 +64,7 @@ class Result:
         if answer == "pairs":
             if any(len(row) != 2 for row in self.rows):
                 raise MalformedError(f"the rows must have two columns: {shown(self.rows[0])}")
-            return [[_value(one), _value(other)] for one, other in self.rows]
+            return [[_value(name), _value(number)] for name, number in self.rows]
         if len(self.rows) > 1:
             raise MalformedError(f"{len(self.rows)} rows where one value was asked for")
         return checked(_cell(self.rows[0]), answer) if self.rows else None
@@ -99,9 +99,7 @@ class Statement(Template):
 
 
 class Statements(Template):
-    """Statements with one answer, which is that of the last one with rows; several of them are one
-    transaction.
-    """
+    """Statements whose last rows are the answer; several of them are one transaction."""
 
     def __init__(self, answer: Answer, *statements: str) -> None:
         self.answer = answer
@@ -109,7 +107,7 @@ class Statements(Template):
 
 
 class Transaction(Template):
-    """One statement for each kind of micro-operation; all those of an operation are one
+    """One statement per kind of micro-operation; all statements of an operation are one
     transaction. The statement of `r` returns one value, or with `joined` the elements of a list,
     separated by commas.
     """

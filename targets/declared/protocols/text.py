@@ -21,7 +21,7 @@ __all__ = ["PLACEHOLDER", "check_names", "decoded", "encoded", "filled", "names_
 
 PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_0-9]*)(?::([a-z0-9]+))?\}")
 PLAIN: Final = frozenset({"key"})
-"""The arguments that stand for their text, and not for their JSON."""
+"""The arguments that are inserted as plain text, and not as JSON."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -49,7 +49,7 @@ def _refuse(constant: str) -> Any:
 
 
 def text_of(name: str, value: Any) -> str:
-    """Return what `{name}` stands for where the template names no encoding."""
+    """Return the text for `{name}` if the template names no encoding."""
     return value if name in PLAIN and isinstance(value, str) else encoded(value)
 
 
@@ -75,8 +75,8 @@ ENCODINGS: Final[Mapping[str, Callable[[str, Any], str]]] = {
 def filled(
     template: str, arguments: Mapping[str, Any], plain: Callable[[str, Any], str] = text_of
 ) -> str:
-    """Return the template with its placeholders replaced; `plain` encodes those that name no
-    encoding.
+    """Return the template with its placeholders replaced; `plain` encodes the ones without
+    an encoding.
     """
 
     def replacement(match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """The operations of all vocabularies as pure functions of items, for stores with versions.
 
 Transactions have one item for each of their keys. Every other object of a vocabulary is one item:
-a set is a list, a lock its holder, a bank a table of balances.
+a set is kept as a list, a lock as its holder, and a bank as a table of balances.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Read(Template):
 
 
 class Write(Template):
-    """Set the item `{key}` to `{value}`, whatever it is."""
+    """Set the item `{key}` to `{value}`, without a condition."""
 
 
 class Update(Template):
@@ -52,7 +52,7 @@ class VersionedSession(Session):
 
     @abstractmethod
     async def put(self, key: str, value: Any) -> None:
-        """Write one item, whatever its version."""
+        """Write one item of any version."""
 
     async def perform(
         self, template: Template, arguments: Mapping[str, Any], *, changes: bool

@@ -1,4 +1,4 @@
-"""What clients of each vocabulary may expect of an empty store, for minis and for real servers."""
+"""One conversation per vocabulary with an empty store, for minis and for real servers."""
 
 from types import SimpleNamespace
 

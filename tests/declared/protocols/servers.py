@@ -40,8 +40,8 @@ def first(count):
 
 
 class Server:
-    """One mini behind a port. `spoil` gets each answer and returns what is sent instead: bytes,
-    `CLOSE` or `SILENT`; with `after`, only later answers than so many.
+    """One mini behind a port. `spoil` gets each answer and returns its replacement: bytes, `CLOSE`
+    or `SILENT`. The first `after` answers stay whole.
     """
 
     def __init__(self, mini, spoil=whole, after=0):

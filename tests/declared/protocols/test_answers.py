@@ -1,4 +1,4 @@
-"""Whatever a server answers: a value is what it said, and anything torn or wrong never is one."""
+"""Answers of servers: whole ones are values, and torn or wrong ones never are."""
 
 import asyncio
 import random
@@ -70,7 +70,7 @@ def expected(f):
 
 
 def last_request(name, f):
-    """How many requests come before the one that may change something, or before the read."""
+    """The number of requests before the one that may change something, or before the read."""
     reads_first = f == "cas" and name in {"etcd", "zookeeper", "memcached"}
     creates = f == "write" and name == "zookeeper"
     return GREETINGS[name] + (1 if reads_first or creates else 0)

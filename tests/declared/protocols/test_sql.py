@@ -208,8 +208,8 @@ def test_errors_of_mysql():
 
 def test_templates_of_a_file():
     protocol = protocol_of("postgres", {})
-    one = protocol.template("operations.read", "select v from t where k = {key}", "value")
-    assert isinstance(one, Statements)
+    read = protocol.template("operations.read", "select v from t where k = {key}", "value")
+    assert isinstance(read, Statements)
     both = protocol.template("x", ["update a", "update b"], "whether")
     assert [each.written for each in both.statements] == ["update a", "update b"]
     txn = protocol.template("operations.txn", {"r": "select", "append": "insert"}, "list")

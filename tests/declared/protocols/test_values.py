@@ -1,4 +1,4 @@
-"""Values survive the way through every protocol, whatever they are."""
+"""Values of any kind survive the way through every protocol."""
 
 import pytest
 from hypothesis import given, settings

@@ -149,9 +149,9 @@ def test_operations_of_a_file():
     operations = Operations(Http({}), {**KV, "txn": "POST /txn {mops}"})
     assert operations.vocabularies == {"register", "registers", "list-append"}
     assert operations.speaking("register")
-    one = {f: (text if f == "write" else {**text}) for f, text in KV.items()}
-    one["read"]["request"] = "GET /register"
-    assert Operations(Http({}), one).vocabularies == {"register"}
+    keyless = {f: (text if f == "write" else {**text}) for f, text in KV.items()}
+    keyless["read"]["request"] = "GET /register"
+    assert Operations(Http({}), keyless).vocabularies == {"register"}
     queue = {"queue": {"enqueue": "POST /q {value}", "dequeue": {"request": "DELETE /q"}}}
     assert Operations(Http({}), queue).vocabularies == {"queue"}
 
