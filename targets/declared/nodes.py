@@ -41,16 +41,13 @@ def command_nodes(declared: Declared, environment: str | None, port: int | None)
     """Declare the nodes of `[nodes]`; `port` is the port of clients. Raises `UsageError`."""
     groups = _groups(declared)
     names = [name for group in groups for name in group.names]
-    ports: dict[str, tuple[int, ...]] = {}
+    ports: dict[str, list[int]] = {name: [] for name in names}
     for group in groups:
-        extra = (
-            [port] if port is not None and len(groups) == 1 and not declared.client.nodes else []
-        )
-        ports |= _ports_of(declared, group, names, extra)
+        if port is not None and len(groups) == 1 and not declared.client.nodes:
+            _add(ports, group.names, [port])
+        _add_ports(declared, group, ports)
     if port is not None:
-        for name in declared.client.nodes:
-            if name in ports and port not in ports[name]:
-                ports[name] = (*ports[name], port)
+        _add(ports, [name for name in declared.client.nodes if name in ports], [port])
     return [
         _Builder(declared, group, name, number, environment, port, ports).spec()
         for group in groups
@@ -155,29 +152,34 @@ def _texts(table: NodeTable) -> Iterable[str]:
         yield text if isinstance(text, str) else text.each
 
 
-def _ports_of(
-    declared: Declared, group: _Group, known: Sequence[str], extra: Sequence[int]
-) -> dict[str, tuple[int, ...]]:
-    """Map the nodes of a group to their ports: declared ones, and all that placeholders name."""
-    ports = [*extra, *group.table.ports]
+def _add(ports: Mapping[str, list[int]], names: Iterable[str], more: Iterable[int]) -> None:
+    for name in names:
+        ports[name] += [port for port in more if port not in ports[name]]
+
+
+def _add_ports(declared: Declared, group: _Group, ports: Mapping[str, list[int]]) -> None:
+    """Add the ports that a group declares, and all ports that its placeholders name."""
     for port in group.table.ports:
         if not 1 <= port <= 65535:
             raise declared.error(f"{group.key}.ports", f"has {port}; a port is in 1 .. 65535")
+    _add(ports, group.names, group.table.ports)
     files = (text for text in group.table.files.values() if isinstance(text, str))
     for text in [*_texts(group.table), *files]:
         for match in _PLACEHOLDER.finditer(text):
             kind, rest = match[1], match[2] or ""
-            if kind == "port" or (kind in {"peer", "address"} and ":" not in rest):
-                ports.append(_port(declared, group.key, match[0], rest))
+            name, colon, number = rest.rpartition(":")
+            if kind == "port" or (kind in {"peer", "address"} and not colon):
+                _add(ports, group.names, [_port(declared, group.key, match[0], rest)])
             elif kind in {"peer", "address", "host"} and rest:
-                name = rest.partition(":")[0]
-                if name not in known:
+                name = name or number
+                if name not in ports:
                     raise declared.error(
                         f"{group.key}.command",
                         f"has {match[0]}, and no node is named {name!r}; "
-                        f"{choices_near(name, known)}",
+                        f"{choices_near(name, list(ports))}",
                     )
-    return dict.fromkeys(group.names, tuple(dict.fromkeys(ports)))
+                if colon:
+                    _add(ports, [name], [_port(declared, group.key, match[0], number)])
 
 
 def _port(declared: Declared, key: str, placeholder: str, text: str) -> int:
@@ -200,7 +202,7 @@ class _Builder:
         number: int,
         environment: str | None,
         client_port: int | None,
-        ports: Mapping[str, tuple[int, ...]],
+        ports: Mapping[str, Sequence[int]],
     ) -> None:
         self.declared, self.group, self.table = declared, group, group.table
         self.name, self.number, self.environment = name, number, environment
@@ -210,7 +212,7 @@ class _Builder:
         table, key = self.table, self.group.key
         command = tuple(map(self._placed, self._command(f"{key}.command", table.command)))
         dockerfile = self._dockerfile(command)
-        ports = self.ports[self.name]
+        ports = tuple(self.ports[self.name])
         return NodeSpec(
             name=self.name,
             role=table.role,
@@ -319,13 +321,15 @@ class _Builder:
                 f"is {table.package!r}; it must be the name of a Debian package, such as "
                 "'redis-server'",
             )
-        if self.environment != "docker" or table.image is not None:
+        if self.environment not in {None, "docker"} or table.image is not None:
             return None
-        if table.dockerfile is not None:
+        if table.dockerfile is not None:  # also while a case is made, which keeps the digest
             try:
                 return str(self.declared.folder.context(table.dockerfile))
             except UsageError as error:
                 raise self.declared.error(f"{key}.dockerfile", f"is wrong: {error}") from error
+        if self.environment is None:
+            return None
         if table.package is not None:
             return str(folder_with(table.package))
         if command[0] not in _IN_OUR_IMAGE and "{" not in command[0]:

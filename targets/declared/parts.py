@@ -52,11 +52,10 @@ class Parts:
         except UsageError as error:
             raise declared.document.explained(error) from error
         if not self.operations.vocabularies:
-            raise declared.error(
-                "operations",
-                f"is missing, and the protocol {declared.client.protocol!r} has no operations of "
-                "its own; write for instance a read and a write",
-            )
+            try:
+                self.operations.speaking(_PREFERRED)
+            except UsageError as error:
+                raise declared.document.explained(error) from error
         Leadership(declared, self.protocol, port)
 
     def vocabulary(self, wanted: str | None) -> str:

@@ -15,8 +15,9 @@ port = 8080
 """
 OPERATIONS = """\
 [operations]
-read = { request = "GET /register", value = "value", missing = 404 }
+read = { request = "GET /register", value = "value", nothing = [404] }
 write = { request = "PUT /register", body = '{"value": {value}}' }
+cas = { request = "POST /cas", body = '{"old": {old}, "new": {new}}', refused = [409] }
 """
 
 

@@ -35,9 +35,10 @@ def compose_nodes(declared: Declared, port: int | None) -> list[NodeSpec]:
     declaration = declared.declaration
     assert declaration.compose is not None
     try:
-        document = ComposeDocument(declaration.compose, declared.folder)
+        declared.folder.text(declaration.compose)
     except UsageError as error:
         raise declared.error("compose", f"is {declaration.compose!r}: {error}") from error
+    document = ComposeDocument(declaration.compose, declared.folder)
     return _Services(declared, document, port).nodes()
 
 

@@ -1,0 +1,109 @@
+"""Nodes of a command line: names, placeholders, ports and readiness."""
+
+import pytest
+
+from harness.cluster import ReadyCommand, ReadyHttp, ReadyLog, ReadyPort
+from harness.errors import UsageError
+from harness.plugins import TargetSettings
+from targets.declared import DeclaredTarget
+from tests.declared.support import NODES, declaration, kept
+
+
+def nodes_of(folder, text, environment="process", **files):
+    options = kept(folder, text, **files)
+    settings = TargetSettings(
+        profile="strict", bugs=(), options=options, environment=environment, vocabulary="register"
+    )
+    return DeclaredTarget().nodes(settings)
+
+
+def test_every_node_gets_its_own_words(tmp_path):
+    nodes = """\
+[nodes]
+count = 2
+command = "etcd --name {name} --id {number} --me {address:2380} --data {data} --all {members}"
+environment = { PEERS = "{urls}", ID = "{number}", ON = 1 }
+files = { "a.conf" = "server {host}:{port:2379}" }
+each.members = "{name}=http://{address:2380}"
+each.urls = { each = "{number}@{host}", between = " " }
+"""
+    first, second = nodes_of(tmp_path, declaration(nodes=nodes))
+
+    assert (first.name, second.name) == ("n1", "n2")
+    everyone = "n1=http://{address:n1:2380},n2=http://{address:n2:2380}"
+    assert second.command == (
+        *("etcd", "--name", "{name}", "--id", "2", "--me", "{address:n2:2380}"),
+        *("--data", "{data}", "--all", everyone),
+    )
+    assert second.environment == {"PEERS": "1@{host:n1} 2@{host:n2}", "ID": "2", "ON": "1"}
+    assert first.files == {"a.conf": "server {host}:{port:2379}"}
+    assert set(first.ports) == {8080, 2380, 2379}  # the client's, and all that texts name
+    assert first.faulty_disk  # its data are where power cuts reach
+    assert first.ready == ReadyPort(8080)
+
+
+def test_a_node_without_a_data_folder_has_no_faulty_disk(tmp_path):
+    assert not nodes_of(tmp_path, declaration())[0].faulty_disk
+
+
+def test_tables_of_nodes_have_roles_and_know_each_other(tmp_path):
+    nodes = """\
+[[nodes]]
+names = ["main"]
+role = "db"
+command = "server --port {port:5432}"
+[[nodes]]
+role = "app"
+count = 2
+after = ["main"]
+command = "app {port:8080} {peer:main:5433}"
+"""
+    main, *apps = nodes_of(tmp_path, declaration(nodes=nodes))
+
+    assert (main.role, main.ports) == ("db", (5432, 5433))
+    assert [(node.name, node.role, node.ports) for node in apps] == [
+        ("app1", "app", (8080,)),
+        ("app2", "app", (8080,)),
+    ]
+    assert apps[0].after == ("main",)
+
+
+@pytest.mark.parametrize(
+    ("written", "ready"),
+    [
+        ('"GET /health"', ReadyHttp(8080, "/health", 5.0)),
+        ('"GET :9000/health?x=1"', ReadyHttp(9000, "/health?x=1", 5.0)),
+        ('"port 9000"', ReadyPort(9000, 5.0)),
+        ('"log ready .*"', ReadyLog("ready .*", 5.0)),
+        ('["ping", "{port:8080}"]', ReadyCommand(("ping", "{port:8080}"), 5.0)),
+    ],
+)
+def test_readiness_is_a_request_a_port_a_line_or_a_command(tmp_path, written, ready):
+    nodes = f"{NODES}ready = {written}\nready-within = 5\nports = [9000]\n"
+    assert nodes_of(tmp_path, declaration(nodes=nodes))[0].ready == ready
+
+
+def test_a_program_beside_the_file_is_found_from_everywhere(tmp_path):
+    text = declaration(nodes=NODES.replace('"server', '"./bin/server'))
+
+    assert nodes_of(tmp_path, text)[0].command[0] == str(tmp_path / "bin" / "server")
+    with pytest.raises(UsageError, match="not in a container"):
+        nodes_of(tmp_path, text, environment="docker")
+
+
+def test_docker_needs_an_image_for_a_program_of_the_machine(tmp_path):
+    with pytest.raises(UsageError, match=r"line 3.*'server'.*`package`"):
+        nodes_of(tmp_path, declaration(), environment="docker")
+
+
+def test_a_package_makes_an_image_for_docker_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    text = declaration(nodes=f'{NODES}package = "redis-server"\n')
+
+    node = nodes_of(tmp_path, text, environment="docker")[0]
+    assert "install --yes --no-install-recommends redis-server" in (
+        (tmp_path / "cache/catalog-harness/packages/redis-server/Dockerfile").read_text()
+    )
+    assert node.dockerfile.endswith("/redis-server")
+    assert nodes_of(tmp_path, text)[0].dockerfile is None
+    assert nodes_of(tmp_path, text)[0].debian_package == "redis-server"
