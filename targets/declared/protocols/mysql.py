@@ -18,6 +18,7 @@ from targets.declared.protocols import (
     settings_of,
 )
 from targets.declared.protocols.sql import (
+    NOT_FROM_DRIVERS,
     ROWS_MAX,
     Isolation,
     Result,
@@ -192,6 +193,10 @@ class MySql(SqlProtocol):
             )
         except aiomysql.Error as error:
             raise ConnectionError(str(error)) from error
+        except NOT_FROM_DRIVERS:
+            raise
+        except Exception as error:
+            raise MalformedError(f"the driver cannot read the greeting: {error!r}") from error
         session = MySqlSession(env, address, connection, settings)
         try:
             if not observes:
@@ -255,6 +260,10 @@ class MySqlSession(SqlSession):
                 rows = await cursor.fetchmany(ROWS_MAX + 1)
         except aiomysql.Error as error:
             raise _translated(error) from error
+        except NOT_FROM_DRIVERS:
+            raise
+        except Exception as error:
+            raise MalformedError(f"the driver cannot read the answer: {error!r}") from error
         if len(rows) > ROWS_MAX:
             raise MalformedError(f"more than {ROWS_MAX} rows")
         return Result(rows, cursor.rowcount)

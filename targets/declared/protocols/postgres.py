@@ -20,6 +20,7 @@ from targets.declared.protocols import (
     settings_of,
 )
 from targets.declared.protocols.sql import (
+    NOT_FROM_DRIVERS,
     ROWS_MAX,
     Isolation,
     Result,
@@ -252,6 +253,10 @@ class PostgresSession(SqlSession):
             return await self._answer(self._execute(text, parameters))
         except psycopg.Error as error:
             raise _translated(error) from error
+        except NOT_FROM_DRIVERS:
+            raise
+        except Exception as error:
+            raise MalformedError(f"the driver cannot read the answer: {error!r}") from error
 
     async def _execute(self, text: str, parameters: Sequence[str]) -> Result:
         cursor = await self._connection.execute(text.encode(), parameters)
@@ -300,9 +305,13 @@ class PostgresSession(SqlSession):
 
 def _translated(error: Exception) -> Exception:
     """Return a refusal if the statement did certainly nothing, else an error of the connection."""
+    import psycopg
+
     code, text = getattr(error, "sqlstate", None) or "", str(error).strip()
     if code.startswith(_NOTHING_DONE) and code != _UNKNOWN:
         return DeclinedError(f"{code}: {text}", elsewhere=code == _READ_ONLY)
     if code:
         return MalformedError(f"{code}: {text}")
+    if isinstance(error, psycopg.DataError):  # a parameter that the driver does not send
+        return DeclinedError(text)
     return ConnectionError(text or type(error).__name__)

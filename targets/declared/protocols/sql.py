@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from harness.errors import UsageError, shown
 from targets.declared.protocols import (
+    FAILURES,
     Answer,
     DeclinedError,
     MalformedError,
@@ -31,11 +32,21 @@ from targets.declared.protocols import (
 )
 from targets.declared.protocols.text import ENCODINGS, PLACEHOLDER, decoded, filled, text_of
 
-__all__ = ["Isolation", "Result", "SqlProtocol", "SqlSession", "Statement", "Statements"]
+__all__ = [
+    "NOT_FROM_DRIVERS",
+    "Isolation",
+    "Result",
+    "SqlProtocol",
+    "SqlSession",
+    "Statement",
+    "Statements",
+]
 
 Isolation = Literal["serializable", "repeatable read", "read committed", "read uncommitted", ""]
 _MOPS: Final = ("r", "append", "w")
 _NAME: Final = "name"
+NOT_FROM_DRIVERS: Final = (*FAILURES, DeclinedError)
+"""Errors that are not the driver's own. A driver may raise anything when an answer is malformed."""
 ROWS_MAX: Final = 1_000_000
 
 

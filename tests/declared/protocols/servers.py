@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from harness.env import Address
 from targets.declared.operations import Operations
 from targets.declared.protocols import FAILURES, DeclinedError, protocol_of
-from tests.declared.protocols import minis
+from tests.declared.protocols import minis, minis_sql
 from tests.support.env import Clock
 
 NODE = Address("n1", 1)
@@ -26,6 +26,8 @@ WORLDS = {
     "etcd": (minis.MiniEtcd, {}),
     "zookeeper": (minis.MiniZooKeeper, {}),
     "memcached": (minis.MiniMemcached, {}),
+    "postgres": (minis_sql.MiniPostgres, {}),
+    "mysql": (minis_sql.MiniMySql, {}),
 }
 CLOSE, SILENT = object(), object()
 
@@ -62,6 +64,7 @@ class Server:
 
     async def _serve(self, reader, writer):
         self.writers.append(writer)
+        writer.write(getattr(self.mini, "hello", b""))
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 20):
                 self.asked.append(data)
