@@ -10,6 +10,7 @@ after an error of a script, which may have written before, the outcome is unknow
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -19,6 +20,7 @@ import msgspec
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError, shown
 from targets.declared.protocols import (
+    FAILURES,
     Answer,
     DeclinedError,
     MalformedError,
@@ -28,14 +30,15 @@ from targets.declared.protocols import (
     checked,
     settings_of,
 )
-from targets.declared.protocols.streams import ANSWER_BYTES_MAX, Stream
+from targets.declared.protocols.resp import ReplyError, replies
+from targets.declared.protocols.streams import Stream
 from targets.declared.protocols.text import decoded, encoded, filled
 from targets.declared.protocols.updates import BANK
 
 __all__ = ["Command", "Redis", "RedisSession"]
 
-_ARRAY_MAX: Final = 1_000_000
-_DEPTH_MAX: Final = 8
+_SENTINEL_PORT: Final = 26379
+_SENTINEL_S: Final = 0.5
 _SCRIPTS: Final = frozenset({"EVAL", "EVALSHA", "FCALL"})
 _BEFORE: Final = frozenset({
     "ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH", "NOPERM",
@@ -74,24 +77,19 @@ return all
 class RedisSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file.
 
-    `primary`: use only nodes that say they are primaries. `wait`: after each change, `WAIT` for so
-    many replicas at most `wait_ms`; if fewer have it, the outcome is unknown.
+    `primary`: use only nodes that say they are primaries. `sentinels`: use only the node that a
+    Sentinel, such as "s1:26379", calls the primary of `master`. `wait`: after each change, `WAIT`
+    for this number of replicas at most `wait_ms`; if fewer have it, the outcome is unknown.
     """
 
     username: str = ""
     password: str = ""
     database: int = 0
     primary: bool = True
+    sentinels: tuple[str, ...] = ()
+    master: str = "mymaster"
     wait: int = 0
     wait_ms: int = 500
-
-
-class ReplyError(Exception):
-    """An error reply."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.code = text.partition(" ")[0]
 
 
 class Command(Template):
@@ -132,6 +130,7 @@ class Redis(Protocol):
                 raise UsageError(
                     f"client.{name} is {getattr(self.settings, name)}: it must be 0 or more"
                 )
+        self.sentinels = [_address_of(text) for text in self.settings.sentinels]
 
     def template(self, where: str, written: object, answer: Answer) -> Command:
         if isinstance(written, str):
@@ -198,6 +197,8 @@ class Redis(Protocol):
         session = RedisSession(env, address, await Stream.open(env, address), self.settings)
         try:
             await session.greet(primary=self.settings.primary and not observes)
+            if self.sentinels and not observes:
+                await session.check_sentinels(self.sentinels)
         except BaseException:
             await session.close()
             raise
@@ -223,14 +224,45 @@ class RedisSession(Session):
             name = (settings.username,) if settings.username else ()
             commands.insert(0, ("AUTH", *name, settings.password))
         for words in commands:
-            (reply,) = await self.replies([words])
+            (reply,) = await replies(self._stream, [words])
             if isinstance(reply, ReplyError):
                 raise DeclinedError(str(reply), elsewhere=True)
         if primary and not (isinstance(reply, list) and reply[:1] == [b"master"]):
             raise DeclinedError(f"not a primary: its role is {shown(reply)}", elsewhere=True)
 
+    async def check_sentinels(self, sentinels: Sequence[Address]) -> None:
+        """Raise `DeclinedError` unless the first Sentinel that answers calls this node the primary.
+        They are compared by the id of its run, since addresses may have several forms.
+        """
+        (reply,) = await replies(self._stream, [("INFO", "server")])
+        lines = reply.split(b"\r\n") if isinstance(reply, bytes) else []
+        run_ids = [line[7:] for line in lines if line.startswith(b"run_id:")]
+        if len(run_ids) != 1:
+            raise MalformedError(f"INFO names no run: {shown(reply)}")
+        for sentinel in sentinels:
+            try:
+                master = await self._master_by(sentinel)
+            except FAILURES:
+                continue
+            if master.get(b"runid") != run_ids[0]:
+                raise DeclinedError(f"{sentinel} names another primary", elsewhere=True)
+            return
+        raise DeclinedError("no Sentinel answers", elsewhere=True)
+
+    async def _master_by(self, sentinel: Address) -> Mapping[bytes, bytes]:
+        """The fields of the primary, as one Sentinel knows it."""
+        stream = await Stream.open(self.env, sentinel)
+        try:
+            async with asyncio.timeout(_SENTINEL_S):
+                (reply,) = await replies(stream, [("SENTINEL", "MASTER", self._settings.master)])
+        finally:
+            await stream.close()
+        if not isinstance(reply, list) or len(reply) % 2:
+            raise MalformedError(f"not the fields of a primary: {shown(reply)}")
+        return dict(zip(reply[::2], reply[1::2], strict=True))
+
     async def leadership(self) -> tuple[bool, int]:
-        (reply,) = await self.replies([("ROLE",)])
+        (reply,) = await replies(self._stream, [("ROLE",)])
         if not isinstance(reply, list) or not reply or not isinstance(reply[0], bytes):
             raise MalformedError(f"ROLE answered {shown(reply)}")
         return reply[0] == b"master", 0
@@ -249,7 +281,7 @@ class RedisSession(Session):
         self, template: Command, arguments: Mapping[str, Any], *, waits: bool
     ) -> Any:
         words = [filled(word, arguments) for word in template.words]
-        reply, *waited = await self.replies([words, *self._wait(waits=waits)])
+        reply, *waited = await replies(self._stream, [words, *self._wait(waits=waits)])
         if isinstance(reply, ReplyError):
             _refuse(reply, sure=not template.is_script)
         self._check_wait(waited)
@@ -259,8 +291,8 @@ class RedisSession(Session):
         queued = [template.command(f, key, value) for f, key, value in mops]
         waits = any(f != "r" for f, _, _ in mops)
         commands = [("MULTI",), *queued, ("EXEC",), *self._wait(waits=waits)]
-        opened, *replies = await self.replies(commands)
-        words, (ran, *waited) = replies[: len(queued)], replies[len(queued) :]
+        opened, *answers = await replies(self._stream, commands)
+        words, (ran, *waited) = answers[: len(queued)], answers[len(queued) :]
         if isinstance(ran, ReplyError):
             _refuse_transaction(opened, words, ran)
         if not isinstance(ran, list) or len(ran) != len(mops):
@@ -276,55 +308,20 @@ class RedisSession(Session):
         asked = waits and settings.wait > 0
         return [("WAIT", str(settings.wait), str(settings.wait_ms))] if asked else []
 
-    def _check_wait(self, replies: Sequence[Any]) -> None:
-        for reply in replies:
+    def _check_wait(self, waited: Sequence[Any]) -> None:
+        for reply in waited:
             if not isinstance(reply, int) or reply < self._settings.wait:
                 raise MalformedError(f"WAIT {self._settings.wait} answered {shown(reply)}")
-
-    async def replies(self, commands: Sequence[Sequence[str]]) -> list[Any]:
-        """Send commands together and return their replies, errors among them."""
-        await self._stream.send(b"".join(_packed(words) for words in commands))
-        return [await self._reply(0) for _ in commands]
-
-    async def _reply(self, depth: int) -> Any:
-        line = await self._stream.line()
-        kind, rest = line[:1], line[1:]
-        if kind == b"+":
-            return rest.decode()
-        if kind == b"-":
-            return ReplyError(rest.decode("utf-8", "replace"))
-        if kind not in {b":", b"$", b"*"}:
-            raise MalformedError(f"not a reply of Redis: {shown(line)}")
-        number = _integer(rest)
-        if kind == b":":
-            return number
-        if number == -1:
-            return None
-        if kind == b"$":
-            text = await self._stream.block(number)
-            if await self._stream.block(2) != b"\r\n":
-                raise MalformedError(f"a string does not end after {number} bytes")
-            return text
-        if not 0 <= number <= _ARRAY_MAX or depth >= _DEPTH_MAX:
-            raise MalformedError(f"an array of {number} in depth {depth}")
-        return [await self._reply(depth + 1) for _ in range(number)]
 
     async def close(self) -> None:
         await self._stream.close()
 
 
-def _packed(words: Sequence[str]) -> bytes:
-    data = [word.encode() for word in words]
-    if sum(map(len, data)) > ANSWER_BYTES_MAX:
-        raise MalformedError(f"a command of more than {ANSWER_BYTES_MAX} bytes")
-    return b"*%d\r\n" % len(data) + b"".join(b"$%d\r\n%b\r\n" % (len(d), d) for d in data)
-
-
-def _integer(text: bytes) -> int:
-    digits = text.removeprefix(b"-")
-    if not digits.isdigit() or len(digits) > 20:
-        raise MalformedError(f"not a number of Redis: {shown(text)}")
-    return int(text)
+def _address_of(text: str) -> Address:
+    node, _, port = text.partition(":")
+    if not node or (port and not port.isdecimal()):
+        raise UsageError(f"client.sentinels: {text!r} must be a node, such as 's1' or 's1:26379'")
+    return Address(node, int(port or _SENTINEL_PORT))
 
 
 def _refuse(error: ReplyError, *, sure: bool) -> None:

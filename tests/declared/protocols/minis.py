@@ -10,8 +10,8 @@ from targets.declared.protocols import redis
 class MiniRedis:
     """GET, SET, lists, sets, hashes and the scripts of the defaults; MULTI and EXEC."""
 
-    def __init__(self, role=b"master"):
-        self.data, self.queued, self.role = {}, None, role
+    def __init__(self, role=b"master", master=b""):
+        self.data, self.queued, self.role, self.master = {}, None, role, master
 
     def answer(self, request):
         return b"".join(self._one(words) for words in commands_of(request))
@@ -35,6 +35,12 @@ class MiniRedis:
 
     def _role(self):
         return array([self.role, b"0"])
+
+    def _info(self, _):
+        return bulk(b"# Server\r\nrun_id:mine\r\nredis_version:7\r\n")
+
+    def _sentinel(self, *_):
+        return array([b"name", b"m", b"runid", self.master])
 
     def _get(self, key):
         return bulk(self.data.get(key))

@@ -1,0 +1,167 @@
+"""Redis: errors, roles, Sentinels, WAIT, transactions, templates."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from harness.errors import UsageError
+from targets.declared.protocols import DeclinedError, protocol_of
+from tests.declared.protocols.minis import MiniRedis
+from tests.declared.protocols.servers import NODE, Server, run
+from tests.support.env import Clock
+
+READ = [["r", "x", None]]
+APPEND = [["append", "x", 1], ["r", "x", None]]
+
+
+def outcome(f, value, reply, *, vocabulary="register", settings=None):
+    """The outcome of an operation that gets this reply, and whether to go elsewhere."""
+
+    async def body(call, _):
+        request = SimpleNamespace(f=f, value=value)
+        try:
+            await call.speaker.perform(call.session, request, process=0)
+        except DeclinedError as declined:
+            return "declined", declined.elsewhere
+        except ValueError:
+            return "error", call.session.may_have_changed
+        return "ok", None
+
+    spoil = {"spoil": lambda _: [reply], "after": 1}
+    return run("redis", body, vocabulary=vocabulary, settings=settings, **spoil)
+
+
+@pytest.mark.parametrize("code", ["MOVED 3999 h:1", "READONLY You", "LOADING", "CLUSTERDOWN"])
+def test_a_redirect_is_a_refusal_and_names_another_node(code):
+    reply = f"-{code}\r\n".encode()
+    assert outcome("write", {"value": 5}, reply) == ("declined", True)
+    assert outcome("cas", {"old": 1, "new": 5}, reply) == ("declined", True)
+    assert outcome("read", None, reply) == ("declined", True)
+
+
+@pytest.mark.parametrize("code", ["NOREPLICAS", "MISCONF", "NOAUTH"])
+def test_a_refusal_before_the_command(code):
+    reply = f"-{code} why\r\n".encode()
+    assert outcome("write", {"value": 5}, reply) == ("declined", False)
+    assert outcome("cas", {"old": 1, "new": 5}, reply) == ("declined", False)
+
+
+def test_an_error_of_a_script_may_follow_a_write():
+    reply = b"-ERR user_script:1: why\r\n"
+    assert outcome("cas", {"old": 1, "new": 5}, reply) == ("error", True)
+    assert outcome("write", {"value": 5}, reply) == ("declined", False)
+
+
+@pytest.mark.parametrize("reply", [b"+OK\r\n", b"$0\r\n\r\n", b"$2\r\nOK\r\n", b"*1\r\n$-1\r\n"])
+def test_what_is_no_value(reply):
+    kind = outcome("read", None, reply)[0]
+    assert kind == ("ok" if reply.startswith(b"*") else "error")
+
+
+@pytest.mark.parametrize("reply", [b"$2\r\n55\r\n", b":2\r\n", b"*0\r\n"])
+def test_a_cas_is_answered_by_yes_or_no(reply):
+    assert outcome("cas", {"old": 1, "new": 5}, reply) == ("error", True)
+
+
+def test_a_nil_to_a_write_means_that_it_did_nothing():
+    assert outcome("write", {"value": 5}, b"$-1\r\n") == ("declined", False)
+
+
+def txn(mops, *replies):
+    data = b"".join(reply + b"\r\n" for reply in replies)
+    return outcome("txn", mops, data, vocabulary="list-append")
+
+
+def test_transactions_that_certainly_did_not_run():
+    no = b"-READONLY you"
+    queued, aborted = b"+QUEUED", b"-EXECABORT discarded"
+    assert txn(APPEND, b"+OK", no, queued, aborted) == ("declined", True)
+    assert txn(APPEND, b"+OK", queued, queued, no) == ("declined", True)
+    assert txn(APPEND, no, no, no, b"-ERR EXEC without MULTI") == ("declined", True)
+
+
+def test_a_command_may_have_run_on_its_own_if_multi_was_refused():
+    busy, alone = b"-LOADING", (b":1", b"*0")
+    assert txn(APPEND, busy, *alone, b"-ERR EXEC without MULTI") == ("error", True)
+    assert txn(APPEND, busy, busy, alone[1], b"-ERR EXEC without MULTI") == ("error", True)
+
+
+@pytest.mark.parametrize(
+    "ran",
+    [b"*-1", b"*0", b"*2\r\n:1\r\n-WRONGTYPE", b"*2\r\n$-1\r\n*0", b"*2\r\n:1\r\n$1\r\n5", b":2"],
+)
+def test_transactions_with_a_wrong_answer_are_unknown(ran):
+    assert txn(APPEND, b"+OK", b"+QUEUED", b"+QUEUED", ran) == ("error", True)
+
+
+def test_a_transaction_that_only_reads_changes_nothing():
+    assert txn(READ, b"+OK", b"+QUEUED", b"*-1") == ("error", False)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, "error"), (1, "ok"), (2, "ok")])
+def test_wait_counts_replicas(count, expected):
+    reply = b"+OK\r\n:%d\r\n" % count
+    assert outcome("write", {"value": 5}, reply, settings={"wait": 1})[0] == expected
+
+
+def opened(mini, settings, sentinel=None):
+    """Open a session with a node that has a Sentinel; return why the node was declined."""
+
+    async def main():
+        async with Server(mini) as server, Server(sentinel or MiniRedis()) as other:
+            ports = {NODE.node: server.port, "s1": other.port, "s2": 1}
+            env = SimpleNamespace(
+                clock=Clock(), endpoint=lambda address: ("127.0.0.1", ports[address.node])
+            )
+            try:
+                session = await protocol_of("redis", settings).open(env, NODE)
+            except DeclinedError as declined:
+                return declined.elsewhere
+            await session.close()
+            return None
+
+    return asyncio.run(main())
+
+
+def test_clients_use_primaries_unless_the_file_says_otherwise():
+    assert opened(MiniRedis(b"slave"), {}) is True
+    assert opened(MiniRedis(b"slave"), {"primary": False}) is None
+    assert opened(MiniRedis(), {}) is None
+
+
+def test_a_sentinel_decides_who_is_primary():
+    settings = {"sentinels": ["s2", "s1:26379"]}
+    assert opened(MiniRedis(), settings, MiniRedis(master=b"mine")) is None
+    assert opened(MiniRedis(), settings, MiniRedis(master=b"other")) is True
+    assert opened(MiniRedis(), {"sentinels": ["s2"]}) is True
+
+
+def test_an_observer_may_have_any_node():
+    async def main():
+        async with Server(MiniRedis(b"slave")) as server:
+            session = await protocol_of("redis", {}).open(server.env, NODE, observes=True)
+            leads = await session.leadership()
+            await session.close()
+            return leads
+
+    assert asyncio.run(main()) == (False, 0)
+
+
+def test_words_of_a_command_are_split_before_arguments_come_in():
+    words = protocol_of("redis", {}).template("operations.write", "SET 'a b' {value}", "done").words
+    assert words == ("SET", "a b", "{value}")
+
+
+@pytest.mark.parametrize("written", ["", "SET 'x", [], ["SET", 5], 5, {"a": 1}])
+def test_wrong_templates_name_their_place(written):
+    with pytest.raises(UsageError, match=r"^operations\.read"):
+        protocol_of("redis", {}).template("operations.read", written, "value")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"wait": -1}, {"sentinels": [":1"]}, {"sentinels": ["s1:x"]}, {"passwort": "x"}]
+)
+def test_wrong_settings_name_their_place(settings):
+    with pytest.raises(UsageError, match=r"^client"):
+        protocol_of("redis", settings)
