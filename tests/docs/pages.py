@@ -16,6 +16,7 @@ one bash, in a fresh folder. A comment on the line before a block changes that:
 `after`    a command that cleans up after the page, also after a failure
 `compare`  the output must have the lines of the block in their order; numbers may differ, and a
            line `...` stands for any lines
+`file`     write the block, of any language, to this file in the folder of the page
 `no`       the block is only parsed; the reason is mandatory
 `python`   for blocks of the language `python`, which are otherwise not run
 """
@@ -40,7 +41,7 @@ BLOCK = re.compile(
 WORD = re.compile(
     r'(?P<key>\w+)(?:=(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]+)))?|"(?P<reason>[^"]+)"'
 )
-KEYS = {"after", "before", "compare", "exit", "needs", "no", "python", "small", "timeout"}
+KEYS = {"after", "before", "compare", "exit", "file", "needs", "no", "python", "small", "timeout"}
 BETWEEN = "@@ block"
 
 
@@ -77,6 +78,8 @@ class Block:
     @property
     def is_run(self):
         """Whether the commands are executed, not only parsed."""
+        if self.values("file"):
+            return True
         if self.language == "python":
             return bool(self.values("python"))
         return self.language == "console" and not self.values("no")
@@ -105,6 +108,9 @@ class Block:
     def script(self, number):
         """A bash script that runs the block and stops at the first wrong exit code."""
         lines = [f"echo '{BETWEEN} {number}'", *self.values("before")]
+        for path in self.values("file"):
+            lines += [f"mkdir -p $(dirname {path})", f"cat > {path} <<'@@'\n{self.text}@@"]
+            return "\n".join(lines)
         if self.language == "python":
             return "\n".join([*lines, f"python - <<'@@'\n{self.text}@@", stop(0, self.place)])
         for old in (pair.split("=>")[0] for pair in self.values("small")):

@@ -1,0 +1,262 @@
+"""Clients and systems over a protocol that fails on purpose: outcomes, the next node, readiness."""
+
+import asyncio
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from harness.env import Address
+from harness.ops import OpType, Request
+from harness.plugins import Deployment, TargetSettings
+from targets.declared import client as client_module
+from targets.declared.client import DeclaredClient
+from targets.declared.parts import parts_of
+from targets.declared.protocols import DeclinedError, Session
+from targets.declared.system import DeclaredSystem
+from tests.declared.support import declaration, kept
+from tests.support.env import Clock
+
+NODES = [Address("n1", 8080), Address("n2", 8080), Address("n3", 8080)]
+NAMES = [node.node for node in NODES]
+WRITE, READ = Request("write", {"value": 1}), Request("read", None)
+MISMATCH = {"result": "mismatch"}
+ENV = SimpleNamespace(clock=Clock())
+
+
+class FakeSession(Session):
+    """A session whose answers are `script[node]`: a value, or an error to raise."""
+
+    def __init__(self, address, script):
+        super().__init__(ENV, address)
+        self.script, self.closed = script, False
+
+    async def perform(self, template, arguments, *, changes):
+        async def exchange():
+            await asyncio.sleep(0)  # lets another question begin
+            answer = self.script[self.address.node]
+            if isinstance(answer, BaseException):
+                raise answer
+            return await answer() if callable(answer) else answer
+
+        return await self.attempt(exchange(), changes=changes)
+
+    async def close(self):
+        self.closed = True
+
+
+class FakeProtocol:
+    """Opens `FakeSession`s; nodes in `down` refuse."""
+
+    name, knows_leader = "fake", False
+
+    def __init__(self, script, down=()):
+        self.script, self.down, self.sessions = script, set(down), []
+
+    async def open(self, env, address):
+        if address.node in self.down:
+            raise ConnectionRefusedError(address.node)
+        self.sessions.append(FakeSession(address, self.script))
+        return self.sessions[-1]
+
+    def template(self, where, written, answer):
+        return written
+
+
+class FakeSpeaker:
+    """Sends a write as a change, and anything else as a read."""
+
+    async def prepare(self, session):
+        await session.perform("setup", {}, changes=True)
+
+    async def perform(self, session, request, *, process):
+        value = await session.perform("", {}, changes=request.f == "write")
+        return {"result": "ok", "value": value}
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch):
+    monkeypatch.setattr(client_module, "BACK_OFF_S", 0)
+
+
+def made(protocol, process=0, *, pinned=False):
+    return DeclaredClient(ENV, process, NODES, protocol, FakeSpeaker(), pinned=pinned)
+
+
+def done(client, *requests, timeout_s=5.0):
+    async def body():
+        return [await client.invoke(request, timeout_s=timeout_s) for request in requests]
+
+    return asyncio.run(body())
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("answer", "request_", "kind", "value"),
+    [
+        (5, READ, OpType.OK, {"result": "ok", "value": 5}),
+        (5, WRITE, OpType.OK, {"result": "ok", "value": 5}),
+        (EOFError("torn"), READ, OpType.FAIL, None),
+        (EOFError("torn"), WRITE, OpType.INFO, None),
+        (ValueError("empty"), READ, OpType.FAIL, None),
+        (ValueError("empty"), WRITE, OpType.INFO, None),
+        (never, READ, OpType.FAIL, None),
+        (never, WRITE, OpType.INFO, None),
+        (DeclinedError("no"), WRITE, OpType.FAIL, None),
+        (DeclinedError("no", value=MISMATCH), WRITE, OpType.FAIL, MISMATCH),
+    ],
+)  # fmt: skip
+def test_outcomes_follow_from_what_was_sent(answer, request_, kind, value):
+    completion = done(
+        made(FakeProtocol({"n1": answer})), request_, timeout_s=0.01 if answer is never else 60
+    )[0]
+
+    assert (completion.type, completion.value) == (kind, value)
+    assert [attempt.node for attempt in completion.attempts] == ["n1"]
+    assert (completion.error is None) == (value is not None)
+
+
+def test_a_node_that_is_down_is_a_fail_and_the_next_one_is_asked():
+    protocol = FakeProtocol({"n2": 7}, down=["n1"])
+    first, second = done(made(protocol), WRITE, WRITE)
+
+    assert (first.type, first.node) == (OpType.FAIL, None)
+    assert "ConnectionRefusedError" in first.error
+    assert (second.type, second.node) == (OpType.OK, "n2")
+
+
+def test_a_failed_session_is_closed_and_never_used_again():
+    protocol = FakeProtocol({"n1": EOFError(), "n2": 1})
+    done(made(protocol), WRITE, WRITE)
+
+    assert [(s.address.node, s.closed) for s in protocol.sessions] == [("n1", True), ("n2", False)]
+
+
+def test_a_refusal_keeps_the_session_unless_another_node_may_accept():
+    protocol = FakeProtocol({"n1": DeclinedError("busy")})
+    done(made(protocol), WRITE, WRITE)
+    assert len(protocol.sessions) == 1
+
+    protocol = FakeProtocol({"n1": DeclinedError("replica", elsewhere=True), "n2": 1})
+    assert [each.node for each in done(made(protocol), WRITE, WRITE)] == [None, "n2"]
+
+
+def test_a_pinned_client_stays_with_its_node():
+    protocol = FakeProtocol({"n2": EOFError()})
+    done(made(protocol, 4, pinned=True), WRITE, WRITE)
+
+    assert [session.address.node for session in protocol.sessions] == ["n2", "n2"]
+
+
+def test_a_crash_of_the_protocol_closes_its_session():
+    protocol = FakeProtocol({"n1": KeyError("bug")})
+    client = made(protocol)
+
+    with pytest.raises(KeyError):
+        done(client, WRITE)
+    assert protocol.sessions[0].closed
+
+
+# --- the system --------------------------------------------------------------------------------
+
+
+def system(folder, protocol, text=None):
+    options = kept(folder, text or declaration())
+    parts = parts_of(options["system"])
+    settings = TargetSettings(profile="strict", bugs=(), options=options, vocabulary="register")
+    deployment = Deployment(ENV, settings, {node.name: node for node in parts.nodes("process")})
+    made = DeclaredSystem(deployment, parts)
+    made._speaker, made._spare._protocol = FakeSpeaker(), protocol
+    made._leadership._protocol = made._leadership._spare._protocol = protocol
+    return made
+
+
+def ready(made):
+    return asyncio.run(made.ready())
+
+
+def test_a_system_is_ready_once_every_node_of_clients_answers(tmp_path):
+    protocol = FakeProtocol({"n1": 1, "n2": 1, "n3": ValueError("starting")})
+    made = system(tmp_path, protocol)
+
+    assert not ready(made).ok
+    assert [line[:20] for line in ready(made).pending] == ["n3 does not answer: "]
+    protocol.script["n3"] = DeclinedError("a replica")  # it answers, though it serves no reads
+    assert ready(made).ok
+
+
+def test_a_system_whose_nodes_all_refuse_is_not_ready(tmp_path):
+    refuses = DeclinedError("no leader")
+    made = system(tmp_path, FakeProtocol(dict.fromkeys(NAMES, refuses)))
+    made._prepared = True
+
+    state = ready(made)
+    assert not state.ok
+    assert all("refuses: no leader" in line for line in state.pending)
+
+
+def test_it_is_prepared_on_the_first_node_that_can(tmp_path):
+    protocol = FakeProtocol({"n1": DeclinedError("a replica"), "n2": 1, "n3": 1})
+    assert ready(system(tmp_path, protocol)).ok
+
+    nobody = FakeProtocol(dict.fromkeys(NAMES, EOFError("torn")))
+    assert "n1 cannot be prepared" in ready(system(tmp_path, nobody)).pending[0]
+
+
+LED = declaration(more='[leader]\nprobe = "GET /"\nleads = "state == \\"lead\\""\nterm = "term"\n')
+
+
+def test_the_probe_of_the_file_says_who_leads(tmp_path):
+    script = {
+        "n1": {"state": "follow", "term": 3},
+        "n2": {"state": "lead", "term": 4},
+        "n3": EOFError("dead"),
+    }
+    groups = asyncio.run(system(tmp_path, FakeProtocol(script), LED).groups())
+
+    roles = groups["system"]
+    assert roles.leader == "n2"
+    assert {name: role.term for name, role in roles.by_node.items()} == {"n1": 3, "n2": 4}
+    assert roles.candidates == ("n1", "n2", "n3")
+
+
+def test_a_probe_that_never_matches_keeps_the_system_from_being_ready(tmp_path):
+    answer = {"state": "x", "term": 1}
+    made = system(tmp_path, FakeProtocol(dict.fromkeys(NAMES, answer)), LED)
+    (line,) = ready(made).pending
+    assert "no node leads" in line
+    assert "n1: {'state': 'x', 'term': 1}" in line
+
+    answer = {"status": "lead"}
+    made = system(tmp_path, FakeProtocol(dict.fromkeys(NAMES, answer)), LED)
+    assert "the answer has no 'state'" in ready(made).pending[0]
+    assert asyncio.run(made.groups())["system"].by_node == {}  # unknown, and not "follows"
+
+
+@pytest.mark.parametrize(
+    ("quorum", "size"),
+    [('"majority"', 2), ('"all"', 3), ('"one"', 1), ("2", 2), ('{ node = "all" }', 3)],
+)
+def test_the_core_is_a_quorum(tmp_path, quorum, size):
+    made = system(tmp_path, FakeProtocol({}), declaration(top=f"quorum = {quorum}"))
+    core = made.core(random.Random(1))
+
+    assert len(core) == len(set(core)) == size
+    assert set(core) <= {"n1", "n2", "n3"}
+
+
+def test_overlapping_questions_share_no_session(tmp_path):
+    answer = {"state": "lead", "term": 1}
+    protocol = FakeProtocol(dict.fromkeys(NAMES, answer))
+    made = system(tmp_path, protocol, LED)
+
+    async def body():
+        await asyncio.gather(made.groups(), made.groups())
+        await made.groups()
+
+    asyncio.run(body())
+    assert len(protocol.sessions) == 6  # two at a time for each of three nodes, and one is kept
+    assert sum(session.closed for session in protocol.sessions) == 3
