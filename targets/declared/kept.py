@@ -53,6 +53,11 @@ class Folder:
         self._variables: dict[str, str | bool] = {} if kept is None else dict(kept.variables)
         self._contexts: dict[str, str] = {} if kept is None else dict(kept.contexts)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the files are those of a case, and not on disk."""
+        return self._kept is not None
+
     def at(self, name: str) -> Path:
         """The path of a file that the declaration names, relative to its folder or absolute."""
         return Path(os.path.normpath(self.path / name))

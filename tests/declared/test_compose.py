@@ -85,6 +85,13 @@ def test_services_are_nodes_except_those_left_out(nodes):
     assert [node.role for node in nodes.values()] == ["main", "node"]
 
 
+def test_keys_without_a_meaning_are_noted_once(tmp_path, caplog):
+    nodes_of(tmp_path, TEXT, compose__yaml=FILE, **FILES)
+
+    (record,) = caplog.records
+    assert record.message.startswith("compose.yaml: not used: `restart` of a, b (")
+
+
 def test_images_commands_and_entry_points(nodes):
     first, second = nodes["a"], nodes["b"]
     assert first.image == "registry/server:7"

@@ -57,8 +57,9 @@ class _Services:
         self._check_networks(services)
         specs = [self._node(name, service, services) for name, service in services.items()]
         self._check_shared_volumes(services)
-        if declared_notes := self._notes():
-            _log.info("%s", declared_notes)
+        notes = self._notes()
+        if notes and not self.declared.folder.is_kept:  # once, when the case is made
+            _log.warning("%s", notes)
         return specs
 
     def _services(self) -> dict[str, Mapping[str, Any]]:
