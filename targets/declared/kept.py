@@ -55,7 +55,7 @@ class Folder:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the files are those of a case, and not on disk."""
+        """Whether the files belong to a case, and are not on disk."""
         return self._kept is not None
 
     def at(self, name: str) -> Path:
