@@ -12,7 +12,6 @@ from harness.env import Address
 from harness.errors import clipped
 from harness.ops import Request
 from harness.plugins import Convergence, Deployment, Roles, System
-from harness.vocabularies.register import Read
 from harness.vocabularies.transactions import Txn
 from targets.declared.client import DeclaredClient
 from targets.declared.leadership import LEADER, Leadership, Seen
@@ -24,9 +23,11 @@ from targets.declared.spare import SpareSessions
 __all__ = ["DeclaredSystem"]
 
 _WITHIN_S: Final = 2.0
+_TXN: Final = Request.of(Txn([["r", "ready", None]]))
 _READS: Final[Mapping[str, Request]] = {
-    "register": Request.of(Read()),
-    "list-append": Request.of(Txn([["r", "ready", None]])),
+    **dict.fromkeys(("register", "set", "counter", "bank"), Request("read", {})),
+    "registers": Request("read", {"key": "ready"}),
+    **dict.fromkeys(("list-append", "rw-register"), _TXN),
 }
 """A harmless operation of a vocabulary, which shows that a node serves."""
 _ANSWER_SHOWN_MAX: Final = 200
