@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -70,6 +70,14 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     optional: bool = False
 
 
+class Filled(NamedTuple):
+    """A request with its arguments."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
 class Exchange(Template):
     """A request, and how to read its answer."""
 
@@ -78,6 +86,12 @@ class Exchange(Template):
     ) -> None:
         self.method, self.path, self.body, self.written = method, path, body, written
         self.answer = answer
+
+    def filled(self, arguments: Mapping[str, Any]) -> Filled:
+        """Return the request for these arguments."""
+        headers = {name: filled(text, arguments) for name, text in self.written.headers.items()}
+        path = filled(self.path, arguments, _percent_encoded)
+        return Filled(path, headers, _body_of(self.body, arguments))
 
     def value_of(self, response: Response) -> Any:
         """Return the value of an answer; raises `DeclinedError` or `ValueError`."""
@@ -183,10 +197,11 @@ class HttpSession(Session):
 
     async def exchange(self, template: Exchange, arguments: Mapping[str, Any]) -> Any:
         """Send a template and return the value of its answer, without recording an attempt."""
-        path = filled(template.path, arguments, _percent_encoded)
-        body = _body_of(template.body, arguments)
-        headers = {name: filled(text, arguments) for name, text in template.written.headers.items()}
-        return template.value_of(await self.fetch(template.method, path, headers, body))
+        filled_in = template.filled(arguments)
+        response = await self.fetch(
+            template.method, filled_in.path, filled_in.headers, filled_in.body
+        )
+        return template.value_of(response)
 
     async def greet(self, path: str) -> None:
         """Ask for a path that must have status 2xx."""

@@ -156,6 +156,8 @@ class MiniZooKeeper:
         self.data, self.began, self.zxid = {}, False, 0
 
     def answer(self, request):
+        if request == b"srvr":
+            return b"Zookeeper version: 3\nZxid: 0x500000002\nMode: leader\n"
         body = request[4:]
         if not self.began:
             self.began = True

@@ -78,6 +78,8 @@ class Server:
                         return
                     else:
                         writer.write(part)
+                if data == b"srvr":  # ZooKeeper hangs up after such words
+                    break
             writer.close()
 
     @property

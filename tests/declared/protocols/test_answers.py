@@ -6,7 +6,6 @@ import random
 import pytest
 
 from targets.declared.protocols import FAILURES, protocol_of
-from tests.declared.protocols import minis
 from tests.declared.protocols.servers import (
     CLOSE,
     NODE,
@@ -217,19 +216,3 @@ def test_each_request_is_an_attempt(name):
             before = len(server.asked)
 
     run(name, body)
-
-
-def test_versions_that_changed_meanwhile_are_read_again():
-    class Meddled(minis.MiniMemcached):
-        def answer(self, request):
-            answer = super().answer(request)
-            if request.startswith(b"gets") and self.version < 3:
-                super().answer(b"set list-append 0 0 9\r\n" + b'{"a":[%d]}\r\n' % self.version)
-            return answer
-
-    async def body(call, _):
-        mops = [["r", "a", None], ["append", "a", 9]]
-        assert await call("txn", mops) == ("ok", [["r", "a", [2]], ["append", "a", 9]])
-        assert len(call.session.attempts) > 2
-
-    run("memcached", body, mini=Meddled(), vocabulary="list-append")

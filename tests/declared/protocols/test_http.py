@@ -1,0 +1,209 @@
+"""HTTP templates: how a request is filled in, and which part of which answer is the value."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+
+from harness.errors import UsageError
+from harness.support.http1 import Response
+from targets.declared.protocols import DeclinedError, MalformedError, protocol_of
+from targets.declared.protocols.http import value_at
+from tests.declared.protocols.minis import MiniHttp
+from tests.declared.protocols.servers import Caller, Server, run
+from tests.declared.protocols.test_values import keys, same, values
+
+HTTP = protocol_of("http", {})
+
+
+def template(written, answer="value"):
+    return HTTP.template("operations.read", written, answer)
+
+
+def value_of(written, status, body, answer="value"):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return template(written, answer).value_of(Response(status, data, ""))
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "body", "expected"),
+    [
+        ({}, 200, 5, 5),
+        ({}, 200, None, None),
+        ({}, 201, {"a": 1}, {"a": 1}),
+        ({"value": "kvs.0.value"}, 200, {"kvs": [{"value": 5}]}, 5),
+        ({"value": "a"}, 200, {"a": None}, None),
+        ({"value": "a", "nothing": [404]}, 404, b"not found", None),
+        ({"value": "a.b", "optional": True}, 200, {}, None),
+        ({"value": "a.b", "optional": True}, 200, {"a": None}, None),
+        ({"value": "a.0", "optional": True}, 200, {"a": []}, None),
+        ({"value": "a", "decode": "json"}, 200, {"a": '"5"'}, "5"),
+        ({"value": "a", "decode": "base64"}, 200, {"a": "NQ=="}, 5),
+        ({"decode": "text"}, 200, b"5 or so", "5 or so"),
+    ],
+)
+def test_values(more, status, body, expected):
+    assert value_of({"request": "GET /", **more}, status, body) == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "body"),
+    [
+        ({}, 200, b""),
+        ({}, 204, b""),
+        ({}, 200, b"<html>"),
+        ({}, 404, {"value": 5}),
+        ({}, 500, {"value": 5}),
+        ({"value": "a"}, 200, {}),
+        ({"value": "a"}, 200, []),
+        ({"value": "a"}, 200, 5),
+        ({"value": "a.b"}, 200, {"a": 5}),
+        ({"value": "a.b", "optional": True}, 200, {"a": 5}),
+        ({"value": "a.x", "optional": True}, 200, {"a": []}),
+        ({"value": "a", "optional": True}, 200, b""),
+        ({"value": "a", "decode": "json"}, 200, {"a": 5}),
+        ({"value": "a", "decode": "json"}, 200, {"a": ""}),
+        ({"value": "a", "decode": "base64"}, 200, {"a": "N"}),
+        ({"value": "a", "decode": "base64"}, 200, {"a": "//8="}),
+    ],
+)
+def test_answers_without_a_value(more, status, body):
+    with pytest.raises(ValueError, match=r"."):
+        value_of({"request": "GET /", **more}, status, body)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_a_refusal_and_names_another_node(status):
+    with pytest.raises(DeclinedError) as declined:
+        value_of("GET /", status, b"")
+    assert declined.value.elsewhere
+
+
+def test_a_refusal():
+    written = {"request": "PUT /", "refused": [409]}
+    with pytest.raises(DeclinedError) as declined:
+        value_of(written, 409, b"", "done")
+    assert not declined.value.elsewhere
+    assert value_of(written, 409, b"", "whether") is False
+    assert value_of(written, 204, b"", "whether") is True
+    assert value_of(written, 204, b"", "done") is None
+    with pytest.raises(MalformedError):
+        value_of(written, 412, b"", "done")
+
+
+def test_a_cas_may_answer_in_the_body():
+    written = {"request": "POST /", "value": "done"}
+    assert value_of(written, 200, {"done": True}, "whether") is True
+    assert value_of(written, 200, {"done": False}, "whether") is False
+    for wrong in ({"done": 1}, {"done": None}, {"done": "true"}, {}):
+        with pytest.raises(MalformedError):
+            value_of(written, 200, wrong, "whether")
+
+
+def test_lists_and_tables():
+    assert value_of("GET /", 200, [1], "list") == [1]
+    assert value_of("GET /", 200, {"0": 1}, "pairs") == {"0": 1}
+    for answer, body in (("list", {}), ("list", 5), ("pairs", 5), ("pairs", None)):
+        with pytest.raises(MalformedError):
+            value_of("GET /", 200, body, answer)
+
+
+@given(keys, values)
+def test_bodies_are_json(key, value):
+    arguments = {"key": key, "value": value}
+    written = {"request": "PUT /", "body": {"k": "{key}", "v": ["{value}", "x-{key}", 5, None]}}
+    for request in (template(written), template('PUT / {"k": {key}, "v": [{value}, 5]}')):
+        body = json.loads(request.filled(arguments).body)
+        assert body["k"] == key
+        assert same(body["v"][0], value)
+
+
+@given(keys, values)
+def test_paths_are_one_word(key, value):
+    request = template("GET /a/{key}/b?v={value}&k={key}").filled({"key": key, "value": value})
+    assert request.path.isascii()
+    assert not any(each.isspace() for each in request.path)
+    assert request.path.count("/") == 3
+    assert request.path.count("&") == 1
+
+
+def test_headers_of_requests():
+    class Echo(MiniHttp):
+        heads = ()
+
+        def answer(self, request):
+            self.heads = (*self.heads, request.partition(b"\r\n\r\n")[0].decode())
+            return super().answer(request)
+
+        def respond(self, *_):
+            return 200, 1
+
+    mini = Echo()
+
+    async def body(call, _):
+        await call("read")
+        await call("write", {"value": 5})
+
+    run("http", body, mini=mini, settings={"headers": {"X-Api-Key": "k"}, "hello": "/health"})
+    hello, get, put = mini.heads
+    assert hello.startswith("GET /health ")
+    assert "X-Api-Key: k" in get
+    assert "Content-Type" not in get
+    assert "Content-Type: application/json" in put
+
+
+def test_a_server_that_closes_each_connection_is_asked_anew():
+    class Closing(MiniHttp):
+        def answer(self, request):
+            return super().answer(request).replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+
+        def respond(self, *_):
+            return 200, {"node": {"value": 5}}
+
+    async def main():
+        async with Server(Closing()) as server, Caller("http", server.env) as call:
+            return [await call("read"), await call("write", {"value": 5}), len(server.writers)]
+
+    ok = ("ok", {"result": "ok", "value": 5})
+    assert asyncio.run(main()) == [ok, ("ok", {"result": "ok"}), 2]
+
+
+@pytest.mark.parametrize("path", ["", "a..b", "a.-1"])
+def test_wrong_paths_find_nothing(path):
+    with pytest.raises(MalformedError):
+        value_at({"a": [1]}, path, optional=False)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        5,
+        [],
+        {},
+        "GET",
+        "GET kv",
+        "get /",
+        {"request": 5},
+        {"request": "PUT / 5", "body": 5},
+        {"request": "GET /", "nothing": [404], "refused": [404]},
+        {"request": "GET /", "nothing": [100]},
+        {"request": "GET /", "nothing": "404"},
+        {"request": "GET /", "headers": {"Host": "x"}},
+        {"request": "GET /", "headers": {"a b": "x"}},
+        {"request": "GET /", "headers": {"A": "x\r\nB: y"}},
+        {"request": "GET /", "decode": "xml"},
+        {"request": "GET /", "decode": "text", "value": "a"},
+    ],
+)
+def test_wrong_templates_name_their_place(written):
+    with pytest.raises(UsageError, match=r"^operations\.read"):
+        template(written)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"hello": "health"}, {"headers": {"Host": "x"}}, {"hallo": 1}]
+)
+def test_wrong_settings_name_their_place(settings):
+    with pytest.raises(UsageError, match=r"^client"):
+        protocol_of("http", settings)
