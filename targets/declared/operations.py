@@ -63,9 +63,11 @@ class Speaker:
             "client": f"client-{process}",
             **(request.value or {}),
         }
-        if f == "drain" and f not in self._templates:
+        if f == "drain" and f not in self._templates and "dequeue" in self._templates:
             return {"result": "ok", "value": await self._drain(session, arguments)}
-        template = self._templates[f]
+        template = self._templates.get(f)
+        if template is None:
+            raise DeclinedError(f"the file has no template for {f!r}")
         value = await session.perform(template, arguments, changes=shape.changes)
         if shape.answer == "whether":
             if not value:

@@ -65,8 +65,8 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     body: Any = None
     value: str | None = None
     decode: Literal["value", "json", "base64", "text"] = "value"
-    nothing: list[int] = []
-    refused: list[int] = []
+    nothing: int | tuple[int, ...] = ()
+    refused: int | tuple[int, ...] = ()
     optional: bool = False
 
 
@@ -86,6 +86,7 @@ class Exchange(Template):
     ) -> None:
         self.method, self.path, self.body, self.written = method, path, body, written
         self.answer = answer
+        self._nothing, self._refused = map(_statuses, (written.nothing, written.refused))
 
     def filled(self, arguments: Mapping[str, Any]) -> Filled:
         """Return the request for these arguments."""
@@ -96,9 +97,9 @@ class Exchange(Template):
     def value_of(self, response: Response) -> Any:
         """Return the value of an answer; raises `DeclinedError` or `ValueError`."""
         written, status = self.written, response.status
-        if status in written.nothing:
+        if status in self._nothing:
             return False if self.answer == "whether" else None
-        if status in written.refused:
+        if status in self._refused:
             if self.answer == "whether":
                 return False
             raise DeclinedError(_problem(response))
@@ -106,6 +107,8 @@ class Exchange(Template):
             raise DeclinedError(_problem(response), elsewhere=True)
         if not 200 <= status < 300:
             raise MalformedError(_problem(response))
+        if written.value is None and self.answer == "raw":
+            return _raw(response.body)
         if written.value is None and self.answer in {"ran", "done", "whether"}:
             return self.answer == "whether" or None
         path = _WHOLE if written.value is None else written.value
@@ -151,10 +154,11 @@ class Http(Protocol):
         if parsed.decode == "text" and parsed.value is not None:
             raise UsageError(f'{where}.value: remove it; `decode = "text"` takes the whole body')
         _check_headers(f"{where}.headers", parsed.headers)
-        both = set(parsed.nothing) & set(parsed.refused)
+        nothing, refused = map(_statuses, (parsed.nothing, parsed.refused))
+        both = {*nothing} & {*refused}
         if both:
             raise UsageError(f"{where}: status {min(both)} is in `nothing` and in `refused`")
-        for status in (*parsed.nothing, *parsed.refused):
+        for status in (*nothing, *refused):
             if not 200 <= status <= 599:
                 raise UsageError(f"{where}: {status} is no final status; they are 200 to 599")
         return Exchange(method, path, inline if inline is not None else parsed.body, parsed, answer)
@@ -255,6 +259,13 @@ def value_at(answer: Any, path: str, *, optional: bool) -> Any:
     return value
 
 
+def _raw(body: bytes) -> Any:
+    try:
+        return decoded(body)
+    except MalformedError:
+        return body.decode("utf-8", "replace")
+
+
 def from_base64(text: str) -> bytes:
     """Decode base64 strictly; raises `ValueError`."""
     return b64decode(text, validate=True)
@@ -284,6 +295,10 @@ def _filled_in(body: object, arguments: Mapping[str, Any]) -> Any:
 
 def _percent_encoded(name: str, value: Any) -> str:
     return quote(text_of(name, value), safe="")
+
+
+def _statuses(written: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (written,) if isinstance(written, int) else written
 
 
 def _check_headers(where: str, headers: Mapping[str, str]) -> None:

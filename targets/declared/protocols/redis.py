@@ -357,6 +357,8 @@ def _value_of(reply: Any, answer: Answer) -> Any:
         if reply is None:
             raise DeclinedError("the command did nothing: its reply is nil")
         return None
+    if answer == "raw":
+        return _raw(reply)
     if isinstance(reply, list):
         values = [_plain(each) for each in reply]
         if answer != "pairs":
@@ -365,6 +367,14 @@ def _value_of(reply: Any, answer: Answer) -> Any:
             raise MalformedError(f"the reply must be pairs: {shown(reply)}")
         return [list(pair) for pair in zip(values[::2], values[1::2], strict=True)]
     return checked(_plain(reply), answer)
+
+
+def _raw(reply: Any) -> Any:
+    if isinstance(reply, bytes):
+        return reply.decode("utf-8", "replace")
+    if isinstance(reply, list):
+        return [_raw(each) for each in reply]
+    return str(reply) if isinstance(reply, ReplyError) else reply
 
 
 def _plain(reply: Any) -> Any:

@@ -7,10 +7,10 @@ from typing import Final, Literal, NamedTuple
 
 __all__ = ["SHAPES", "Answer", "Shape"]
 
-Answer = Literal["ran", "done", "whether", "value", "list", "pairs"]
+Answer = Literal["ran", "done", "whether", "value", "list", "pairs", "raw"]
 """The value that `Session.perform` returns: nothing, however much the request changed; nothing, if
 it took effect; whether it did; a plain JSON value (null if there is nothing); a list of them;
-a table, or a list of pairs.
+a table, or a list of pairs; the whole answer as plain data, without decoding, for probes.
 """
 
 
@@ -32,7 +32,7 @@ def _shape(names: str, answer: Answer, *, changes: bool = True, optional: bool =
 _REGISTER: Final = {
     "read": _shape("key", "value", changes=False),
     "write": _shape("key value", "done"),
-    "cas": _shape("key old new", "whether"),
+    "cas": _shape("key old new", "whether", optional=True),
 }
 _TXN: Final = {"txn": _shape("mops key value", "list")}
 SHAPES: Final[Mapping[str, Mapping[str, Shape]]] = {

@@ -61,6 +61,12 @@ class Result:
         """Whether the statement found or changed nothing."""
         return not self.rows if self.rows is not None else self.affected == 0
 
+    def _raw(self) -> Any:
+        if self.rows is None:
+            return self.affected
+        rows = [[_raw(cell) for cell in row] for row in self.rows]
+        return rows[0][0] if len(rows) == 1 and len(rows[0]) == 1 else rows
+
     def value(self, answer: Answer) -> Any:
         """Return the value of an answer; raises `MalformedError`."""
         if answer == "whether":
@@ -68,6 +74,8 @@ class Result:
             return cell if isinstance(cell, bool) else not self.is_empty
         if answer in {"ran", "done"}:
             return None
+        if answer == "raw":
+            return self._raw()
         if self.rows is None:
             raise MalformedError("the statement returns no rows")
         if answer == "list":
@@ -251,6 +259,12 @@ def _checked(where: str, text: object) -> str:
                 "because it becomes a parameter"
             )
     return text
+
+
+def _raw(cell: Any) -> Any:
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace")
+    return cell if cell is None or isinstance(cell, bool | int | float | str) else str(cell)
 
 
 def _cell(row: Sequence[Any]) -> Any:

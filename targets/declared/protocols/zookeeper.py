@@ -6,6 +6,7 @@ are JSON texts, created by the first write. A read is as old as its server, unle
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -38,6 +39,7 @@ _DECLINED: Final = frozenset({-6, -8, -102, -108, -114, -115, -119, -123, -125})
 _READ_ONLY: Final = -119
 _STAT_BYTES: Final = 68
 _HEADER_BYTES: Final = 16
+_WORD: Final = re.compile(r"[a-z]{4}")
 _LIBRARY_ERRORS: Final = (struct.error, IndexError, TypeError, UnicodeDecodeError)
 _STATUS_BYTES_MAX: Final = 16 * 1024
 
@@ -74,7 +76,8 @@ class ZooKeeper(Protocol):
             raise UsageError(f"client.session_ms is {self.settings.session_ms}: it must be over 0")
 
     def template(self, where: str, written: object, answer: Answer) -> Template:
-        del answer
+        if answer == "raw" and isinstance(written, str) and _WORD.fullmatch(written):
+            return Word(written)
         raise UsageError(
             f"{where} is {shown(written)}: ZooKeeper's operations are built in; remove it, or use "
             "the protocol 'program' for others"
@@ -98,6 +101,13 @@ class ZooKeeper(Protocol):
             await session.close()
             raise
         return session
+
+
+class Word(Template):
+    """A four-letter word, whose answer is text."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
 
 
 class _RefusedError(Exception):
@@ -185,13 +195,24 @@ class ZooKeeperSession(VersionedSession):
             raise MalformedError(f"the new znode is {shown(answer)}, and not {path!r}")
         return True
 
-    async def leadership(self) -> tuple[bool, int]:
+    async def perform(
+        self, template: Template, arguments: Mapping[str, Any], *, changes: bool
+    ) -> Any:
+        if isinstance(template, Word):
+            return await self.attempt(self._answer_to(template.word), changes=changes)
+        return await super().perform(template, arguments, changes=changes)
+
+    async def _answer_to(self, word: str) -> str:
+        """The answer to a four-letter word, which takes a connection of its own."""
         stream = await Stream.open(self.env, self.address)
         try:
-            await stream.send(b"srvr")
-            text = (await stream.rest(_STATUS_BYTES_MAX)).decode()
+            await stream.send(word.encode())
+            return (await stream.rest(_STATUS_BYTES_MAX)).decode("utf-8", "replace")
         finally:
             await stream.close()
+
+    async def leadership(self) -> tuple[bool, int]:
+        text = await self._answer_to("srvr")
         status = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         if "Mode" not in status or "Zxid" not in status:
             raise MalformedError(f"the server does not serve: {shown(text)}")

@@ -101,6 +101,20 @@ def test_a_cas_may_answer_in_the_body():
             value_of(written, 200, wrong, "whether")
 
 
+def test_a_probe_takes_any_answer():
+    assert value_of("GET /", 200, {"a": 5}, "raw") == {"a": 5}
+    assert value_of("GET /", 200, b"leader: yes", "raw") == "leader: yes"
+    assert value_of("GET /", 200, b"", "raw") == ""
+    assert value_of({"request": "GET /", "value": "a"}, 200, {"a": 5}, "raw") == 5
+    with pytest.raises(MalformedError):
+        value_of("GET /", 500, b"no", "raw")
+
+
+def test_a_status_may_be_one_number():
+    assert value_of({"request": "GET /", "nothing": 404}, 404, b"") is None
+    assert value_of({"request": "GET /", "refused": 409}, 409, b"", "whether") is False
+
+
 def test_lists_and_tables():
     assert value_of("GET /", 200, [1], "list") == [1]
     assert value_of("GET /", 200, {"0": 1}, "pairs") == {"0": 1}

@@ -148,6 +148,14 @@ def test_an_observer_may_have_any_node():
     assert asyncio.run(main()) == (False, 0)
 
 
+def test_a_probe_takes_any_answer():
+    async def body(call, _):
+        probe = call.protocol.template("leader.probe", "ROLE", "raw")
+        return await call.session.perform(probe, {}, changes=False)
+
+    assert run("redis", body) == ["master", "0"]
+
+
 def test_words_of_a_command_are_split_before_arguments_come_in():
     words = protocol_of("redis", {}).template("operations.write", "SET 'a b' {value}", "done").words
     assert words == ("SET", "a b", "{value}")

@@ -52,6 +52,13 @@ def performed(template, *results, arguments=None):
     return outcome, session.may_have_changed, " ".join(session.log)
 
 
+def test_a_probe_takes_any_answer():
+    assert Result([("leader",)], 1).value("raw") == "leader"
+    assert Result([(b"x", Decimal(1)), (None, 2)], 2).value("raw") == [["x", "1"], [None, 2]]
+    assert Result([], 0).value("raw") == []
+    assert NONE.value("raw") == 0
+
+
 def test_a_single_statement():
     update = Statements("done", "update x")
     assert performed(update, ONE) == (None, True, "update")

@@ -108,6 +108,14 @@ def test_sessions_tell_who_leads(name, term):
             asyncio.run(main(lambda _, wrong=wrong: [wrong, CLOSE]))
 
 
+def test_a_probe_may_be_a_word_of_zookeeper():
+    async def body(call, _):
+        probe = call.protocol.template("leader.probe", "srvr", "raw")
+        return await call.session.perform(probe, {}, changes=False)
+
+    assert "Mode: leader\n" in run("zookeeper", body)
+
+
 def test_no_other_session_is_asked_who_leads():
     async def body(call, _):
         assert not call.protocol.knows_leader

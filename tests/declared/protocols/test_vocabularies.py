@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from targets.declared.operations import Operations
-from targets.declared.protocols import MalformedError, Template, protocol_of
+from targets.declared.protocols import DeclinedError, MalformedError, Template, protocol_of
 from targets.declared.protocols.http import Http
 from targets.declared.protocols.shapes import SHAPES
 from targets.declared.protocols.updates import played
@@ -156,6 +156,15 @@ def test_operations_of_a_file():
     assert Operations(Http({}), queue).vocabularies == {"queue"}
 
 
+def test_a_register_needs_no_cas():
+    two = {"read": "GET /{key}", "write": "PUT /{key} {value}"}
+    operations = Operations(Http({}), two)
+    assert operations.vocabularies == {"register", "registers"}
+    request = SimpleNamespace(f="cas", value={"old": 1, "new": 2})
+    with pytest.raises(DeclinedError):
+        asyncio.run(operations.speaking("register").perform(Session(), request, process=0))
+
+
 def test_a_file_may_replace_one_default():
     operations = Operations(protocol_of("redis", {}), {"write": "SET {key} {value} EX 60"})
     assert {"register", "registers", "list-append", "bank"} <= operations.vocabularies
@@ -186,7 +195,7 @@ def test_errors_name_the_place(written, where):
 
 def test_a_missing_operation_is_named():
     operations = Operations(Http({}), {"read": "GET /"})
-    with pytest.raises(UsageError, match=r"^operations: write, cas"):
+    with pytest.raises(UsageError, match=r"^operations: write of"):
         operations.speaking("register")
     with pytest.raises(UsageError, match=r"^operations.set: add, read"):
         operations.speaking("set")
