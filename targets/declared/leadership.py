@@ -57,7 +57,7 @@ class Leadership:
         self._port = table.port or self._port
         self._spare = SpareSessions(self._protocol)
         try:
-            self._template = self._protocol.template("leader.probe", table.probe, "value")
+            self._template = self._protocol.template("leader.probe", table.probe, "raw")
         except UsageError as error:
             raise declared.document.explained(error) from error
         try:
