@@ -100,7 +100,7 @@ $(BIN)/uv: .ci/uv.txt
 $(STAMP): uv.lock pyproject.toml $(EXAMPLES:=/pyproject.toml) | $(filter $(BIN)/uv,$(UV))
 	@mkdir -p $(VENV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	$(call step,1/3 Python packages,$(NO_CARGO) $(SYNC) --extra docker --extra hive --extra report --group build)
+	$(call step,1/3 Python packages,$(NO_CARGO) $(SYNC) --extra docker --extra hive --extra report --extra systems --group build)
 	$(call step,2/3 example plug-ins,$(IN_PLACE) $(addprefix -e ./,$(EXAMPLES)))
 	@touch $@
 
@@ -109,7 +109,7 @@ $(TEST_STAMP): $(STAMP)
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
-	@$(NO_CARGO) $(SYNC) $(patsubst %,--extra %,docker hive report spark) --group dev
+	@$(NO_CARGO) $(SYNC) $(patsubst %,--extra %,docker hive report spark systems) --group dev
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
