@@ -121,7 +121,12 @@ class Operations:
             self._templates.pop("registers", None)
 
     def _parsed(self, where: str, text: object, shape: Shape) -> Template:
-        check_names(where, text, shape.arguments)
+        names = shape.arguments
+        if "mops" in names and not (
+            self._protocol.splits_transactions and isinstance(text, Mapping)
+        ):
+            names = frozenset({"mops"})
+        check_names(where, text, names)
         return self._protocol.template(where, text, shape.answer)
 
     def _missing(self, vocabulary: str) -> list[str]:

@@ -13,6 +13,7 @@ protocol itself says that there is nothing (a nil, no row, a status that the fil
 from __future__ import annotations
 
 import importlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
@@ -55,6 +56,16 @@ _CLASSES: Final = {
     "zookeeper": "targets.declared.protocols.zookeeper:ZooKeeper",
 }
 NAMES: Final = tuple(_CLASSES)
+_QUOTED: Final = re.compile(r"`(\w+)`")
+_TYPES: Final = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "a table",
+    "str": "a text",
+}
+"""The types of a TOML file, by their names in messages of msgspec."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
@@ -157,6 +168,8 @@ class Protocol(ABC):
     name: ClassVar[str]
     port: ClassVar[int | None] = None
     """The usual port of its servers."""
+    splits_transactions: ClassVar[bool] = False
+    """Whether a template of a transaction is a table with a request per micro-operation."""
     knows_leader: ClassVar[bool] = False
     """Whether its sessions can tell whether their node leads."""
 
@@ -205,8 +218,9 @@ def settings_of(kind: type[S], settings: Mapping[str, Any], where: str = "client
         return msgspec.convert(settings, kind)
     except msgspec.ValidationError as error:
         fields = ", ".join(kind.__struct_fields__) or "none"
+        problem = _QUOTED.sub(lambda match: _TYPES.get(match[1], match[0]), str(error))
         raise UsageError(
-            f"{where}: {error}, in {shown(dict(settings))}; it may have: {fields}"
+            f"{where}: {problem}, in {shown(dict(settings))}; it may have: {fields}"
         ) from error
 
 

@@ -22,6 +22,7 @@ from harness.errors import UsageError, shown
 from harness.support.http1 import Response, fetch, hang_up
 from harness.support.loopback import dial
 from targets.declared.protocols import (
+    FAILURES,
     Answer,
     DeclinedError,
     MalformedError,
@@ -30,6 +31,7 @@ from targets.declared.protocols import (
     Session,
     Template,
     checked,
+    described,
     settings_of,
 )
 from targets.declared.protocols.text import (
@@ -105,8 +107,7 @@ class Exchange(Template):
             raise DeclinedError(_problem(response))
         if 300 <= status < 400:
             raise DeclinedError(_problem(response), elsewhere=True)
-        if not 200 <= status < 300:
-            raise MalformedError(_problem(response))
+        _check_status(response)
         if written.value is None and self.answer == "raw":
             return _raw(response.body)
         if written.value is None and self.answer in {"ran", "done", "whether"}:
@@ -167,31 +168,35 @@ class Http(Protocol):
         self, env: ClientEnv, address: Address, *, observes: bool = False
     ) -> HttpSession:
         del observes
-        session = HttpSession(env, address, self.settings.headers)
+        session = HttpSession(env, address, self.settings)
         await session.connect()
-        if self.settings.hello:
-            try:
-                await session.greet(self.settings.hello)
-            except BaseException:
-                await session.close()
-                raise
         return session
 
 
 class HttpSession(Session):
     """Requests to one node, over one connection as long as the node keeps it open."""
 
-    def __init__(self, env: ClientEnv, address: Address, headers: Mapping[str, str]) -> None:
+    def __init__(self, env: ClientEnv, address: Address, settings: HttpSettings) -> None:
         super().__init__(env, address)
-        self._headers = headers
+        self._settings = settings
         self._streams: Any = None
 
     async def connect(self) -> None:
-        """Connect, unless there is a connection."""
+        """Connect and greet, unless there is a connection."""
         if self._streams is not None and self._streams[0].at_eof():
             await self.close()
-        if self._streams is None:
-            self._streams = await dial(*self.env.endpoint(self.address))
+        if self._streams is not None:
+            return
+        self._streams = await dial(*self.env.endpoint(self.address))
+        if self._settings.hello:
+            try:
+                response = await self._send("GET", self._settings.hello, {}, b"")
+                _check_status(response)
+            except BaseException:
+                await self.close()
+                raise
+            if self._streams is None:  # the server closes each connection, but it is there
+                self._streams = await dial(*self.env.endpoint(self.address))
 
     async def perform(
         self, template: Template, arguments: Mapping[str, Any], *, changes: bool
@@ -207,21 +212,20 @@ class HttpSession(Session):
         )
         return template.value_of(response)
 
-    async def greet(self, path: str) -> None:
-        """Ask for a path that must have status 2xx."""
-        response = await self.fetch("GET", path)
-        if not 200 <= response.status < 300:
-            raise MalformedError(_problem(response))
-
     async def fetch(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Response:
         """Send one request and return its answer with any status."""
         try:
             await self.connect()
-        except OSError as error:
-            raise NotSentError(f"{type(error).__name__}: {error}") from error
-        fields = {"Host": self.address.node, **self._headers, **(headers or {})}
+        except FAILURES as error:
+            raise NotSentError(described(error)) from error
+        return await self._send(method, path, headers or {}, body)
+
+    async def _send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        fields = {"Host": self.address.node, **self._settings.headers, **headers}
         if body and not any(name.lower() == "content-type" for name in fields):
             fields["Content-Type"] = "application/json"
         reader, writer = self._streams
@@ -234,6 +238,11 @@ class HttpSession(Session):
         if self._streams is not None:
             (_, writer), self._streams = self._streams, None
             await hang_up(writer)
+
+
+def _check_status(response: Response) -> None:
+    if not 200 <= response.status < 300:
+        raise MalformedError(_problem(response))
 
 
 def value_at(answer: Any, path: str, *, optional: bool) -> Any:

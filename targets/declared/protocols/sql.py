@@ -146,6 +146,7 @@ class _NoRowError(DeclinedError):
 class SqlProtocol(Protocol):
     """A database with SQL."""
 
+    splits_transactions = True
     example: ClassVar[str] = "select value from register where id = {key}"
 
     def template(self, where: str, written: object, answer: Answer) -> Template:

@@ -183,6 +183,26 @@ def test_a_server_that_closes_each_connection_is_asked_anew():
     assert asyncio.run(main()) == [ok, ("ok", {"result": "ok"}), 2]
 
 
+def test_a_new_connection_that_does_not_answer_was_sent_nothing():
+    """The server closes a connection, and is gone behind a proxy that still accepts."""
+
+    class Closing(MiniHttp):
+        count = 0
+
+        def answer(self, request):
+            self.count += 1
+            return super().answer(request).replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+
+        def respond(self, *_):
+            return (200 if self.count < 3 else 502), {}
+
+    async def body(call, _):
+        return [(await call("write", {"value": 5}))[0] for _ in range(2)]
+
+    assert run("http", body, mini=Closing(), settings={"hello": "/"}) == ["ok", "fail"]
+    assert run("http", body, mini=Closing()) == ["ok", "ok"]
+
+
 @pytest.mark.parametrize("path", ["", "a..b", "a.-1"])
 def test_wrong_paths_find_nothing(path):
     with pytest.raises(MalformedError):

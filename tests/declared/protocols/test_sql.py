@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from harness.errors import UsageError
+from targets.declared.operations import Operations
 from targets.declared.protocols import DeclinedError, MalformedError, mysql, postgres, protocol_of
 from targets.declared.protocols.sql import Result, SqlSession, Statement, Statements, Transaction
 from tests.declared.protocols.servers import NODE, env_at
@@ -211,6 +212,14 @@ def test_errors_of_mysql():
     assert isinstance(mysql._translated(aiomysql.ProgrammingError(1064, "")), DeclinedError)
     assert isinstance(mysql._translated(aiomysql.OperationalError("lost")), ConnectionError)
     assert mysql._translated(aiomysql.OperationalError(1290, "")).elsewhere
+
+
+def test_a_transaction_of_a_file_has_keys_and_values_per_micro_operation():
+    txn = {"r": "select v from t where k = {key}", "w": "update t set v = {value}"}
+    operations = Operations(protocol_of("postgres", {}), {"txn": txn})
+    assert "list-append" in operations.vocabularies
+    with pytest.raises(UsageError, match=r"^operations\.txn"):
+        Operations(protocol_of("postgres", {}), {"txn": "select f({key})"})
 
 
 def test_templates_of_a_file():

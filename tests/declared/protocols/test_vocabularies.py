@@ -183,6 +183,7 @@ def test_a_file_may_replace_one_default():
         ({"set": {"add": "POST / {vlaue}"}}, "operations.set.add"),
         ({"read": "GET /{key:base46}"}, "operations.read"),
         ({"setup": 5}, "operations.setup"),
+        ({"txn": {"request": "POST /{key} {mops}"}}, "operations.txn"),
         ({"setup": ["GET /", "{key}"]}, r"operations.setup\[1\]"),
         ({"read": "get /"}, "operations.read"),
         ({"read": {"request": "GET /", "vlaue": "x"}}, "operations.read"),
