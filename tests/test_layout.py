@@ -133,6 +133,7 @@ LARGE = {
     "harness/cli/soak/output.py": (420, "one soak, told as text and as JSON"),
     "harness/cluster.py": (520, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
+    "harness/environments/docker/deploy.py": (420, "every object of a run in the engine"),
     "harness/environments/docker/engine/engine.py": (
         650,
         "the only place that speaks to Docker's SDK",
