@@ -69,7 +69,7 @@ class Bug(Switch):
             "--fault 'do step-down on leader at 10s' --fault 'do step-down on leader at 13s' "
             "--fault 'do step-down on leader at 16s'",
             "linearizable-catalog",
-            2,
+            1,
         ),
     )
     HMS_CREATE_RETRY = Row(
