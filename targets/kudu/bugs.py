@@ -344,7 +344,7 @@ class Bug(Switch):
             "--fault 'pause all@tserver at 6s for 20s' "
             "--fault 'cut leader from members at 15s for 9s'",
             "catalog-invariants",
-            1,
+            2,
         ),
     )
     PLACE_AT_ONCE = Row(
