@@ -10,8 +10,15 @@ from harness.plan.planning import plan_case
 from harness.registry import load_plugin
 from harness.soak.result import CheckerVerdict, SeedResult
 from harness.trials.shrink import shrink
-from harness.trials.shrink.faults import in_plain_words, packed, packed_cases
-from harness.trials.shrink.operations import even, recorded
+from harness.trials.shrink.faults import (
+    PACKED_MAX,
+    in_plain_words,
+    packed,
+    packed_cases,
+    wait_less,
+)
+from harness.trials.shrink.load import shrink_rate
+from harness.trials.shrink.operations import even, merge_names, recorded
 from harness.trials.shrink.search import Search
 from harness.trials.trials import Kind, Trial, Trials, kinds_in
 
@@ -131,6 +138,49 @@ def test_packed_cases_have_no_fault_then_each_fault_then_neighbours():
     ids = [[each.id for each in case.faults] for case in made]
     assert ids == [[], ["f1"], ["f2"], ["f3"], ["f1", "f2"], ["f2", "f3"], ["f1", "f2", "f3"]]
     assert made[0].nemeses == ("none",)
+
+
+def test_many_faults_are_not_packed_one_by_one():
+    faults = tuple(fault(10 * n, number=n) for n in range(1, PACKED_MAX + 2))
+    assert [case.faults for case in packed_cases(Case(seed=1, faults=faults), (0, 1, 2))] == [()]
+
+
+def test_a_fault_waits_for_the_earliest_event_that_still_fails():
+    text = "kill it when event leader nth={}"
+    case = Case(seed=1, faults=(fault(1, nemesis=text.format(12)),), ops=())
+    search, _ = search_of(case, lambda case: case.faults[0].nemesis not in map(text.format, (1, 2)))
+    wait_less(search)
+    assert [each.nemesis for each in search.case.faults] == [text.format(3)]
+
+
+def test_the_rate_falls_as_far_as_the_failure_allows():
+    search, _ = search_of(Case(seed=1, rate=40.0, faults=()), lambda case: case.rate >= 10)
+    shrink_rate(search)
+    assert search.case.rate == 10
+
+
+def tables_of(case):
+    return [op.value["name"] for op in case.ops]
+
+
+def test_names_are_merged_within_their_field_and_columns_are_left_alone():
+    def ops(names):
+        for old, new, database in names:
+            value = {"name": old, "new_name": new, "database": database, "columns": ["b", "c"]}
+            yield ScheduledOp(NS_PER_S, 0, "rename", value)
+
+    search, _ = search_of(with_ops("a"), lambda _: True)
+    case = msgspec.structs.replace(search.case, ops=tuple(ops(["abx", "bax", "bcy", "bdy"])))
+    search.best = Trial(case, search.best.result)
+    merge_names(search)
+    assert search.case.ops == tuple(ops(["bbx", "bbx", "bcx", "bdx"]))
+
+
+@pytest.mark.parametrize(("needed", "left"), [(set("a"), "aaaaaa"), (set("ab"), "aabbaa")])
+def test_names_are_merged_together_or_one_by_one(needed, left):
+    search, _ = search_of(with_ops("aabbcc"), lambda case: needed <= set(tables_of(case)))
+    merge_names(search)
+    assert "".join(tables_of(search.case)) == left
 
 
 def test_faults_of_a_nemesis_become_sentences_without_times():

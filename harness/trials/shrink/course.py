@@ -24,6 +24,8 @@ from harness.trials.trials import Kind, Trial, Trials
 
 NEIGHBOUR_SEEDS: Final = 2
 """The number of seeds per pair and triple of neighbouring faults; there are many of these."""
+MANY: Final = 500
+"""The number of operations above which a lower rate is cheaper than dropping them one by one."""
 START_SEEDS: Final = 100
 """The number of seeds that are tried until the failure is first seen."""
 
@@ -140,6 +142,8 @@ def _is_like(kind: Kind, wanted: Kind | None) -> bool:
 
 
 def _shrink(search: Search) -> None:
+    if len(search.case.faults or ()) > faults.PACKED_MAX:  # each of them costs runs
+        _cut_after_failure(search)
     plain = faults.in_plain_words(search.case)
     few = "a short run with few faults"
     if (
@@ -148,24 +152,48 @@ def _shrink(search: Search) -> None:
     ):
         _cut_after_failure(search)
         search.try_one(faults.in_plain_words(search.case), "plain words")
-    if not operations.record_operations(search):  # the generator matters: make it do less
-        load.shrink_time(search)
-        faults.shrink_faults(search)
-        load.shrink_world(search)
-        load.shrink_time(search)
-        if not operations.record_operations(search):
-            return
+    faults.wait_less(search)
+    if not _record_operations(search):
+        return
+    _cut_after_failure(search)
     operations.shrink_operations(search)
+    operations.tidy_operations(search)
     faults.shrink_faults(search)
     operations.tidy_operations(search)
     load.shrink_world(search)
+    operations.merge_names(search)
     operations.shrink_operations(search, chunk_max=2)
     operations.tidy_operations(search)
     load.shrink_time(search)
 
 
+def _record_operations(search: Search) -> bool:
+    """Replace the generator by its operations; if that fails, make the generator do less."""
+    if operations.record_operations(search, few=True):
+        return True
+    fast = search.best
+    if fast.result.ops > MANY:
+        load.shrink_rate(search)
+    if operations.record_operations(search):
+        return True
+    load.shrink_rate(search)
+    load.shrink_time(search)
+    faults.shrink_faults(search)
+    load.shrink_world(search)
+    load.shrink_time(search)
+    if operations.record_operations(search):
+        return True
+    slow, search.best = search.best, fast
+    if operations.record_operations(search):
+        return True
+    search.best = slow
+    return False
+
+
 def _cut_after_failure(search: Search) -> None:
     """End the run soon after the operations that the failed checker names."""
+    if search.exhausted:  # the witness is a run of its own
+        return
     listed = operations.recorded(search.witness())
     last_ns = max((op.at_ns for op, blamed in listed if blamed), default=None)
     if last_ns is None:

@@ -18,8 +18,8 @@ FIRST_AT_NS: Final = 1 * NS_PER_S
 """The start of the first fault of a packed case: clients have found the leader by then."""
 AFTER_NS: Final = 2 * NS_PER_S
 """The time of operations after the last fault of a packed case."""
-PACKED_MAX: Final = 8
-"""The maximum number of faults of which each pair is tried alone."""
+PACKED_MAX: Final = 6
+"""The maximum number of faults of which each, and each pair, is tried alone."""
 ROUND_NS: Final = NS_PER_S // 10
 """Durations are multiples of this."""
 _NTH: Final = re.compile(r"\bnth=(\d+)")
@@ -75,12 +75,12 @@ def end_of(faults: Sequence[Fault]) -> int:
 
 
 def packed_cases(case: Case, counts: Sequence[int]) -> Iterator[Case]:
-    """Yield packed cases with these numbers of neighbouring faults."""
+    """Yield packed cases with these numbers of neighbouring faults; of many faults, with none."""
     faults = case.faults or ()
     for count in counts:
         if count == 0:
             yield packed(case, ())
-        elif count == 1 or len(faults) <= PACKED_MAX:
+        elif len(faults) <= PACKED_MAX:
             for begin in range(len(faults) - count + 1):
                 yield packed(case, faults[begin : begin + count])
 
@@ -88,14 +88,20 @@ def packed_cases(case: Case, counts: Sequence[int]) -> Iterator[Case]:
 def shrink_faults(search: Search) -> None:
     """Reduce the faults of the best case: their number, events and durations."""
     faults = search.case.faults or ()
-    if len(faults) > 1:
+    if 1 < len(faults) <= PACKED_MAX:
         search.first([with_faults(search.case, [fault]) for fault in faults], "only one fault")
     faults = search.case.faults or ()
     search.drop(faults, lambda rest: with_faults(search.case, rest), "fewer faults")
+    wait_less(search)
     for number in range(len(search.case.faults or ())):
-        search.first(_earlier_events(search.case, number), "an earlier event")
         while search.first(_shorter(search.case, number), "a shorter fault") == 0:
             pass
+
+
+def wait_less(search: Search) -> None:
+    """Let faults strike at earlier occurrences of their events, which fewer operations reach."""
+    for number in range(len(search.case.faults or ())):
+        search.first(_earlier_events(search.case, number), "an earlier event")
 
 
 def _earlier_events(case: Case, number: int) -> Iterator[Case]:

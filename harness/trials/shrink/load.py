@@ -38,6 +38,16 @@ def shrink_time(search: Search) -> None:
     )
 
 
+def shrink_rate(search: Search) -> None:
+    """Let the generator of the best case make fewer operations per second."""
+    rate = search.case.rate
+    rates = (round(rate / part, 1) for part in (16, 4, 2))
+    search.first(
+        [msgspec.structs.replace(search.case, rate=each) for each in rates if each > 0],
+        "a lower rate",
+    )
+
+
 def shrink_world(search: Search) -> None:
     """Reset knobs and options to their defaults, and reduce clients and nodes."""
     search.try_one(msgspec.structs.replace(search.case, knobs={}), "default knobs")

@@ -4,6 +4,7 @@ dropped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -21,24 +22,32 @@ ALL_SEEDS: Final = 3
 """The number of seeds for all recorded operations, since such a run costs the most."""
 OPS_MAX: Final = 20_000
 """The maximum number of operations that are recorded, a limit of memory and of time."""
+NAMES_MAX: Final = 8
+"""The maximum number of names that are tried to be merged one by one."""
+NEW: Final = "new_"
+"""The start of a field with a name that an operation gives."""
+ONE_NAME: Final = "one name in place of several"
 TAIL_NS: Final = NS_PER_S // 10
 GAPS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.01, 0.05, 0.2, 0.5, 1, 2))
 
 
-def record_operations(search: Search) -> bool:
-    """Replace the generator of the best case by the operations that it made.
+def record_operations(search: Search, *, few: bool = False) -> bool:
+    """Replace the generator of the best case by the operations that it made, or by a `few` of them.
 
     A list of operations begins with the chaos phase, so recorded operations and faults all come
     later by the length of the warm-up. Returns whether the case still fails.
     """
     if search.case.ops is not None:
         return True
+    if search.exhausted:
+        return False
     witness = search.witness()
     listed = recorded(witness)
     if not listed or len(listed) > OPS_MAX:
         return False
     case = after_warm_up(search.case)
     guesses = _guesses(listed)
+    tries = [(guesses[:-2], RECORDED_SEEDS), (guesses[-2:], ALL_SEEDS)]
     return any(
         search.first(
             [with_ops(case, guess) for guess in _different(tried)],
@@ -46,7 +55,7 @@ def record_operations(search: Search) -> bool:
             seeds=seeds,
         )
         is not None
-        for tried, seeds in ((guesses[:-2], RECORDED_SEEDS), (guesses[-2:], ALL_SEEDS))
+        for tried, seeds in (tries[:1] if few else tries)
     )
 
 
@@ -99,6 +108,46 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _texts(item)
+
+
+def merge_names(search: Search) -> None:
+    """Give tables, and whatever else operations name, the name that most operations have.
+
+    A name is a text of a field that several operations share, such as `name` and `new_name`.
+    """
+    counts: dict[str, Counter[str]] = {}
+    for op in search.case.ops or ():
+        for key, name in _names(op):
+            counts.setdefault(key, Counter())[name] += 1
+    for key, named in counts.items():
+        first, *others = [name for name, count in named.most_common() if count > 1] or [""]
+        at_once = [_renamed(search.case, key, others, first)] if len(others) > 1 else []
+        if search.first(at_once, ONE_NAME) is None:
+            for other in others[:NAMES_MAX]:
+                search.try_one(_renamed(search.case, key, [other], first), ONE_NAME)
+
+
+def _names(op: ScheduledOp) -> Iterator[tuple[str, str]]:
+    """The fields and texts that an operation gives directly: a table, but not its columns."""
+    if isinstance(op.value, dict):
+        for key, text in op.value.items():
+            if isinstance(text, str):
+                yield key.removeprefix(NEW), text
+
+
+def _renamed(case: Case, key: str, names: Sequence[str], name: str) -> Case:
+    """Return the case with `name` in place of each of `names` in a field."""
+
+    def changed(op: ScheduledOp) -> ScheduledOp:
+        if all((key, each) not in _names(op) for each in names):
+            return op
+        value = {
+            field: name if field.removeprefix(NEW) == key and text in names else text
+            for field, text in op.value.items()
+        }
+        return msgspec.structs.replace(op, value=value)
+
+    return with_ops(case, list(map(changed, case.ops or ())))
 
 
 def _different(guesses: Sequence[list[ScheduledOp]]) -> list[list[ScheduledOp]]:
