@@ -31,12 +31,12 @@ _FINAL_WIDTH: Final = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _ListAppendOps(Blind):
+class TxnOps(Blind):
     """An endless generator of transactions.
 
-    `keys` has the number of each key in use, and how many appends were requested for it so far.
-    `newest` is the highest key number, and `count` makes elements unique. The first `readers`
-    threads only read.
+    `verb` is the micro-operation that changes a key, such as `append`. `keys` has the number of
+    each key in use, and the number of changes that were requested for it. `newest` is the highest
+    key number, and `count` makes elements unique. The first `readers` threads only read.
     """
 
     width: int
@@ -45,6 +45,7 @@ class _ListAppendOps(Blind):
     readers: int
     keys: tuple[tuple[int, int], ...]
     newest: int
+    verb: str = "append"
     count: int = 1
 
     def op(self, ctx: Context) -> Step:
@@ -62,7 +63,7 @@ class _ListAppendOps(Blind):
             if only_reads or rng.randrange(2) == 0:
                 mops.append(["r", key_name(number), None])
                 continue
-            mops.append(["append", key_name(number), count])
+            mops.append([self.verb, key_name(number), count])
             count += 1
             keys[place] = (number, asked + 1)
             if asked + 1 >= self.length:
@@ -77,7 +78,7 @@ def key_name(number: int) -> str:
     return f"k{number}"
 
 
-def _keys_at_most(case: Case) -> int:
+def keys_at_most(case: Case) -> int:
     """An upper bound on the number of keys, from the run's length and rate."""
     options = case.workload_options
     appends = case.rate * case.time_limit_s * int(options["width"])
@@ -109,11 +110,13 @@ class ListAppendWorkload(Workload):
         READERS,
     )
     checkers = ("elle-list-append", "liveness", "crash", "stats")
+    verb = "append"
 
     def generator(self, case: Case) -> Generator:
         options = case.workload_options
         keys = int(options["keys"])
-        return _ListAppendOps(
+        return TxnOps(
+            verb=self.verb,
             width=int(options["width"]),
             length=int(options["length"]),
             read_percent=int(options["reads"]),
@@ -123,14 +126,14 @@ class ListAppendWorkload(Workload):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Append to and read the probe's own list; only probes append negative elements."""
+        """Change and read the probe's own key; only probes write negative values."""
         del case
         key, element = f"probe-{attempt}", probe_number(attempt, retry)
-        return (Request.of(Txn([["append", key, element]])), Request.of(Txn([["r", key, None]])))
+        return (Request.of(Txn([[self.verb, key, element]])), Request.of(Txn([["r", key, None]])))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Reads of every list that may exist, up to `FINAL_KEYS_MAX`, several per transaction."""
-        numbers = range(min(FINAL_KEYS_MAX, _keys_at_most(case)))
+        """Reads of every key that may exist, up to `FINAL_KEYS_MAX`, several per transaction."""
+        numbers = range(min(FINAL_KEYS_MAX, keys_at_most(case)))
         reads: list[Mop] = [["r", key_name(number), None] for number in numbers]
         return tuple(
             Request.of(Txn(reads[start : start + _FINAL_WIDTH]))

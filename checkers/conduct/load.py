@@ -136,7 +136,9 @@ def _names(value: object) -> list[str]:
     names: list[object] = []
     if isinstance(value, dict):
         names = [value[field] for field in ("name", "new_name", "key") if field in value]
-        if "table" in value:  # a row is identified by its table and its key
+        # A row is identified by its table and its key. Inserts, which have an id, exclude each
+        # other by their key alone.
+        if "table" in value and "id" not in value:
             names = [f"{value['table']}/{key}" for key in [*names, *_seconds(value.get("rows"))]]
     elif isinstance(value, list):
         names = _seconds(value)

@@ -26,7 +26,11 @@ def first(name, *, seed):
 
 
 @pytest.mark.parametrize(
-    "name", ["append", "ddl", "hms-ddl", "hms-tokens", "list-append", "mixed", "register", "rows"]
+    "name",
+    [
+        *("append", "ddl", "hms-ddl", "hms-tokens", "list-append", "mixed", "register", "rows"),
+        *("bank", "counter", "long-fork", "queue", "registers", "rw-register", "set"),
+    ],
 )
 def test_same_seed_same_operations(name):
     drafts = first(name, seed=1)

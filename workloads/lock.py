@@ -1,0 +1,63 @@
+"""One lock that clients acquire and release. The vocabulary is `harness.vocabularies.locks`.
+
+A client that holds the lock releases it next, and retries a release that failed. It never acquires
+a lock that it may hold, since some locks allow that and others do not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from harness.case import Case
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.ops import Op, OpType
+from harness.plugins import API_VERSION, Option, Request, Workload
+from harness.vocabularies import Call
+from harness.vocabularies.locks import Acquire, Release
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _LockOps:
+    """An endless generator; `holders` are the processes whose last acquire succeeded."""
+
+    holders: frozenset[int | str] = frozenset()
+
+    def op(self, ctx: Context) -> Step:
+        process = ctx.free_process()
+        if process is None:
+            return Pending(self)
+        call: Call = Release() if process in self.holders else Acquire()
+        return Emit(Draft(call.f, call.asked(), process), self)
+
+    def update(self, ctx: Context, event: Op) -> _LockOps:
+        del ctx
+        if event.type is OpType.INFO or (event.type is OpType.OK and event.f == Release.f):
+            return _LockOps(self.holders - {event.process})
+        if event.type is OpType.OK and event.f == Acquire.f:
+            return _LockOps(self.holders | {event.process})
+        return self
+
+
+class LockWorkload(Workload):
+    """Clients that compete for one lock."""
+
+    api_version = API_VERSION
+    name = "lock"
+    doc = "acquire and release one lock: at most one client holds it"
+    vocabulary = "lock"
+    options: tuple[Option, ...] = ()
+    checkers = ("owned-mutex", "liveness", "crash", "stats")
+
+    def generator(self, case: Case) -> Generator:
+        del case
+        return _LockOps()
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        del case, attempt, retry
+        return (Request.of(Acquire()), Request.of(Release()))
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """An acquire and a release: the lock must be free once all clients are closed."""
+        del case
+        return (Request.of(Acquire()), Request.of(Release()))

@@ -1,0 +1,28 @@
+"""Random operations with a running number, which makes their values unique."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import random
+
+from harness.generator import Context, Draft, Emit, Pending, Step
+from harness.vocabularies import Call
+from workloads.contention import Blind
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedOps(Blind, abc.ABC):
+    """The base of endless generators whose n-th operation depends on n and chance alone."""
+
+    count: int = 1
+
+    def op(self, ctx: Context) -> Step:
+        if ctx.free_process() is None:
+            return Pending(self)
+        call = self.call(ctx.random)
+        return Emit(Draft(call.f, call.asked()), dataclasses.replace(self, count=self.count + 1))
+
+    @abc.abstractmethod
+    def call(self, rng: random.Random) -> Call:
+        """Make the operation with the number `count`."""
