@@ -88,7 +88,14 @@ class Speaker:
     async def _drain(self, session: Session, arguments: Mapping[str, Any]) -> list[Any]:
         taken: list[Any] = []
         while len(taken) < _DRAINED_MAX:
-            value = await session.perform(self._templates["dequeue"], arguments, changes=True)
+            try:
+                value = await session.perform(self._templates["dequeue"], arguments, changes=True)
+            except DeclinedError as declined:
+                if not taken:
+                    raise
+                raise MalformedError(
+                    f"{len(taken)} elements were taken, then: {declined}"
+                ) from None
             if value is None:
                 return taken
             taken.append(value)

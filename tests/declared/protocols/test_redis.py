@@ -85,6 +85,7 @@ def test_a_command_may_have_run_on_its_own_if_multi_was_refused():
     busy, alone = b"-LOADING", (b":1", b"*0")
     assert txn(APPEND, busy, *alone, b"-ERR EXEC without MULTI") == ("error", True)
     assert txn(APPEND, busy, busy, alone[1], b"-ERR EXEC without MULTI") == ("error", True)
+    assert txn(APPEND, busy, *alone, b"-READONLY you") == ("error", True)
 
 
 @pytest.mark.parametrize(

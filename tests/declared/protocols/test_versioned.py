@@ -64,6 +64,36 @@ def test_reads_of_zookeeper_follow_a_sync_if_the_file_says_so(settings, kinds):
     assert run("zookeeper", body, settings=settings) == kinds
 
 
+def zookeeper_read(answer):
+    """The outcome of a read of 7 whose answer, without its length, is changed."""
+    mini = minis.MiniZooKeeper()
+    mini.data[b"/harness-register"] = b"7", 0
+
+    async def body(call, _):
+        return await call("read")
+
+    return run("zookeeper", body, mini=mini, spoil=lambda a: [minis.frame(answer(a[4:]))], after=1)
+
+
+def test_answers_of_zookeeper_that_are_none():
+    whole = zookeeper_read(lambda answer: answer)
+    assert whole == ("ok", {"result": "ok", "value": 7})
+    header, size = struct.Struct(">iqi"), struct.Struct(">i")
+    for change in (
+        lambda answer: answer + b"x",
+        lambda answer: header.pack(2, 0, 0) + answer[16:],  # to another request
+        lambda answer: header.pack(1, 0, 0) + size.pack(0) + answer[20:],
+        lambda answer: header.pack(1, 0, 0) + size.pack(-1) + answer[20:],
+        lambda answer: header.pack(1, 0, -4),
+        lambda answer: header.pack(1, 0, -112),
+        lambda answer: header.pack(1, 0, -102),
+        lambda answer: header.pack(1, 0, -999),
+    ):
+        assert zookeeper_read(change) == ("fail", None)
+    absent = zookeeper_read(lambda _: header.pack(1, 0, -101))
+    assert absent == ("ok", {"result": "ok", "value": None})
+
+
 @pytest.mark.parametrize("serializable", [False, True])
 def test_reads_of_etcd_are_serializable_if_the_file_says_so(serializable):
     async def body(call, server):

@@ -85,7 +85,10 @@ class Session:
         self.answers = list(answers)
 
     async def perform(self, *_, **__):
-        return self.answers.pop(0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def answered(vocabulary, f, value, *answers):
@@ -143,6 +146,13 @@ def test_answers_that_are_values():
     assert answered("counter", "read", None, None) == {"result": "ok", "value": 0}
     assert answered("bank", "read", None, [[0, 1], [1, -2]])["value"] == [[0, 1], [1, -2]]
     assert answered("queue", "drain", None, 4, 5, None) == {"result": "ok", "value": [4, 5]}
+
+
+def test_a_drain_that_took_elements_is_never_a_refusal():
+    with pytest.raises(DeclinedError):
+        answered("queue", "drain", None, DeclinedError("no"))
+    with pytest.raises(MalformedError):
+        answered("queue", "drain", None, 4, DeclinedError("no"))
 
 
 def test_operations_of_a_file():
