@@ -65,7 +65,10 @@ class Anything:
 )
 def test_what_cannot_reach_a_foreign_program_is_refused(words, reach, refused):
     environment = SimpleNamespace(
-        name="e", reaches_foreign=dict.fromkeys(reach), why_no_faulty_disks=lambda: None
+        name="e",
+        owns_programs=False,
+        reaches_foreign=dict.fromkeys(reach),
+        why_no_faulty_disks=lambda: None,
     )
     if refused is None:
         refuse_nodes(load_nemesis(words), NODES, Anything(), environment)

@@ -12,14 +12,18 @@ from harness.run.phases import conduct
 from harness.store.oplog import OpLog, OpTail
 
 CERTAIN = {
+    "counter",
     "elle-list-append",
+    "g2",
     "linearizable-catalog",
     "linearizable-hms",
     "linearizable-register",
+    "linearizable-registers",
     "linearizable-rows",
     "members",
     "read-your-writes",
     "staleness",
+    "unique-ids",
 }
 CUTS = 6
 

@@ -52,7 +52,10 @@ def strike(words, *, clocks=(), why_no_disks=None):
         ),
         plan=SimpleNamespace(case=SimpleNamespace(seed=1), target=SimpleNamespace(groups=())),
         environment=SimpleNamespace(
-            name="process", reaches_foreign=FOREIGN, why_no_faulty_disks=lambda: why_no_disks
+            name="process",
+            owns_programs=False,
+            reaches_foreign=FOREIGN,
+            why_no_faulty_disks=lambda: why_no_disks,
         ),
         recorder=SimpleNamespace(now_ns=lambda: 0),
         ledger=SimpleNamespace(new_id=lambda: "f1"),

@@ -178,6 +178,7 @@ def test_where_nothing_can_be_drawn_it_is_refused():
     class Unable:
         name = "unable"
         capabilities = dict.fromkeys(Capability, Fidelity.NONE)
+        owns_programs = False
 
     with pytest.raises(UsageError):
         expand_any(Case(seed=1, nemeses=(ANY,)), Unable())

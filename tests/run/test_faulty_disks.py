@@ -37,7 +37,7 @@ def test_what_a_node_declares_is_what_reaches_it(nemesis, unreached):
                 plugin,
                 {node.name: node for node in NODES},
                 None,
-                SimpleNamespace(reaches_foreign=None),
+                SimpleNamespace(reaches_foreign=None, owns_programs=False),
             )
 
 

@@ -36,7 +36,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from checkers.catalog.invariants.permissions import CatalogFindings
+from checkers.catalog.invariants.permissions import CatalogFindings, Permissions
 from checkers.catalog.invariants.unheard import first_disturbance, first_that_hides_servers
 from checkers.catalog.sentences import tried
 from harness.ops import History, OpType, Pair
@@ -156,6 +156,7 @@ class _Context:
         self.limits = _Limits.declared(history)
         self._widest = 1  # the largest number of columns of a new table
         self._adds_most = 0  # the largest number of columns that one alter adds
+        self._may = Permissions(history)
         for pair in history.pairs:
             self._take(pair)
 
@@ -173,8 +174,11 @@ class _Context:
         if call.f in {"create", "rename"}:
             taken = new_name if call.f == "rename" else name
             self.takers.setdefault(str(taken), []).append(span)
-        if is_ok(pair) and (
-            call.f == "locate" or (call.f == "is-create-done" and value.get("done"))
+        # An answer that the permit `stale-read` excuses may be of an older table with this name.
+        if (
+            is_ok(pair)
+            and self._may.superseded(pair) is None
+            and (call.f == "locate" or (call.f == "is-create-done" and value.get("done")))
         ):
             assert done is not None
             self.running.setdefault(str(name), []).append((call.index, done.index))

@@ -111,7 +111,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def merge_names(search: Search) -> None:
-    """Give tables, and whatever else operations name, the name that most operations have.
+    """Give tables and other objects the name that most operations use.
 
     A name is a text of a field that several operations share, such as `name` and `new_name`.
     """

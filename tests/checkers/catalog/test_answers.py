@@ -12,6 +12,7 @@ from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.refusals import check_refusals
 from checkers.catalog.invariants.snapshot import read_snapshot
 from harness.ops import OpType
+from harness.permits import Permit, fact_of
 from tests.support.histories import Writer
 
 Json = dict[str, Any]
@@ -495,6 +496,34 @@ def test_a_table_that_was_done_can_be_located_while_its_name_stays():
         proof(h)
         refused(h, "locate", {"name": "a"}, "TABLET_NOT_RUNNING/SERVICE_UNAVAILABLE")
         assert rules(h) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "permits", "found"),
+    [
+        ("m1", ["stale-read"], []),
+        ("m1", [], ["refusals"]),
+        ("m2", ["stale-read"], ["refusals"]),
+    ],
+)
+def test_a_stale_answer_does_not_prove_that_a_new_table_is_done(node, permits, found):
+    h = Writer()
+    h.fact("permits", fact_of("modern", [Permit(name=name, why="") for name in permits]))
+    h.fact("leader", {"node": "m1", "term": 1})
+    call = {"name": "a", "nonce": "n", "columns": ["v1"], "partitions": 2, "replicas": 3}
+    h.ok(1, "create", call, {"table_id": "A", "schema_version": 0, "revision": 3})
+    h.fact("leader", {"node": "m2", "term": 2})
+    h.ok(1, "delete", {"name": "a"}, {"table_id": "A"})
+    h.ok(1, "create", {**call, "nonce": "o"}, {"table_id": "B", "schema_version": 0})
+    h.call(3, "is-create-done", {"name": "a"})
+    done = {"result": "ok", "table_id": "A", "done": True, "revision": 7, "term": 1}
+    h.add(3, OpType.OK, "is-create-done", done, node)
+    h.call(6, "locate", {"name": "a"})
+    error = "TABLET_NOT_RUNNING/SERVICE_UNAVAILABLE: no"
+    h.add(6, OpType.FAIL, "locate", None, "m2", error=error)
+    findings = CatalogFindings("catalog-invariants", h.history)
+    check_refusals(h.history, findings)
+    assert sorted({violation.rule for violation in findings.violations}) == found
 
 
 def test_a_code_that_nobody_knows_is_exempt():
