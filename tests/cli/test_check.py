@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from checkers.foreign import model as engine
-from checkers.linearizability import CheckOutcome, Result, check_operations, proof
 from checkers.foreign.model import UNOBSERVED
+from checkers.linearizability import CheckOutcome, Result, check_operations, proof
 from harness.case import Case
 from harness.cli import main
 from harness.cli.check.counterexample_page import OPS_SHOWN_MAX, render_page
