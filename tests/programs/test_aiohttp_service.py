@@ -8,11 +8,22 @@ from harness.cli import main
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("asyncio_service")  # `make setup` installs the examples
-RACY = ["--cas-percent", "60", "--rate", "300", "--concurrency", "12", "--time-limit", "1"]
+RACY = [
+    "--target",
+    "aiohttp-register",
+    "--cas-percent",
+    "60",
+    "--rate",
+    "300",
+    "--concurrency",
+    "12",
+    "--time-limit",
+    "1",
+]
 
 
 def run(capsys, tmp_path, *arguments, seed):
-    words = ["run", "--env", "sim", "--target", "aiohttp-register", "--workload", "register"]
+    words = ["run", "--env", "sim", "--workload", "register"]
     words += ["--store", str(tmp_path), "--seed", str(seed), "--json", *arguments]
     code = main(words)
     return code, json.loads(capsys.readouterr().out)

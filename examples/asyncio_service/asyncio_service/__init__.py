@@ -1,1 +1,1 @@
-"""An aiohttp service as a target of the harness."""
+"""An aiohttp service and a Raft library from PyPI, as targets of the harness."""
