@@ -151,8 +151,8 @@ def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
         fix = f"add {' or '.join(f'--target {name}' for name in able)}"
     else:
         fix = (
-            "none of the installed targets can; install a package that brings one, such as one "
-            "of the folder examples/"
+            "no installed target can; name a system that can with --system FILE.toml "
+            "(docs/your-system.md), or install a package with such a target"
         )
     return UsageError(
         f"the target {target.name!r} cannot run the workload {workload.name!r}, whose vocabulary "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
 import msgspec

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import os  # determinism: no node runs this module
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path  # determinism: no node runs this module
 from typing import Final
 
 import msgspec

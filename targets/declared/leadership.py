@@ -18,7 +18,7 @@ from targets.declared.protocols import (
     described,
     protocol_of,
 )
-from targets.declared.spare import SpareSessions
+from targets.declared.questions import QuestionSessions
 
 __all__ = ["LEADER", "Leadership", "Seen"]
 
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
 
 class Leadership:
-    """Asks nodes who leads, with a session of its own per node."""
+    """Asks nodes who leads."""
 
     def __init__(self, declared: Declared, protocol: Protocol, port: int) -> None:
         """Read the table `[leader]`; raises `UsageError`."""
@@ -43,7 +43,7 @@ class Leadership:
         self._protocol, self._port = protocol, port
         self.is_declared = table is not None
         if table is None:
-            self._spare = SpareSessions(protocol)
+            self._questions = QuestionSessions(protocol)
             return
         if table.protocol is not None and table.protocol != protocol.name:
             try:
@@ -55,7 +55,7 @@ class Leadership:
                 raise declared.error("leader.port", "is missing; add the port that the probe asks")
             self._port = chosen
         self._port = table.port or self._port
-        self._spare = SpareSessions(self._protocol)
+        self._questions = QuestionSessions(self._protocol)
         try:
             self._template = self._protocol.template("leader.probe", table.probe, "raw")
         except UsageError as error:
@@ -101,7 +101,7 @@ class Leadership:
         return Seen(ordered, problems, answers)
 
     async def _asked(self, env: ClientEnv, name: str) -> tuple[bool, int, str]:
-        async with self._spare.session(env, Address(name, self._port)) as session:
+        async with self._questions.session(env, Address(name, self._port)) as session:
             if not self.is_declared:
                 leads, term = await session.leadership()
                 return leads, term, ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # determinism: no node runs this module
 from typing import Final
 
 from harness.support.cache_dir import cache_folder

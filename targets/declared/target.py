@@ -7,7 +7,7 @@ On the command line, `--system FILE` reads it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
 from harness.cluster import NodeSpec

@@ -169,8 +169,8 @@ def system(folder, protocol, text=None):
     settings = TargetSettings(profile="strict", bugs=(), options=options, vocabulary="register")
     deployment = Deployment(ENV, settings, {node.name: node for node in parts.nodes("process")})
     made = DeclaredSystem(deployment, parts)
-    made._speaker, made._spare._protocol = FakeSpeaker(), protocol
-    made._leadership._protocol = made._leadership._spare._protocol = protocol
+    made._speaker, made._questions._protocol = FakeSpeaker(), protocol
+    made._leadership._protocol = made._leadership._questions._protocol = protocol
     return made
 
 
@@ -248,7 +248,7 @@ def test_the_core_is_a_quorum(tmp_path, quorum, size):
     assert set(core) <= {"n1", "n2", "n3"}
 
 
-def test_overlapping_questions_share_no_session(tmp_path):
+def test_questions_share_no_session_and_close_theirs(tmp_path):
     answer = {"state": "lead", "term": 1}
     protocol = FakeProtocol(dict.fromkeys(NAMES, answer))
     made = system(tmp_path, protocol, LED)
@@ -258,5 +258,5 @@ def test_overlapping_questions_share_no_session(tmp_path):
         await made.groups()
 
     asyncio.run(body())
-    assert len(protocol.sessions) == 6  # two at a time for each of three nodes, and one is kept
-    assert sum(session.closed for session in protocol.sessions) == 3
+    assert len(protocol.sessions) == 9
+    assert all(session.closed for session in protocol.sessions)

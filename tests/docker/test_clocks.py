@@ -30,7 +30,7 @@ def test_a_probe_that_sees_no_shift_has_the_run_refused(environment, engine):
         raise AssertionError("the run began")
 
     run_id = f"clock-{os.getpid()}-2"
-    with pytest.raises(UsageError, match=r"moved by \+2.0 s, but its `clock_probe`"):
+    with pytest.raises(UsageError, match=r"moved by \+2.0 s, but according to its `clock_probe`"):
         environment.execute(plan_of([NODE], run_id=run_id, clocks=["x"]), main)
     assert engine.volumes(f"{RUN_LABEL}={run_id}") == []
 

@@ -24,7 +24,7 @@ FOUND = {
     "calls-multiply": (20, 2, "bounds"),
     "changes-not-reported": (10, 1, "liveness"),
     "column-ids-reused": (10, 2, "catalog-invariants"),
-    "commits-unmatched": (20, 3, "bounds"),
+    "commits-unmatched": (60, 7, "catalog-invariants"),
     "created-too-early": (10, 1, "catalog-invariants"),
     "delete-before-commit": (10, 2, "bounds"),
     "delete-keeps-files": (10, 1, "bounds"),

@@ -652,7 +652,7 @@ def test_it(cluster):
 @pytest.mark.parametrize(
     ("nemesis", "options", "words"),
     [
-        ("partition-halves", "", "hit nothing: missed: `cut halves` means no node"),
+        ("partition-halves", "", "hit nothing: missed: `cut halves` selects no node"),
         ("partition-random-node", 'target="kudu", workload="ddl"',
          "aimed at .* and hit no frames: let more happen"),
     ],

@@ -66,7 +66,7 @@ def fault(**fields):
     ("fields", "words"),
     [
         ({"target": "mongo"}, "no target 'mongo'"),
-        ({"workload": "bank"}, "no workload 'bank'"),
+        ({"workload": "shop"}, "no workload 'shop'"),
         ({"nemeses": ("earthquake",)}, "no nemesis 'earthquake'"),
         ({"profile": "lax"}, "no profile 'lax'"),
         ({"bugs": ("KUDU-0",)}, "no bug 'KUDU-0'"),

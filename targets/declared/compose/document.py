@@ -94,9 +94,10 @@ class ComposeDocument:
                 "included; declare the system in a smaller file"
             )
         if isinstance(node, yaml.MappingNode):
-            if id(node) not in self._flattened:  # an anchor's table is visited again
+            place = id(node)  # determinism: no node runs this module
+            if place not in self._flattened:  # an anchor's table is visited again
                 self._refuse_twice(node, path)
-                self._flattened.add(id(node))
+                self._flattened.add(place)
                 loader.flatten_mapping(node)
             return self._table(loader, node, path)
         if isinstance(node, yaml.SequenceNode):

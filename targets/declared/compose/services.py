@@ -6,7 +6,7 @@ Compose itself runs services (restarts, logging) are not used, and are noted.
 
 from __future__ import annotations
 
-import logging
+import logging  # determinism: no node runs this module
 from collections.abc import Mapping
 from typing import Any
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import os  # determinism: no node runs this module
 import shlex
-import shutil
-import signal
+import shutil  # determinism: no node runs this module
+import signal  # determinism: no node runs this module
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from typing import Any, Final
@@ -100,7 +100,7 @@ class Program(Protocol):
         program = self.words[0]
         if not PLACEHOLDER.search(program) and shutil.which(program) is None:
             raise UsageError(f"client.command: there is no program {program!r}")
-        for name in self.settings.vocabularies:
+        for name in self.settings.vocabularies:  # determinism: no node runs this module
             if name not in SHAPES:
                 raise UsageError(f"client.vocabularies: {unknown_name('vocabulary', name, SHAPES)}")
 
@@ -113,7 +113,7 @@ class Program(Protocol):
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
         return {
             name: {f: Operation(f, shape.answer) for f, shape in SHAPES[name].items()}
-            for name in self.settings.vocabularies
+            for name in self.settings.vocabularies  # determinism: no node runs this module
         }
 
     async def open(
@@ -123,7 +123,7 @@ class Program(Protocol):
         host, port = env.endpoint(address)
         place = {"node": address.node, "host": host, "port": port}
         words = [filled(word, place, lambda _, value: str(value)) for word in self.words]
-        process = await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(  # determinism: no node runs this module
             *words,
             stdin=PIPE,
             stdout=PIPE,
@@ -201,5 +201,5 @@ class ProgramSession(Session):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._listener.cancel()
-        await asyncio.wait([self._listener])
+        await asyncio.wait([self._listener])  # determinism: no node runs this module
         await self._process.wait()

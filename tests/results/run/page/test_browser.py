@@ -108,7 +108,7 @@ def test_partial_linearizations_are_drawn_with_their_steps(browser_page, tmp_pat
     assert steps.all_text_contents() == ["1", "2"]
     failing = browser_page.locator("#why svg.order .failing text").text_content()
     assert failing.startswith(f"op {read} ")
-    assert failing.endswith("fits nowhere")
+    assert failing.endswith("has no possible place")
     assert "t1 is gone" in browser_page.locator("#why svg.order .state").text_content()
     browser_page.click("#why figure button")
     assert steps.all_text_contents() == ["1"]
@@ -632,7 +632,7 @@ def test_a_browser_that_cannot_inflate_says_so(browser_page, made_page, tmp_path
     browser_page.expect("DecompressionStream")
     browser_page.open(path)
     browser_page.wait_for_selector("#fallback:not([hidden])")
-    assert "cannot inflate" in browser_page.inner_text("#failed")
+    assert "cannot decompress" in browser_page.inner_text("#failed")
     assert "No order explains op" in browser_page.inner_text("#fallback")
 
 
@@ -649,12 +649,12 @@ def test_many_operations_are_drawn_coarse_and_few_exactly(browser_page, tmp_path
     show(browser_page, write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")]))
     browser_page.wait_for_function("() => harnessPage.page.visibleOps > 0")
     assert not browser_page.is_visible("#tables-part")  # the run has no tables
-    assert "drawn coarse" in browser_page.inner_text("#status")
+    assert "merged into columns" in browser_page.inner_text("#status")
     total = len(history.pairs)
     assert browser_page.evaluate("() => harnessPage.page.visibleOps") == total
     browser_page.evaluate(f"() => harnessPage.view.set({S}, {S + 100 * MS})")
     browser_page.wait_for_function(f"() => harnessPage.page.visibleOps < {total}")
-    assert "drawn coarse" not in browser_page.inner_text("#status")
+    assert "merged into columns" not in browser_page.inner_text("#status")
     shown = [
         pair
         for pair in history.pairs
