@@ -17,8 +17,8 @@ from targets.declared.protocols import (
     Protocol,
     described,
     protocol_of,
+    session_with,
 )
-from targets.declared.questions import QuestionSessions
 
 __all__ = ["LEADER", "Leadership", "Seen"]
 
@@ -43,7 +43,6 @@ class Leadership:
         self._protocol, self._port = protocol, port
         self.is_declared = table is not None
         if table is None:
-            self._questions = QuestionSessions(protocol)
             return
         if table.protocol is not None and table.protocol != protocol.name:
             try:
@@ -55,7 +54,6 @@ class Leadership:
                 raise declared.error("leader.port", "is missing; add the port that the probe asks")
             self._port = chosen
         self._port = table.port or self._port
-        self._questions = QuestionSessions(self._protocol)
         try:
             self._template = self._protocol.template("leader.probe", table.probe, "raw")
         except UsageError as error:
@@ -101,7 +99,7 @@ class Leadership:
         return Seen(ordered, problems, answers)
 
     async def _asked(self, env: ClientEnv, name: str) -> tuple[bool, int, str]:
-        async with self._questions.session(env, Address(name, self._port)) as session:
+        async with session_with(self._protocol, env, Address(name, self._port)) as session:
             if not self.is_declared:
                 leads, term = await session.leadership()
                 return leads, term, ""

@@ -16,8 +16,7 @@ from harness.vocabularies.transactions import Txn
 from targets.declared.client import DeclaredClient
 from targets.declared.leadership import LEADER, Leadership, Seen
 from targets.declared.parts import Parts
-from targets.declared.protocols import FAILURES, DeclinedError, described
-from targets.declared.questions import QuestionSessions
+from targets.declared.protocols import FAILURES, DeclinedError, described, session_with
 from targets.declared.quorum import quorum_of
 
 __all__ = ["DeclaredSystem"]
@@ -50,14 +49,14 @@ class DeclaredSystem(System):
             name for name, spec in self._nodes.items() if self._leadership.port in spec.ports
         )
         self._prepared = False
-        self._questions = QuestionSessions(parts.protocol)
+        self._protocol = parts.protocol
 
     def client(self, process: int) -> DeclaredClient:
         return DeclaredClient(
             self._env,
             process,
             self._addresses,
-            self._parts.protocol,
+            self._protocol,
             self._speaker,
             pinned=self._parts.declared.client.pinned,
         )
@@ -93,7 +92,7 @@ class DeclaredSystem(System):
         for address in self._addresses:
             try:
                 async with asyncio.timeout(_WITHIN_S):
-                    async with self._questions.session(self._env, address) as session:
+                    async with session_with(self._protocol, self._env, address) as session:
                         await self._speaker.prepare(session)
             except (*FAILURES, DeclinedError) as error:
                 problems.append(f"{address.node} cannot be prepared: {described(error)}")
@@ -110,7 +109,7 @@ class DeclaredSystem(System):
         async def ask(address: Address) -> None:
             try:
                 async with asyncio.timeout(_WITHIN_S):
-                    async with self._questions.session(self._env, address) as session:
+                    async with session_with(self._protocol, self._env, address) as session:
                         if self._vocabulary in _READS:
                             read = _READS[self._vocabulary]
                             await self._speaker.perform(session, read, process=0)

@@ -169,8 +169,8 @@ def system(folder, protocol, text=None):
     settings = TargetSettings(profile="strict", bugs=(), options=options, vocabulary="register")
     deployment = Deployment(ENV, settings, {node.name: node for node in parts.nodes("process")})
     made = DeclaredSystem(deployment, parts)
-    made._speaker, made._questions._protocol = FakeSpeaker(), protocol
-    made._leadership._protocol = made._leadership._questions._protocol = protocol
+    made._speaker, made._protocol = FakeSpeaker(), protocol
+    made._leadership._protocol = protocol
     return made
 
 

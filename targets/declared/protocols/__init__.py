@@ -12,10 +12,11 @@ protocol itself says that there is nothing (a nil, no row, a status that the fil
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
@@ -38,6 +39,7 @@ __all__ = [
     "checked",
     "described",
     "protocol_of",
+    "session_with",
     "settings_of",
 ]
 
@@ -200,6 +202,19 @@ class Protocol(ABC):
         is none for clients, such as a replica: nothing was sent in either case. A session that
         `observes` may have any node.
         """
+
+
+@contextlib.asynccontextmanager
+async def session_with(
+    protocol: Protocol, env: ClientEnv, address: Address
+) -> AsyncIterator[Session]:
+    """Open a session for one question, and close it: a system is not told when its run ends."""
+    session = await protocol.open(env, address)
+    try:
+        session.begin()
+        yield session
+    finally:
+        await session.close()
 
 
 def protocol_of(name: str, settings: Mapping[str, Any]) -> Protocol:

@@ -17,13 +17,12 @@ from targets.declared.protocols import (
     Answer,
     DeclinedError,
     MalformedError,
-    Protocol,
     Template,
     settings_of,
 )
 from targets.declared.protocols.http import Exchange, Http, HttpSession, from_base64
 from targets.declared.protocols.text import ENCODINGS, decoded, encoded
-from targets.declared.protocols.updates import CAS, OPEN_BANK, all_templates
+from targets.declared.protocols.updates import CAS, VersionedProtocol
 from targets.declared.protocols.versioned import Items, Update, VersionedSession
 
 __all__ = ["Etcd", "EtcdSession"]
@@ -45,10 +44,11 @@ class Cas(Update):
     """
 
 
-class Etcd(Protocol):
+class Etcd(VersionedProtocol):
     """etcd, by its JSON gateway."""
 
     name, port, knows_leader = "etcd", 2379, True
+    several_items = True
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings_of(EtcdSettings, settings)
@@ -58,12 +58,9 @@ class Etcd(Protocol):
         return self._http.template(where, written, answer)
 
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
-        templates = all_templates(several_items=True)
+        templates = super().defaults()
         cas = Cas(CAS.keys, CAS.change)
         return {**templates, "register": {**templates["register"], "cas": cas}}
-
-    def setup(self, vocabulary: str) -> Sequence[Template]:
-        return (OPEN_BANK,) if vocabulary == "bank" else ()
 
     async def open(
         self, env: ClientEnv, address: Address, *, observes: bool = False

@@ -9,19 +9,18 @@ from urllib.parse import quote
 import msgspec
 
 from harness.env import Address, ClientEnv
-from harness.errors import UsageError, shown
+from harness.errors import shown
 from targets.declared.protocols import (
     Answer,
     DeclinedError,
     MalformedError,
-    Protocol,
     Session,
     Template,
     settings_of,
 )
 from targets.declared.protocols.streams import Stream
 from targets.declared.protocols.text import decoded, encoded
-from targets.declared.protocols.updates import OPEN_BANK, all_templates
+from targets.declared.protocols.updates import VersionedProtocol, built_in
 from targets.declared.protocols.versioned import Items, VersionedSession
 
 __all__ = ["Memcached", "MemcachedSession"]
@@ -34,7 +33,7 @@ class MemcachedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """A file may set nothing."""
 
 
-class Memcached(Protocol):
+class Memcached(VersionedProtocol):
     """memcached, by its text protocol."""
 
     name, port = "memcached", 11211
@@ -44,16 +43,7 @@ class Memcached(Protocol):
 
     def template(self, where: str, written: object, answer: Answer) -> Template:
         del answer
-        raise UsageError(
-            f"{where} is {shown(written)}: memcached's operations are built in; remove it, or use "
-            "the protocol 'program' for others"
-        )
-
-    def defaults(self) -> Mapping[str, Mapping[str, Template]]:
-        return all_templates(several_items=False)
-
-    def setup(self, vocabulary: str) -> Sequence[Template]:
-        return (OPEN_BANK,) if vocabulary == "bank" else ()
+        raise built_in("memcached", where, written)
 
     async def open(self, env: ClientEnv, address: Address, *, observes: bool = False) -> Session:
         del observes

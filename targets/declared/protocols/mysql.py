@@ -17,6 +17,7 @@ from targets.declared.protocols import (
     Template,
     settings_of,
 )
+from targets.declared.protocols.dialect import Dialect
 from targets.declared.protocols.sql import (
     NOT_FROM_DRIVERS,
     ROWS_MAX,
@@ -24,10 +25,7 @@ from targets.declared.protocols.sql import (
     Result,
     SqlProtocol,
     SqlSession,
-    Statements,
-    Transaction,
 )
-from targets.declared.protocols.updates import BANK
 
 __all__ = ["MySql", "MySqlSession"]
 
@@ -35,38 +33,18 @@ _READ_ONLY: Final = frozenset({1047, 1290, 1792, 1836})
 """A node that takes no writes: `read_only`, or a member of a cluster without a quorum."""
 _ROLLED_BACK: Final = frozenset({1205, 1213, 3101})
 """A lock that was not granted in time, a deadlock, a group that refused the transaction."""
-_UPSERT: Final = (
-    "insert into {table} (`key`, value) values ({key}, {value}) on duplicate key update value = "
+_DIALECT: Final = Dialect(
+    key="`key`",
+    key_type="varchar(191)",
+    text_type="longtext",
+    options=" character set utf8mb4 collate utf8mb4_bin",  # texts that differ are not equal
+    conflict="on duplicate key update value = ",
+    new="values(value)",
+    sum="value + values(value)",
+    joined="concat(value, ',', values(value))",
+    insert_once="insert ignore into {} values {}",
+    is_empty="select 'true' from dual where not exists (select 1 from {})",
 )
-_ROWS: Final = (
-    "create table if not exists harness_{} (`key` varchar(191) primary key, value {})"
-    " character set utf8mb4 collate utf8mb4_bin"  # texts that differ are not equal
-)
-_ACCOUNT: Final = "insert ignore into harness_bank values ({}, {})"
-_TABLES: Final[Mapping[str, Sequence[str]]] = {
-    "register": [_ROWS.format("register", "longtext")],
-    "registers": [_ROWS.format("register", "longtext")],
-    "rw-register": [_ROWS.format("register", "longtext")],
-    "list-append": [_ROWS.format("list", "longtext")],
-    "set": ["create table if not exists harness_set (value bigint)"],
-    "counter": [_ROWS.format("counter", "bigint")],
-    "bank": [
-        "create table if not exists harness_bank (id bigint primary key, balance bigint)",
-        *(_ACCOUNT.format(id_, balance) for id_, balance in BANK.items()),
-    ],
-    "lock": [
-        _ROWS.format("lock", "text").replace("value", "holder"),
-        "insert ignore into harness_lock values ('lock', null)",
-    ],
-    "inserts": [
-        f"create table if not exists harness_{table} (id bigint, `key` bigint, value bigint)"
-        for table in ("a", "b")
-    ],
-}
-
-
-def _upsert(table: str, value: str) -> str:
-    return _UPSERT.replace("{table}", f"harness_{table}") + value
 
 
 class MySqlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,76 +80,10 @@ class MySql(SqlProtocol):
             raise UsageError(f"client.database is {database!r}: write a name, such as 'test'")
 
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
-        read = "select value from harness_register where `key` = {key}"
-        write = _upsert("register", "values(value)")
-        return {
-            "register": {
-                "read": Statements("value", read),
-                "write": Statements("done", write),
-                "cas": Statements(
-                    "whether",
-                    "update harness_register set value = {new}"
-                    " where `key` = {key} and value = {old}",
-                ),
-            },
-            "rw-register": {"txn": Transaction({"r": read, "w": write})},
-            "list-append": {
-                "txn": Transaction(
-                    {
-                        "r": "select value from harness_list where `key` = {key}",
-                        "append": _upsert("list", "concat(value, ',', values(value))"),
-                    },
-                    joined=True,
-                )
-            },
-            "set": {
-                "add": Statements("done", "insert into harness_set values ({value})"),
-                "read": Statements("list", "select value from harness_set"),
-            },
-            "counter": {
-                "add": Statements(
-                    "done",
-                    _upsert("counter", "value + values(value)").replace("{value}", "{amount}"),
-                ),
-                "read": Statements(
-                    "value", "select value from harness_counter where `key` = {key}"
-                ),
-            },
-            "bank": {
-                "transfer": Statements(
-                    "whether",
-                    "update harness_bank set balance = balance - {amount}"
-                    " where id = {from} and balance >= {amount}",
-                    "update harness_bank set balance = balance + {amount} where id = {to}",
-                ),
-                "read": Statements("pairs", "select id, balance from harness_bank"),
-            },
-            "lock": {
-                "acquire": Statements(
-                    "whether",
-                    "update harness_lock set holder = {client}"
-                    " where `key` = {key} and holder is null",
-                ),
-                "release": Statements(
-                    "whether",
-                    "update harness_lock set holder = null"
-                    " where `key` = {key} and holder = {client}",
-                ),
-            },
-            "inserts": {
-                "insert": Statements(
-                    "whether",
-                    "select 'true' from dual where not exists (select 1 from harness_a"
-                    " where `key` = {key} and value % 3 = 0)",
-                    "select 'true' from dual where not exists (select 1 from harness_b"
-                    " where `key` = {key} and value % 3 = 0)",
-                    "insert into harness_{table:name} values ({id}, {key}, 30)",
-                )
-            },
-        }
+        return _DIALECT.operations()
 
     def setup(self, vocabulary: str) -> Sequence[Template]:
-        return [Statements("ran", text) for text in _TABLES.get(vocabulary, ())]
+        return _DIALECT.setup(vocabulary)
 
     async def open(
         self, env: ClientEnv, address: Address, *, observes: bool = False

@@ -19,6 +19,7 @@ from targets.declared.protocols import (
     Template,
     settings_of,
 )
+from targets.declared.protocols.dialect import Dialect
 from targets.declared.protocols.sql import (
     NOT_FROM_DRIVERS,
     ROWS_MAX,
@@ -27,9 +28,7 @@ from targets.declared.protocols.sql import (
     SqlProtocol,
     SqlSession,
     Statements,
-    Transaction,
 )
-from targets.declared.protocols.updates import BANK
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -40,37 +39,20 @@ _READ_ONLY: Final = "25006"
 _NOTHING_DONE: Final = ("0A", "22", "23", "25", "28", "3", "40", "42", "P0")
 """SQLSTATE classes of errors after which a statement, or a commit, has certainly done nothing."""
 _UNKNOWN: Final = "40003"
-_UPSERT: Final = (
-    "insert into {table} (key, value) values ({key}, {value})"
-    " on conflict (key) do update set value = "
+_DIALECT: Final = Dialect(
+    key="key",
+    key_type="text",
+    text_type="text",
+    options="",
+    conflict="on conflict (key) do update set value = ",
+    new="excluded.value",
+    sum="TABLE.value + excluded.value",
+    joined="TABLE.value || ',' || excluded.value",
+    insert_once="insert into {} values {} on conflict do nothing",
+    is_empty="select count(*) = 0 from {}",
 )
-_ROWS: Final = "create table if not exists harness_{} (key text primary key, value {})"
-_ACCOUNT: Final = "insert into harness_bank values ({}, {}) on conflict do nothing"
-_TABLES: Final[Mapping[str, Sequence[str]]] = {
-    "register": [_ROWS.format("register", "text")],
-    "registers": [_ROWS.format("register", "text")],
-    "rw-register": [_ROWS.format("register", "text")],
-    "list-append": [_ROWS.format("list", "text")],
-    "set": ["create table if not exists harness_set (value bigint)"],
-    "counter": [_ROWS.format("counter", "bigint")],
-    "bank": [
-        "create table if not exists harness_bank (id bigint primary key, balance bigint)",
-        *(_ACCOUNT.format(id_, balance) for id_, balance in BANK.items()),
-    ],
-    "lock": [
-        "create table if not exists harness_lock (key text primary key, holder text)",
-        "insert into harness_lock values ('lock', null) on conflict do nothing",
-    ],
-    "ids": ["create table if not exists harness_ids (id bigserial primary key)"],
-    "inserts": [
-        f"create table if not exists harness_{table} (id bigint, key bigint, value bigint)"
-        for table in ("a", "b")
-    ],
-}
-
-
-def _upsert(table: str, value: str) -> str:
-    return _UPSERT.replace("{table}", f"harness_{table}") + value
+_IDS: Final = Statements("ran", "create table if not exists harness_ids (id bigserial primary key)")
+_NEXT_ID: Final = Statements("value", "insert into harness_ids default values returning id")
 
 
 class PostgresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,77 +85,10 @@ class Postgres(SqlProtocol):
         self.settings = settings_of(PostgresSettings, settings)
 
     def defaults(self) -> Mapping[str, Mapping[str, Template]]:
-        read = "select value from harness_register where key = {key}"
-        write = _upsert("register", "excluded.value")
-        return {
-            "register": {
-                "read": Statements("value", read),
-                "write": Statements("done", write),
-                "cas": Statements(
-                    "whether",
-                    "update harness_register set value = {new} where key = {key} and value = {old}",
-                ),
-            },
-            "rw-register": {"txn": Transaction({"r": read, "w": write})},
-            "list-append": {
-                "txn": Transaction(
-                    {
-                        "r": "select value from harness_list where key = {key}",
-                        "append": _upsert("list", "harness_list.value || ',' || excluded.value"),
-                    },
-                    joined=True,
-                )
-            },
-            "set": {
-                "add": Statements("done", "insert into harness_set values ({value})"),
-                "read": Statements("list", "select value from harness_set"),
-            },
-            "counter": {
-                "add": Statements(
-                    "done",
-                    _upsert("counter", "harness_counter.value + excluded.value").replace(
-                        "{value}", "{amount}"
-                    ),
-                ),
-                "read": Statements("value", "select value from harness_counter where key = {key}"),
-            },
-            "bank": {
-                "transfer": Statements(
-                    "whether",
-                    "update harness_bank set balance = balance - {amount}"
-                    " where id = {from} and balance >= {amount}",
-                    "update harness_bank set balance = balance + {amount} where id = {to}",
-                ),
-                "read": Statements("pairs", "select id, balance from harness_bank"),
-            },
-            "lock": {
-                "acquire": Statements(
-                    "whether",
-                    "update harness_lock set holder = {client}"
-                    " where key = {key} and holder is null",
-                ),
-                "release": Statements(
-                    "whether",
-                    "update harness_lock set holder = null where key = {key} and holder = {client}",
-                ),
-            },
-            "ids": {
-                "generate": Statements(
-                    "value", "insert into harness_ids default values returning id"
-                )
-            },
-            "inserts": {
-                "insert": Statements(
-                    "whether",
-                    "select count(*) = 0 from harness_a where key = {key} and value % 3 = 0",
-                    "select count(*) = 0 from harness_b where key = {key} and value % 3 = 0",
-                    "insert into harness_{table:name} values ({id}, {key}, 30)",
-                )
-            },
-        }
+        return {**_DIALECT.operations(), "ids": {"generate": _NEXT_ID}}
 
     def setup(self, vocabulary: str) -> Sequence[Template]:
-        return [Statements("ran", text) for text in _TABLES.get(vocabulary, ())]
+        return [_IDS] if vocabulary == "ids" else _DIALECT.setup(vocabulary)
 
     async def open(
         self, env: ClientEnv, address: Address, *, observes: bool = False

@@ -7,14 +7,14 @@ a set is kept as a list, a lock as its holder, and a bank as a table of balances
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from harness.errors import shown
-from targets.declared.protocols import MalformedError, Template
+from harness.errors import UsageError, shown
+from targets.declared.protocols import MalformedError, Protocol, Template
 from targets.declared.protocols.text import encoded
 from targets.declared.protocols.versioned import Items, Read, Update, Write
 
-__all__ = ["BANK", "CAS", "OPEN_BANK", "all_templates", "played"]
+__all__ = ["BANK", "CAS", "VersionedProtocol", "built_in", "played"]
 
 Arguments = Mapping[str, Any]
 BANK: Final = {str(account): 10 for account in range(8)}
@@ -119,7 +119,7 @@ def _next(value: Any, _: Arguments) -> tuple[int, int]:
 
 CAS: Final = Update(lambda arguments: [arguments["key"]], _cas)
 _TXN: Final = Update(_keys, _play)
-OPEN_BANK: Final = Update(
+_OPEN_BANK: Final = Update(
     lambda _: ["bank"], lambda items, _: (None, {} if items["bank"] else {"bank": BANK})
 )
 
@@ -138,7 +138,7 @@ def _one_item(key: str, update: Update) -> Update:
     return Update(lambda _: [key], change)
 
 
-def all_templates(*, several_items: bool) -> dict[str, dict[str, Template]]:
+def _templates(*, several_items: bool) -> dict[str, dict[str, Template]]:
     """Return the operations of all vocabularies; `several_items` says whether the store can change
     several items at once.
     """
@@ -167,3 +167,26 @@ def all_templates(*, several_items: bool) -> dict[str, dict[str, Template]]:
         "lock": {"acquire": _one(_acquire), "release": _one(_release)},
         "ids": {"generate": _one(_next)},
     }
+
+
+class VersionedProtocol(Protocol):
+    """A protocol of a store with versions, which needs no templates from the file.
+
+    `several_items` says whether the store can change several items at once.
+    """
+
+    several_items: ClassVar[bool] = False
+
+    def defaults(self) -> Mapping[str, Mapping[str, Template]]:
+        return _templates(several_items=self.several_items)
+
+    def setup(self, vocabulary: str) -> Sequence[Template]:
+        return (_OPEN_BANK,) if vocabulary == "bank" else ()
+
+
+def built_in(store: str, where: str, written: object) -> UsageError:
+    """Return the refusal of a template for a store that takes none."""
+    return UsageError(
+        f"{where} is {shown(written)}: {store}'s operations are built in; remove it, or use the "
+        "protocol 'program' for others"
+    )

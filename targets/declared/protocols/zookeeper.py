@@ -20,13 +20,12 @@ from targets.declared.protocols import (
     Answer,
     DeclinedError,
     MalformedError,
-    Protocol,
     Template,
     settings_of,
 )
 from targets.declared.protocols.streams import Stream
 from targets.declared.protocols.text import decoded, encoded
-from targets.declared.protocols.updates import OPEN_BANK, all_templates
+from targets.declared.protocols.updates import VersionedProtocol, built_in
 from targets.declared.protocols.versioned import Items, VersionedSession
 
 __all__ = ["ZooKeeper", "ZooKeeperSession"]
@@ -55,7 +54,7 @@ class ZooKeeperSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     session_ms: int = 10_000
 
 
-class ZooKeeper(Protocol):
+class ZooKeeper(VersionedProtocol):
     """ZooKeeper, in its own protocol."""
 
     name, port, knows_leader = "zookeeper", 2181, True
@@ -78,16 +77,7 @@ class ZooKeeper(Protocol):
     def template(self, where: str, written: object, answer: Answer) -> Template:
         if answer == "raw" and isinstance(written, str) and _WORD.fullmatch(written):
             return Word(written)
-        raise UsageError(
-            f"{where} is {shown(written)}: ZooKeeper's operations are built in; remove it, or use "
-            "the protocol 'program' for others"
-        )
-
-    def defaults(self) -> Mapping[str, Mapping[str, Template]]:
-        return all_templates(several_items=False)
-
-    def setup(self, vocabulary: str) -> Sequence[Template]:
-        return (OPEN_BANK,) if vocabulary == "bank" else ()
+        raise built_in("ZooKeeper", where, written)
 
     async def open(
         self, env: ClientEnv, address: Address, *, observes: bool = False
