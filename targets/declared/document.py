@@ -16,7 +16,7 @@ import msgspec
 
 from harness.errors import UsageError, choices_near, clipped
 
-__all__ = ["Document", "Path"]
+__all__ = ["TYPES", "Document", "Path", "error_at"]
 
 CHARACTERS_MAX: Final = 4 * 1024 * 1024
 _LINES_SEARCHED_MAX: Final = 1000
@@ -27,9 +27,27 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
 _SYNTAX: Final = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
 _KEY: Final = re.compile(r"^([a-z][\w-]*(?:\.[\w-]+)*)(?=[:\s])")
 
+TYPES: Final = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "a table",
+    "str": "a text",
+}
+"""The types of a TOML file, by their names in messages of msgspec."""
+
 Path = tuple[str | int, ...]
 """The keys, and the indexes of arrays, that lead to a value."""
 S = TypeVar("S", bound=msgspec.Struct)
+
+
+def error_at(name: str, text: str, number: int, what: str) -> UsageError:
+    """Return an error that quotes line `number` of the file `name`, which has this text."""
+    lines = text.splitlines()
+    written = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    quoted = f", `{clipped(written, _TEXT_SHOWN_MAX)}`" if written else ""
+    return UsageError(f"{name}, line {number}{quoted}: {what}")
 
 
 class Document:
@@ -55,20 +73,19 @@ class Document:
             return UsageError(f"{self.name}: {what}; write it as TOML")
         lines = self.text.splitlines()
         number = int(place[1] or len(lines))
-        return self._at(number, f"{what}; write it as TOML: `key = value`, with texts in quotes")
-
-    def _at(self, number: int, what: str) -> UsageError:
-        lines = self.text.splitlines()
-        written = lines[number - 1].strip() if 0 < number <= len(lines) else ""
-        quoted = f", `{clipped(written, _TEXT_SHOWN_MAX)}`" if written else ""
-        return UsageError(f"{self.name}, line {number}{quoted}: {what}")
+        return error_at(
+            self.name,
+            self.text,
+            number,
+            f"{what}; write it as TOML: `key = value`, with texts in quotes",
+        )
 
     def error(self, path: Path, what: str) -> UsageError:
         """Return the error for the value at `path`, or for the closest value around it."""
         for length in range(len(path), 0, -1):
             number = self._line_of(path[:length])
             if number is not None:
-                return self._at(number, what)
+                return error_at(self.name, self.text, number, what)
         return UsageError(f"{self.name}: {what}")
 
     def explained(self, error: UsageError) -> UsageError:
@@ -147,15 +164,11 @@ def _in_words(what: str) -> str:
     missing = re.fullmatch(r"Object missing required field `(.*)`", what)
     if missing is not None:
         return f"the key {missing[1]!r} is missing; add it"
-    names = {
-        "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false",
-        "array": "a list", "object": "a table",
-    }  # fmt: skip
     wrong = re.fullmatch(r"Expected `(.*)`, got `(\w+)`", what)
     if wrong is None:
         return what
-    wanted = [names.get(each, each) for each in wrong[1].split(" | ") if each != "null"]
-    return f"it is {names.get(wrong[2], wrong[2])}; it must be {' or '.join(wanted)}"
+    wanted = [TYPES.get(each, each) for each in wrong[1].split(" | ") if each != "null"]
+    return f"it is {TYPES.get(wrong[2], wrong[2])}; it must be {' or '.join(wanted)}"
 
 
 def _struct_at(kind: Any, path: Path) -> Any:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
@@ -185,12 +184,12 @@ def from_disk(path: Path) -> Declared:
     return Declared(document, Folder(path.resolve().parent))
 
 
-@functools.lru_cache(maxsize=8)  # a run asks several times, and a soak for each seed
 def from_case(text: str) -> Declared:
     """Read a declaration from the text that a case keeps; raises `UsageError`."""
-    kept_table = Document("the case's declaration", text)
-    kept = kept_table.converted(kept_table.values.get(KEPT, {}), Kept, (KEPT,))
-    return Declared(Document(kept.file, text), Folder(Path(kept.folder), kept=kept))
+    document = Document("the case's declaration", text)
+    kept = document.converted(document.values.get(KEPT, {}), Kept, (KEPT,))
+    document.name = kept.file
+    return Declared(document, Folder(Path(kept.folder), kept=kept))
 
 
 def as_text(declared: Declared) -> str:

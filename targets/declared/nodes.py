@@ -37,17 +37,16 @@ class _Group(NamedTuple):
     names: tuple[str, ...]
 
 
-def command_nodes(declared: Declared, environment: str | None, port: int | None) -> list[NodeSpec]:
+def command_nodes(declared: Declared, environment: str | None, port: int) -> list[NodeSpec]:
     """Declare the nodes of `[nodes]`; `port` is the port of clients. Raises `UsageError`."""
     groups = _groups(declared)
     names = [name for group in groups for name in group.names]
     ports: dict[str, list[int]] = {name: [] for name in names}
     for group in groups:
-        if port is not None and len(groups) == 1 and not declared.client.nodes:
+        if len(groups) == 1 and not declared.client.nodes:
             _add(ports, group.names, [port])
         _add_ports(declared, group, ports)
-    if port is not None:
-        _add(ports, [name for name in declared.client.nodes if name in ports], [port])
+    _add(ports, [name for name in declared.client.nodes if name in ports], [port])
     return [
         _Builder(declared, group, name, number, environment, port, ports).spec()
         for group in groups
@@ -201,7 +200,7 @@ class _Builder:
         name: str,
         number: int,
         environment: str | None,
-        client_port: int | None,
+        client_port: int,
         ports: Mapping[str, Sequence[int]],
     ) -> None:
         self.declared, self.group, self.table = declared, group, group.table

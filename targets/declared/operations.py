@@ -113,18 +113,16 @@ class Operations:
             for where, each in _setup_of(written.get(SETUP, ()))
         )
         self._templates = {name: dict(ops) for name, ops in protocol.defaults().items()}
-        self._of_file: set[tuple[str, str]] = set()
         keyless = False  # a register of the file that has no key is one register
         for where, vocabulary, f, text in _entries(written):
             shape = SHAPES[vocabulary][f]
             template = self._parsed(where, text, shape)
             self._templates.setdefault(vocabulary, {})[f] = template
-            self._of_file.add((vocabulary, f))
             keyless |= vocabulary == "register" and "key" not in names_in(text)
         register = self._templates.get("register", {})
         if not keyless:
             self._templates["registers"] = {**register, **self._templates.get("registers", {})}
-        elif not any(vocabulary == "registers" for vocabulary, _ in self._of_file):
+        elif not written.get("registers"):
             self._templates.pop("registers", None)
 
     def _parsed(self, where: str, text: object, shape: Shape) -> Template:

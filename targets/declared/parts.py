@@ -56,7 +56,7 @@ class Parts:
                 self.operations.speaking(_PREFERRED)
             except UsageError as error:
                 raise declared.document.explained(error) from error
-        Leadership(declared, self.protocol, port)
+        self.leadership = Leadership(declared, self.protocol, port)
 
     def vocabulary(self, wanted: str | None) -> str:
         """The vocabulary that a run uses, or the usual one of the system."""
@@ -84,7 +84,7 @@ class Parts:
             raise UsageError(f"{declared.document.name}: {error}") from error
         self.serving(nodes)
         check_quorum(declared, dict(Counter(node.role for node in nodes)))
-        leader = Leadership(declared, self.protocol, self.port)
+        leader = self.leadership
         if leader.is_declared and not any(leader.port in node.ports for node in nodes):
             raise declared.error(
                 "leader.port",

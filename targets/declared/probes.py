@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from harness.errors import UsageError, shown
+from targets.declared.protocols.http import value_at
 
 __all__ = ["condition", "number"]
 
@@ -35,14 +36,14 @@ def condition(text: str) -> Callable[[Any], bool]:
     if not _PATH.fullmatch(left):
         raise UsageError(f"is {text!r}; {_RULE}")
     if not equals:
-        return lambda answer: _truth(at_path(answer, left), left)
+        return lambda answer: _truth(value_at(answer, left), left)
     if _PATH.fullmatch(right) and right not in {"true", "false", "null"}:
-        return lambda answer: bool(at_path(answer, left) == at_path(answer, right))
+        return lambda answer: bool(value_at(answer, left) == value_at(answer, right))
     try:
         literal = json.loads(right)
     except ValueError:
         raise UsageError(f"is {text!r}, and {right!r} is no path and no JSON; {_RULE}") from None
-    return lambda answer: bool(at_path(answer, left) == literal)
+    return lambda answer: bool(value_at(answer, left) == literal)
 
 
 def number(text: str) -> Callable[[Any], int]:
@@ -63,20 +64,7 @@ def number(text: str) -> Callable[[Any], int]:
         return found
     if not _PATH.fullmatch(text):
         raise UsageError(f"is {text!r}; {_RULE}")
-    return lambda answer: int(at_path(answer, text))
-
-
-def at_path(answer: Any, path: str) -> Any:
-    """Return the value at a path of JSON; raises `ValueError` if the answer lacks it."""
-    value = answer
-    for step in path.split("."):
-        if isinstance(value, Mapping) and step in value:
-            value = value[step]
-        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            raise ValueError(f"the answer has no {path!r}: {shown(answer)}")
-    return value
+    return lambda answer: int(value_at(answer, text))
 
 
 def _truth(value: Any, path: str) -> bool:

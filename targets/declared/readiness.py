@@ -23,7 +23,7 @@ def readiness(
     key: str,
     table: NodeTable,
     ports: Sequence[int],
-    client_port: int | None,
+    client_port: int,
     command: Callable[[str, Sequence[str]], tuple[str, ...]],
 ) -> Ready | None:
     """Return when a node with these ports is ready: as the table at `key` says, or once the port of

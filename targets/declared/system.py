@@ -14,7 +14,7 @@ from harness.ops import Request
 from harness.plugins import Convergence, Deployment, Roles, System
 from harness.vocabularies.transactions import Txn
 from targets.declared.client import DeclaredClient
-from targets.declared.leadership import LEADER, Leadership, Seen
+from targets.declared.leadership import LEADER, Seen
 from targets.declared.parts import Parts
 from targets.declared.protocols import FAILURES, DeclinedError, described, session_with
 from targets.declared.quorum import quorum_of
@@ -44,7 +44,7 @@ class DeclaredSystem(System):
         self._addresses = [Address(name, parts.port) for name in names]
         self._vocabulary = parts.vocabulary(deployment.settings.vocabulary)
         self._speaker = parts.operations.speaking(self._vocabulary)
-        self._leadership = Leadership(parts.declared, parts.protocol, parts.port)
+        self._leadership = parts.leadership
         self._led = tuple(
             name for name, spec in self._nodes.items() if self._leadership.port in spec.ports
         )

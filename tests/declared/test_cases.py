@@ -13,6 +13,7 @@ from harness.plan.planning import plan_case
 from harness.plugins import TargetSettings
 from targets.declared import DeclaredTarget
 from targets.declared.file import from_case
+from targets.declared.parts import parts_of
 from tests.declared.support import NODES, OPERATIONS, declaration, kept, written
 
 COMPOSE = """\
@@ -42,7 +43,7 @@ def test_a_case_needs_no_file_and_no_variable(tmp_path, monkeypatch):
 
     shutil.rmtree(folder)
     monkeypatch.setenv("TAG", "8")
-    from_case.cache_clear()
+    parts_of.cache_clear()
 
     assert nodes_of(options, "docker") == before
     assert before[0].image == "server:7"

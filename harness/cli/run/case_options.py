@@ -328,9 +328,9 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
     name = _target_of(parsed)  # perhaps PACKAGE:NAME, which is not the plug-in's own `name`
-    target = load_target(name, parsed.system_options)
+    target = load_target(name, options["target"])
     fields["target"] = name
-    fields.setdefault("workload", _usual_workload(name, parsed.system_options))
+    fields.setdefault("workload", str(target.workload or _DEFAULTS.workload))
     workload = load_plugin("workloads", fields["workload"])
     if workload.vocabulary in target.vocabularies:  # `plan_case` refuses other workloads
         needed = needed_options(workload, target, options["workload"], options["target"])

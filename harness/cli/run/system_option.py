@@ -46,6 +46,5 @@ def system_options(parsed: argparse.Namespace) -> dict[str, Any]:
 
 def keep_system(parsed: argparse.Namespace, given: Mapping[str, Any]) -> None:
     """Make the content of the declaration an option of the target, as if it was typed."""
-    parsed.system_options = given if parsed.system is not None else {}
-    for name, value in parsed.system_options.items():
+    for name, value in given.items() if parsed.system is not None else ():
         setattr(parsed, f"target:{name}", value)

@@ -11,15 +11,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from harness.errors import UsageError, clipped, shown
-from targets.declared.document import Path
+from harness.errors import UsageError, shown
+from targets.declared.document import Path, error_at
 from targets.declared.kept import Folder
 
 __all__ = ["ComposeDocument", "variables_in"]
 
 VALUES_MAX: Final = 50_000
 DEPTH_MAX: Final = 40
-_TEXT_SHOWN_MAX: Final = 80
 _VARIABLE: Final = re.compile(
     r"\$(?:(?P<escaped>\$)|\{(?P<braced>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<other>[^{}]*))?\}"
     r"|(?P<plain>[A-Za-z_]\w*)|(?P<wrong>.?))",
@@ -56,9 +55,7 @@ class ComposeDocument:
         key = ".".join(map(str, path))
         if number is None:
             return UsageError(f"{self.name}: {key} {what}".replace("  ", " "))
-        written = self._text.splitlines()[number - 1].strip()
-        quoted = f", `{clipped(written, _TEXT_SHOWN_MAX)}`" if written else ""
-        return UsageError(f"{self.name}, line {number}{quoted}: {key} {what}")
+        return error_at(self.name, self._text, number, f"{key} {what}")
 
     def _parsed(self) -> Mapping[str, Any]:
         try:

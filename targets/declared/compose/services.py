@@ -30,7 +30,7 @@ __all__ = ["compose_nodes"]
 _log = logging.getLogger(__name__)
 
 
-def compose_nodes(declared: Declared, port: int | None) -> list[NodeSpec]:
+def compose_nodes(declared: Declared, port: int) -> list[NodeSpec]:
     """Declare one node per service; `port` is the port of clients. Raises `UsageError`."""
     declaration = declared.declaration
     assert declaration.compose is not None
@@ -45,7 +45,7 @@ def compose_nodes(declared: Declared, port: int | None) -> list[NodeSpec]:
 class _Services:
     """All services of one file."""
 
-    def __init__(self, declared: Declared, document: ComposeDocument, port: int | None) -> None:
+    def __init__(self, declared: Declared, document: ComposeDocument, port: int) -> None:
         self.declared, self.document, self.port = declared, document, port
         self.read = Reader(document, declared.folder)
         self.roles = _roles(declared)
@@ -167,7 +167,7 @@ class _Services:
         image, dockerfile = self._image(path, service)
         ports = self.read.ports(service, path)
         serves = name in self.declared.client.nodes
-        if self.port is not None and self.port not in ports and serves:
+        if self.port not in ports and serves:
             ports = (*ports, self.port)
         data, files = self._placed(name, self.read.mounts(service, path))
         memory_mib, cpus = self._limits(path, service)
@@ -315,7 +315,7 @@ class _Services:
         test = check.get("test")
         off = check.get("disable") is True or test == ["NONE"]
         if test is None or off:
-            return ReadyPort(self.port, within_s) if self.port in ports and self.port else None
+            return ReadyPort(self.port, within_s) if self.port in ports else None
         retries = int(self.read.number((*place, "retries"), check.get("retries", 3)))
         start, pause = (
             self.read.seconds((*place, key), check.get(key, usual))

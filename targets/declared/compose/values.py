@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from harness.errors import UsageError
 from targets.declared.compose.document import ComposeDocument, variables_in
 from targets.declared.document import Path
 from targets.declared.kept import Folder
@@ -129,8 +130,6 @@ class Reader:
 
     def checked(self, path: Path, read: Callable[[], str]) -> str:
         """Return what `read` returns; its errors get the place of the value at `path`."""
-        from harness.errors import UsageError
-
         try:
             return read()
         except UsageError as error:

@@ -21,9 +21,11 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
+from harness import errors
 from harness.env import Address, ClientEnv
 from harness.errors import InternalError, UsageError, shown, unknown_name
 from harness.ops import Attempt
+from targets.declared.document import TYPES
 from targets.declared.protocols.shapes import Answer
 
 __all__ = [
@@ -59,15 +61,6 @@ _CLASSES: Final = {
 }
 NAMES: Final = tuple(_CLASSES)
 _QUOTED: Final = re.compile(r"`(\w+)`")
-_TYPES: Final = {
-    "array": "a list",
-    "bool": "true or false",
-    "float": "a number",
-    "int": "a whole number",
-    "object": "a table",
-    "str": "a text",
-}
-"""The types of a TOML file, by their names in messages of msgspec."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
@@ -233,7 +226,7 @@ def settings_of(kind: type[S], settings: Mapping[str, Any], where: str = "client
         return msgspec.convert(settings, kind)
     except msgspec.ValidationError as error:
         fields = ", ".join(kind.__struct_fields__) or "none"
-        problem = _QUOTED.sub(lambda match: _TYPES.get(match[1], match[0]), str(error))
+        problem = _QUOTED.sub(lambda match: TYPES.get(match[1], match[0]), str(error))
         raise UsageError(
             f"{where}: {problem}, in {shown(dict(settings))}; it may have: {fields}"
         ) from error
@@ -254,4 +247,4 @@ def checked(value: Any, answer: Answer) -> Any:
 
 def described(error: BaseException) -> str:
     """Return the error as one bounded line for histories."""
-    return f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS_MAX]
+    return errors.described(error, _ERROR_CHARACTERS_MAX)

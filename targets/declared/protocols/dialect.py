@@ -27,7 +27,7 @@ class Dialect:
     `key` is the quoted name of the column, and `options` end the creation of a table of rows.
     `conflict` lets an insert update the row that exists, to `new`, the value of the insert, or to
     the `sum` of both numbers, or to both lists `joined`. `insert_once` keeps a row that exists, and
-    `is_empty` tells whether a table has no such row. TABLE stands for the name of the table.
+    `is_empty` tells whether a table has no such row. TABLE is replaced by the name of the table.
     """
 
     key: str

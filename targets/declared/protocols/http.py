@@ -245,7 +245,7 @@ def _check_status(response: Response) -> None:
         raise MalformedError(_problem(response))
 
 
-def value_at(answer: Any, path: str, *, optional: bool) -> Any:
+def value_at(answer: Any, path: str, *, optional: bool = False) -> Any:
     """Return the value at a path such as `kvs.0.value`. If it is `optional`, a missing name, an
     index beyond the end, or a null on the way is null; else they raise `MalformedError`.
     """
