@@ -99,7 +99,8 @@ class Leadership:
         return Seen(ordered, problems, answers)
 
     async def _asked(self, env: ClientEnv, name: str) -> tuple[bool, int, str]:
-        async with session_with(self._protocol, env, Address(name, self._port)) as session:
+        address = Address(name, self._port)
+        async with session_with(self._protocol, env, address, observes=True) as session:
             if not self.is_declared:
                 leads, term = await session.leadership()
                 return leads, term, ""

@@ -50,12 +50,15 @@ class FakeProtocol:
 
     name, knows_leader = "fake", False
 
-    def __init__(self, script, down=()):
+    def __init__(self, script, down=(), replicas=()):
         self.script, self.down, self.sessions = script, set(down), []
+        self.replicas = set(replicas)
 
-    async def open(self, env, address):
+    async def open(self, env, address, *, observes=False):
         if address.node in self.down:
             raise ConnectionRefusedError(address.node)
+        if address.node in self.replicas and not observes:
+            raise DeclinedError("not a primary", elsewhere=True)
         self.sessions.append(FakeSession(address, self.script))
         return self.sessions[-1]
 
@@ -221,6 +224,16 @@ def test_the_probe_of_the_file_says_who_leads(tmp_path):
     assert roles.leader == "n2"
     assert {name: role.term for name, role in roles.by_node.items()} == {"n1": 3, "n2": 4}
     assert roles.candidates == ("n1", "n2", "n3")
+
+
+def test_a_node_that_takes_no_clients_has_a_role(tmp_path):
+    answers = {"n1": {"state": "lead", "term": 3}, "n2": {"state": "follow", "term": 3}}
+    protocol = FakeProtocol(answers, down={"n3"}, replicas={"n2"})
+    roles = asyncio.run(system(tmp_path, protocol, LED).groups())["system"]
+    assert {name: role.role for name, role in roles.by_node.items()} == {
+        "n1": "leader",
+        "n2": "follower",
+    }
 
 
 def test_a_probe_that_never_matches_keeps_the_system_from_being_ready(tmp_path):

@@ -199,10 +199,13 @@ class Protocol(ABC):
 
 @contextlib.asynccontextmanager
 async def session_with(
-    protocol: Protocol, env: ClientEnv, address: Address
+    protocol: Protocol, env: ClientEnv, address: Address, *, observes: bool = False
 ) -> AsyncIterator[Session]:
-    """Open a session for one question, and close it: a system is not told when its run ends."""
-    session = await protocol.open(env, address)
+    """Open a session for one question, and close it: a system is not told when its run ends.
+
+    A session that `observes` may have any node, for example a replica.
+    """
+    session = await protocol.open(env, address, observes=observes)
     try:
         session.begin()
         yield session
