@@ -6,6 +6,7 @@ rules.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,8 @@ BASE: Final = "base"
 """The name of a node's base variant: the node exactly as it is declared."""
 
 _READY_S: Final = 60.0
+_PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
+"""Ends of names that are no part of a build context, since they change without a reason."""
 
 
 class _Probe(msgspec.Struct, frozen=True, tag_field="probe"):
@@ -85,3 +88,13 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] | None = None
     image: str | None = None
     dockerfile: str | None = None
+
+
+def context_files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the files of the build context of an image, sorted, each with its relative path."""
+    files = [(str(path.relative_to(folder)), path) for path in sorted(folder.rglob("*"))]
+    return [
+        (name, path)
+        for name, path in files
+        if path.is_file() and not any(part.endswith(_PASSED_OVER) for part in Path(name).parts)
+    ]

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from harness.errors import UsageError
+from harness.nodes.declaration import context_files
 
 __all__ = ["Folder", "Kept", "bundled"]
 
@@ -172,17 +173,16 @@ class Folder:
 
 def _digest(folder: Path) -> str:
     digest = hashlib.blake2b(digest_size=16)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = context_files(folder)
     if len(files) > CONTEXT_FILES_MAX:
         raise UsageError(
             f"the folder {str(folder)!r} has {len(files)} files, and an image is built from at "
             f"most {CONTEXT_FILES_MAX}; build the image yourself and name it as `image`"
         )
-    for path in files:
-        name = str(path.relative_to(folder)).encode()
-        executable = os.access(path, os.X_OK)
-        digest.update(b"%d %d %d\n" % (len(name), executable, path.stat().st_size))
-        digest.update(name)
+    for name, path in files:
+        written, executable = name.encode(), os.access(path, os.X_OK)
+        digest.update(b"%d %d %d\n" % (len(written), executable, path.stat().st_size))
+        digest.update(written)
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

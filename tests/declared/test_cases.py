@@ -66,6 +66,10 @@ def test_a_changed_build_context_is_refused(tmp_path):
     options = kept(tmp_path, declaration(nodes=nodes))
     assert nodes_of(options, "docker")[0].dockerfile == str(tmp_path / "image")
 
+    (tmp_path / "image" / ".git").mkdir()
+    (tmp_path / "image" / ".git" / "HEAD").write_text("no part of the image")
+    assert nodes_of(options, "docker")[0].dockerfile == str(tmp_path / "image")
+
     (tmp_path / "image" / "Dockerfile").write_text("FROM scratch\n")
     with pytest.raises(UsageError, match=r"line 2.*has changed since the case was made"):
         nodes_of(options, "docker")

@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from harness import errors
 from harness.env import Address, ClientEnv
 from harness.errors import InternalError, UsageError, shown, unknown_name
+from harness.errors import described as described_within
 from harness.ops import Attempt
 from targets.declared.document import TYPES
 from targets.declared.protocols.shapes import Answer
@@ -250,4 +250,4 @@ def checked(value: Any, answer: Answer) -> Any:
 
 def described(error: BaseException) -> str:
     """Return the error as one bounded line for histories."""
-    return errors.described(error, _ERROR_CHARACTERS_MAX)
+    return described_within(error, _ERROR_CHARACTERS_MAX)

@@ -20,12 +20,12 @@ from harness.environments.docker.engine.engine import Engine
 from harness.environments.docker.image.image import build_on, image_tag
 from harness.environments.host.placeholders import is_shared, package_folder
 from harness.errors import InfrastructureError, UsageError
+from harness.nodes.declaration import context_files
 from harness.nodes.deployment import forms_of
 
 _CONTEXT_BYTES_MAX: Final = 256 * 1024 * 1024
 _PULL_TIMEOUT_S: Final = 60
 _PACKAGE: Final = re.compile(r"\{package:([^{}]+)\}")
-_PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
 
 
 def _folder(dockerfile: str) -> Path:
@@ -66,10 +66,7 @@ def _context(dockerfile: str) -> _Context:
     folder = _folder(dockerfile)
     files: dict[str, bytes] = {}
     size = 0
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if not path.is_file() or any(part.endswith(_PASSED_OVER) for part in Path(name).parts):
-            continue
+    for name, path in context_files(folder):
         size += path.stat().st_size
         if size > _CONTEXT_BYTES_MAX:
             raise UsageError(
