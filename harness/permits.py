@@ -38,7 +38,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from harness.ops import CheckResult, History, Verdict
+from harness.ops import CheckResult, History, Op, Verdict
 from harness.timeline import power_cuts
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "Condition",
     "Permit",
     "fact_of",
+    "lossy_cuts",
     "permits_of",
     "permitted_in",
     "permitted_of",
@@ -107,6 +108,11 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
 def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:
     """Return the value of the op `permits`, which records the permits in the history."""
     return {"profile": profile, "permits": [msgspec.to_builtins(permit) for permit in permits]}
+
+
+def lossy_cuts(history: History, permits: Mapping[str, Permit]) -> list[Op]:
+    """Return the power cuts that may undo what was acknowledged; none without that permit."""
+    return power_cuts(history) if LOST_AFTER_POWER_CUT in permits else []
 
 
 def permits_of(history: History) -> dict[str, Permit]:

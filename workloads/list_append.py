@@ -45,7 +45,7 @@ class TxnOps(Blind):
     readers: int
     keys: tuple[tuple[int, int], ...]
     newest: int
-    verb: str = "append"
+    verb: str
     count: int = 1
 
     def op(self, ctx: Context) -> Step:
@@ -81,7 +81,7 @@ def key_name(number: int) -> str:
 def keys_at_most(case: Case) -> int:
     """An upper bound on the number of keys, from the run's length and rate."""
     options = case.workload_options
-    appends = case.rate * case.time_limit_s * int(options["width"])
+    appends = case.rate * case.time_limit_s * int(options.get("width", 1))
     return int(options["keys"]) + math.ceil(appends / int(options["length"]))
 
 

@@ -7,37 +7,33 @@ Written values are unique, so a stale read never looks like a current read. The 
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Sequence
 from typing import Final
 
 from harness.case import Case
-from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.generator import Generator
 from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies import Call
 from harness.vocabularies.register import Cas, Read, Write
-from workloads.contention import Blind
+from workloads.numbered import NumberedOps
 
 PROBE_RETRIES_MAX: Final = 1_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _RegisterOps(Blind):
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _RegisterOps(NumberedOps):
     """An endless generator; `count` makes written values unique."""
 
     cas_percent: int
-    count: int = 1
 
-    def op(self, ctx: Context) -> Step:
+    def call(self, rng: random.Random) -> Call:
         """Draw an operation: half are reads, `cas_percent` % of the rest are compare-and-sets."""
-        if ctx.free_process() is None:
-            return Pending(self)
-        following = dataclasses.replace(self, count=self.count + 1)
-        call: Call = Write(self.count)
-        if ctx.random.randrange(2) == 0:
-            call = Read()
-        elif ctx.random.randrange(100) < self.cas_percent:
-            call = Cas(max(1, self.count - 1 - ctx.random.randrange(3)), self.count)
-        return Emit(Draft(call.f, call.asked()), following)
+        if rng.randrange(2) == 0:
+            return Read()
+        if rng.randrange(100) < self.cas_percent:
+            return Cas(max(1, self.count - 1 - rng.randrange(3)), self.count)
+        return Write(self.count)
 
 
 def probe_number(attempt: int, retry: int) -> int:
@@ -63,7 +59,7 @@ class RegisterWorkload(Workload):
     checkers = ("linearizable-register", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
-        return _RegisterOps(case.workload_options["cas_percent"])
+        return _RegisterOps(cas_percent=case.workload_options["cas_percent"])
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """A write and a read. The workload never writes the probe's value, which is negative."""

@@ -8,7 +8,6 @@ is `harness.vocabularies.registers`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +17,7 @@ from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies import Call
 from harness.vocabularies.registers import Cas, Read, Write
 from workloads.contention import Blind
-from workloads.list_append import FINAL_KEYS_MAX, KEYS_MAX, key_name
+from workloads.list_append import FINAL_KEYS_MAX, KEYS_MAX, key_name, keys_at_most
 from workloads.register import probe_number
 
 OPS_MAX: Final = 10_000
@@ -103,8 +102,5 @@ class RegistersWorkload(Workload):
 
     def final(self, case: Case) -> Sequence[Request]:
         """Reads of every key that may exist, up to `FINAL_KEYS_MAX`."""
-        options = case.workload_options
-        most = int(options["keys"]) + math.ceil(
-            case.rate * case.time_limit_s / int(options["length"])
-        )
-        return tuple(Request.of(Read(key_name(n))) for n in range(min(most, FINAL_KEYS_MAX)))
+        most = min(keys_at_most(case), FINAL_KEYS_MAX)
+        return tuple(Request.of(Read(key_name(n))) for n in range(most))

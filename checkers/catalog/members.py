@@ -16,14 +16,14 @@ such changes (`Permit.lacks`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from checkers.verdict.findings import Findings
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Pair
-from harness.permits import LOST_AFTER_POWER_CUT, permits_of
+from harness.permits import LOST_AFTER_POWER_CUT, lossy_cuts, permits_of
 from harness.plugins import Checker
-from harness.timeline import power_cuts
 from harness.vocabularies import fields_of
 from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
@@ -38,12 +38,11 @@ class MembersChecker(Checker, judges_prefixes=True):
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del time_limit_s
         findings = Findings(self.name, permits_of(history))
-        cuts = power_cuts(history) if LOST_AFTER_POWER_CUT in findings.permits else []
+        cuts = lossy_cuts(history, findings.permits)
         changes: dict[str, list[Pair]] = {}
-        for pair in history.pairs:
-            if pair.invoke.f in (AddMaster.f, RemoveMaster.f) and pair.type is not OpType.FAIL:
-                changes.setdefault(str(fields_of(pair.invoke).get("node")), []).append(pair)
-        lists = [p for p in history.pairs if p.invoke.f == ListMasters.f and p.type is OpType.OK]
+        for pair in changes_of(history):
+            changes.setdefault(node_of(pair), []).append(pair)
+        lists = lists_of(history)
         done = sum(pair.type is OpType.OK for pairs in changes.values() for pair in pairs)
         moves = [pair for pair in history.pairs if pair.invoke.f == "move-replica"]
         moved = sum(pair.type is OpType.OK for pair in moves)
@@ -82,9 +81,34 @@ class MembersChecker(Checker, judges_prefixes=True):
         return findings.result(reason, {"changes": done, "moves": moved})
 
 
+def changes_of(history: History) -> list[Pair]:
+    """Return the additions and removals of masters that took effect or may have."""
+    kinds = (AddMaster.f, RemoveMaster.f)
+    return [p for p in history.pairs if p.invoke.f in kinds and p.type is not OpType.FAIL]
+
+
+def lists_of(history: History) -> list[Pair]:
+    """Return the lists of masters that were answered."""
+    return [p for p in history.pairs if p.invoke.f == ListMasters.f and p.type is OpType.OK]
+
+
+def node_of(change: Pair) -> str:
+    """Return the node that a change names."""
+    return str(fields_of(change.invoke).get("node"))
+
+
+def entries_of(listed: Pair) -> Sequence[Any]:
+    """Return the entries of a list: name, role and kind of each master."""
+    return fields_of(listed.completion).get("masters") or ()
+
+
+def may_follow(change: Pair, index: int) -> bool:
+    """Whether a change may have taken effect after the op with `index`."""
+    return change.type is not OpType.OK or _ended(change) > index
+
+
 def _members(listed: Pair) -> Mapping[str, None]:
-    entries = fields_of(listed.completion).get("masters") or ()
-    return dict.fromkeys(str(entry[0]) for entry in entries)
+    return dict.fromkeys(str(entry[0]) for entry in entries_of(listed))
 
 
 def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
@@ -100,7 +124,7 @@ def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
     for pair in changes:
         if pair is last:
             continue
-        if pair.type is not OpType.OK or _ended(pair) > last.invoke.index:
+        if may_follow(pair, last.invoke.index):
             return None  # `pair` may have taken effect after `last`
     return last.invoke.f == AddMaster.f, last
 

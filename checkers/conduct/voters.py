@@ -11,11 +11,11 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from harness.ops import History, Op, OpType, Pair
-from harness.permits import LOST_AFTER_POWER_CUT, permits_of
-from harness.timeline import power_cuts
+from checkers.catalog.members import changes_of, entries_of, lists_of, may_follow, node_of
+from harness.ops import History, Pair
+from harness.permits import lossy_cuts, permits_of
 from harness.vocabularies import fields_of
-from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
+from harness.vocabularies.members import RemoveMaster
 
 VOTER: Final = "VOTER"
 
@@ -32,12 +32,10 @@ class Voters:
     def __init__(self, history: History, declared: frozenset[str]) -> None:
         """Collect the lists and changes of membership; `declared` are all nodes that can vote."""
         self.declared = declared
-        changes = [pair for pair in history.pairs if pair.invoke.f in (AddMaster.f, RemoveMaster.f)]
-        self._changes = [pair for pair in changes if pair.type is not OpType.FAIL]
+        self._changes = changes_of(history)
         self._lists = list(_lists(history)) if self._changes else []
         self._answered = [_ended(pair) for pair in self._lists]
-        lossy = LOST_AFTER_POWER_CUT in permits_of(history)
-        self._cuts: list[Op] = power_cuts(history) if lossy and self._changes else []
+        self._cuts = lossy_cuts(history, permits_of(history)) if self._changes else []
 
     def surely(self, begin_ns: float, end_ns: float) -> frozenset[str]:
         """Return the nodes that surely have a vote from `begin_ns` until `end_ns`.
@@ -45,26 +43,24 @@ class Voters:
         A power cut that may undo changes leaves only nodes that no change ever named.
         """
         changes = [pair for pair in self._changes if pair.invoke.time < end_ns]
-        if not changes:
+        if not changes or not self.declared:
             return self.declared
         place = bisect_left(self._answered, begin_ns)
         last = self._lists[place - 1] if place else None
         since = last.invoke.index if last is not None else -1
+        is_open = last is None or any(cut.time < end_ns for cut in self._cuts)
         named = {
-            _node(pair)
+            node_of(pair)
             for pair in changes
-            if last is None or (pair.invoke.f == RemoveMaster.f and _may_follow(pair, since))
+            if is_open or (pair.invoke.f == RemoveMaster.f and may_follow(pair, since))
         }
-        if any(cut.time < end_ns for cut in self._cuts):
-            named |= {_node(pair) for pair in changes}
         return (self.declared if last is None else _voters(last)) - named
 
 
 def _lists(history: History) -> Iterator[Pair]:
     """Yield the lists of masters in the order of their answers, except lists of older terms."""
     newest = 0
-    listed = (p for p in history.pairs if p.invoke.f == ListMasters.f and p.type is OpType.OK)
-    for pair in sorted(listed, key=_ended):
+    for pair in sorted(lists_of(history), key=_ended):
         term = fields_of(pair.completion).get("term")
         number = term if isinstance(term, int) else newest
         if number >= newest:
@@ -73,19 +69,8 @@ def _lists(history: History) -> Iterator[Pair]:
 
 
 def _voters(listed: Pair) -> frozenset[str]:
-    entries = fields_of(listed.completion).get("masters") or ()
-    return frozenset(str(name) for name, _, kind in entries if kind == VOTER)
-
-
-def _node(change: Pair) -> str:
-    return str(fields_of(change.invoke).get("node"))
+    return frozenset(str(name) for name, _, kind in entries_of(listed) if kind == VOTER)
 
 
 def _ended(pair: Pair) -> float:
     return -1 if pair.completion is None else pair.completion.time
-
-
-def _may_follow(change: Pair, index: int) -> bool:
-    """Whether a change may have taken effect after the op with `index`."""
-    done = change.completion
-    return change.type is not OpType.OK or done is None or done.index > index

@@ -98,7 +98,7 @@ class _Tally:
 
     def add(self, key: Hashable, result: CheckResult) -> None:
         verdict, details = result.verdict, result.details
-        if verdict is Verdict.UNKNOWN and _is_vacuous(details):
+        if verdict is Verdict.UNKNOWN and is_vacuous(details):
             self.unseen.append(key)
         else:
             self.verdicts[verdict].append(key)
@@ -121,7 +121,7 @@ class _Tally:
         return [(key, result) for key, result in self.shown.items() if result.verdict is verdict]
 
 
-def _is_vacuous(details: Mapping[str, Any]) -> bool:
+def is_vacuous(details: Mapping[str, Any]) -> bool:
     """Whether a verdict `unknown` with these details means that there was nothing to judge."""
     return details.get("rule") in VACUOUS or (
         bool(details.get("anomalies")) and VACUOUS.issuperset(details["anomalies"])

@@ -22,12 +22,18 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from checkers.elle.models import UNKNOWN_TYPES
-from checkers.elle.recorded import mops_of
+from checkers.foreign.keyed import is_vacuous
 from checkers.verdict.permitted import permitted_result
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
-from harness.permits import DDL_TWICE, LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
-from harness.timeline import power_cuts
+from harness.permits import (
+    DDL_TWICE,
+    LOST_AFTER_POWER_CUT,
+    STALE_READ,
+    Permit,
+    lossy_cuts,
+    permits_of,
+)
+from harness.vocabularies.transactions import only_reads
 
 KNOWN: Final = (STALE_READ, DDL_TWICE, LOST_AFTER_POWER_CUT)
 NEVER: Final = frozenset({"G1b", "duplicate-elements", "garbage-read", "internal"})
@@ -69,14 +75,9 @@ def _verdict_under(changes: _Deviations, names: Sequence[str], judge: Judge) -> 
         if result.verdict is Verdict.INVALID:
             return Verdict.INVALID
         # Without two related transactions, a stretch has no anomaly.
-        if result.verdict is Verdict.UNKNOWN and not _is_empty(result):
+        if result.verdict is Verdict.UNKNOWN and not is_vacuous(result.details):
             worst = Verdict.UNKNOWN
     return worst
-
-
-def _is_empty(result: CheckResult) -> bool:
-    anomalies = set(result.details.get("anomalies") or ())
-    return bool(anomalies) and anomalies <= UNKNOWN_TYPES - {"cycle-search-timeout"}
 
 
 class _Deviations:
@@ -86,12 +87,14 @@ class _Deviations:
 
     def __init__(self, history: History, permits: Mapping[str, Permit]) -> None:
         self._pairs = [pair for pair in history.pairs if isinstance(pair.invoke.value, list)]
-        self._cuts = [op.index for op in power_cuts(history)]
+        self._cuts = [op.index for op in lossy_cuts(history, permits)]
         self._stale = _superseded_reads(history, self._pairs)
         self._twice = {
             pair.invoke.index
             for pair in self._pairs
-            if pair.type is OpType.FAIL and _writes(pair) and _attempts(pair) > 1
+            if pair.type is OpType.FAIL
+            and not only_reads(pair.invoke.value)
+            and _attempts(pair) > 1
         }
         self._invoked = {
             (str(key), element): pair.invoke.index
@@ -145,11 +148,15 @@ def _history(pairs: Sequence[Pair]) -> History:
 def _superseded_reads(history: History, pairs: Sequence[Pair]) -> set[int]:
     """Return the reads that a node answered after another node had led or had answered a write."""
     acts = [(op.index, op.value.get("node")) for op in history.leaders()]
-    answers = [pair.completion for pair in pairs if pair.type is OpType.OK and _writes(pair)]
+    answers = [
+        pair.completion
+        for pair in pairs
+        if pair.type is OpType.OK and not only_reads(pair.invoke.value)
+    ]
     acts += [(done.index, done.node) for done in answers if done is not None and done.node]
     holders = sorted(acts, key=lambda act: act[0])
     stale, place = set(), 0
-    reads = [pair for pair in pairs if pair.type is OpType.OK and not _writes(pair)]
+    reads = [pair for pair in pairs if pair.type is OpType.OK and only_reads(pair.invoke.value)]
     for pair in sorted(reads, key=lambda pair: pair.completion.index if pair.completion else 0):
         done = pair.completion
         while done is not None and place < len(holders) and holders[place][0] < done.index:
@@ -157,10 +164,6 @@ def _superseded_reads(history: History, pairs: Sequence[Pair]) -> set[int]:
         if done is not None and place and holders[place - 1][1] != done.node:
             stale.add(pair.invoke.index)
     return stale
-
-
-def _writes(pair: Pair) -> bool:
-    return any(f != "r" for f, *_ in mops_of(pair) or ())
 
 
 def _attempts(pair: Pair) -> int:

@@ -148,11 +148,12 @@ class BankModel(StepsModel, version="1"):
 
     def _judge_totals(self, reads: Sequence[Step], findings: Findings) -> int | None:
         """Judge the totals of complete reads; returns the total that counts, if there is one."""
-        totals = Counter(sum(read.answer.values()) for read in reads)
+        amounts = [sum(read.answer.values()) for read in reads]
+        totals = Counter(amounts)
         if not totals:
             return self.total
         common = totals.most_common(1)[0][0]
-        agreed = next(read for read in reads if sum(read.answer.values()) == common)
+        agreed = reads[amounts.index(common)]
         total = common if self.total is None else self.total
         if self.total is None and len(reads) == 1:
             nothing_seen(findings, "there is one read, and no stated total: say --initial TOTAL")
@@ -165,9 +166,8 @@ class BankModel(StepsModel, version="1"):
                 rule="set-up",
             )
             return total
-        for read in reads:
+        for read, amount in zip(reads, amounts, strict=True):
             findings.look("total")
-            amount = sum(read.answer.values())
             if amount == total:
                 continue
             text = f"{_brief(read)} shows balances with the total {amount}: {_shown(read.answer)}. "
@@ -208,7 +208,7 @@ def _balances(answer: Any) -> dict[str, int | None]:
 
 
 def _brief(read: Step) -> str:
-    return f"the read by process {read.process} (op {read.begin})"
+    return f"the read {read.by}"
 
 
 def _shown(balances: Mapping[str, int | None]) -> str:

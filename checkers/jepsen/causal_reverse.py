@@ -24,28 +24,21 @@ no violation; set-full-linearizable finds it.
 from __future__ import annotations
 
 import bisect
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-from checkers.jepsen.model import StepsModel, nothing_seen
-from checkers.jepsen.sets import brief, elements_of, first_shown, judge_shown
+from checkers.jepsen.model import nothing_seen, written_often
+from checkers.jepsen.sets import SetModel, brief, elements_of, first_shown, judge_shown
 from checkers.jepsen.steps import Step
 from checkers.verdict.findings import Findings
-from harness.errors import clipped, counted
-from harness.exact import exact
-from harness.vocabularies import sets
-from harness.vocabularies.edn import members
-
-WRITES: Final = frozenset({"write", "add", "insert"})
+from harness.errors import counted
 
 
-class CausalReverse(StepsModel, version="1"):
+class CausalReverse(SetModel, version="1"):
     """The history model of values that are written once, and of reads of all values."""
 
     name = "causal-reverse"
     doc = "values that are written once: no read shows a later one without all earlier ones"
-    vocabulary = sets.CALLS
     functions: ClassVar[Mapping[str, str]] = {
         "write": "with a value",
         "add": "",
@@ -53,30 +46,13 @@ class CausalReverse(StepsModel, version="1"):
         "read": "",
     }
 
-    def parse(self, step: Step) -> Step:
-        """Return the step; writes are called `add`."""
-        if step.f in WRITES:
-            if step.asked is None:
-                raise ValueError("write with a value, and read")
-            return step._replace(f="add", asked=exact(step.asked))
-        if not step.did:
-            return step._replace(answer=None)
-        items = members(step.answer)
-        if items is None:
-            raise ValueError("reads that are answered with a collection of values")
-        return step._replace(answer=Counter(map(exact, items)))
+    requests = "write with a value, and read"
+    answers = "reads that are answered with a collection of values"
 
     def judge(self, steps: Sequence[Step], findings: Findings, details: dict[str, Any]) -> str:
         reads = [step for step in steps if step.f == "read" and step.did]
         writes = [step for step in steps if step.f == "add" and step.may_have]
-        counts = Counter(step.asked for step in writes)
-        repeated = {value for value, count in counts.items() if count > 1}
-        if repeated:
-            some = clipped(repr(min(repeated, key=repr)), 40)
-            findings.gap(
-                f"{counted(len(repeated), 'value')}, such as {some}, were written several times; "
-                "only values that are written once show an order"
-            )
+        repeated = written_often((step.asked for step in writes), "value", findings)
         judge_shown(first_shown(reads), elements_of(steps), findings)
         by_value = {step.asked: step for step in writes if step.asked not in repeated}
         telling = _judge_orders(reads, by_value, findings)

@@ -70,7 +70,6 @@ class _Ledger:
         self._done = sorted((add for add in adds if add.did), key=lambda add: add.end)
         self._ends = [add.end for add in self._done]
         self._sums = [0, *itertools.accumulate(add.asked for add in self._done)]
-        self._lost = [add for add in adds if not add.did]
         self._begun = [add.begin for add in adds]
         self._adds = adds
 

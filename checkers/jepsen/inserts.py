@@ -65,8 +65,7 @@ class G2(StepsModel, judges_prefixes=True, version="1"):
             if len(done) > 1:
                 text = (
                     f"two inserts of the key {key!r} were acknowledged, so neither saw the other: "
-                    f"by process {done[0].process} (op {done[0].begin}) and by process "
-                    f"{done[1].process} (op {done[1].begin})"
+                    f"{done[0].by} and {done[1].by}"
                 )
                 findings.violate("g2", text, done[0].begin, done[1].begin)
         details |= {"keys": len(by_key), "judged_keys": judged}

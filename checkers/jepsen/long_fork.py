@@ -22,14 +22,13 @@ without a fork are in one order. Reads of several groups are not joined.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
-from checkers.jepsen.model import StepsModel, nothing_seen
+from checkers.jepsen.model import StepsModel, nothing_seen, written_often
 from checkers.jepsen.steps import Step
 from checkers.verdict.findings import Findings
-from harness.errors import CheckerLimitError, clipped, counted
+from harness.errors import CheckerLimitError, counted
 from harness.exact import exact, is_scalar
 from harness.ops import OpType
 from harness.vocabularies import Vocabulary
@@ -81,14 +80,8 @@ class LongFork(StepsModel, version="1"):
     def judge(self, steps: Sequence[Step], findings: Findings, details: dict[str, Any]) -> str:
         writes = [step for step in steps if isinstance(step.asked, _Write)]
         reads = [step for step in steps if isinstance(step.asked, dict) and step.did]
-        counts = Counter(step.asked.key for step in writes if step.may_have)
-        repeated = {key for key, count in counts.items() if count > 1}
-        if repeated:
-            some = clipped(repr(min(repeated, key=repr)), 40)
-            findings.gap(
-                f"{counted(len(repeated), 'key')}, such as {some}, were written several times; "
-                "only keys that are written once show an order"
-            )
+        keys = (step.asked.key for step in writes if step.may_have)
+        repeated = written_often(keys, "key", findings)
         _judge_values(writes, reads, repeated, findings)
         telling = _judge_forks(reads, repeated, findings)
         early = sum(not any(v is not None for v in read.asked.values()) for read in reads)
@@ -169,4 +162,4 @@ def _brief(step: Step) -> str:
         what = f"the write of {step.asked.key!r} = {step.asked.value!r}"
     else:
         what = f"the read of {counted(len(step.asked), 'key')}"
-    return f"{what} by process {step.process} (op {step.begin})"
+    return f"{what} {step.by}"

@@ -8,7 +8,8 @@ options of the workload.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -20,10 +21,10 @@ from checkers.foreign.model import (
     refuse_initial,
     refuse_settings,
 )
-from checkers.jepsen.steps import Step, op_at, steps_of
+from checkers.jepsen.steps import Step, steps_of
 from checkers.verdict.findings import Findings
 from harness.case import Case
-from harness.errors import HistoryError, clipped
+from harness.errors import clipped, counted
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Verdict
 from harness.plugins import HistoryModel, PreparedCheck
 from harness.vocabularies import Vocabulary
@@ -91,22 +92,18 @@ class StepsModel(HistoryModel):
             answered=self.answered,
         )
         parsed = []
-        for step in steps:
+        for pair, step in zip(history.pairs, steps, strict=True):
             try:
                 parsed.append(self.parse(step))
             except ValueError as error:
-                raise self._refused(history, step, str(error)) from error
+                done = None if step.answer is None else pair.completion
+                raise bad_op(done or pair.invoke, self.name, str(error)) from error
         return StepsCheck(self, parsed)
-
-    def _refused(self, history: History, step: Step, accepted: str) -> HistoryError:
-        return bad_op(op_at(history, step), self.name, accepted)
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
         """Judge a run; raises `HistoryError` for operations outside the vocabulary."""
         model = self.for_run(getattr(case, "workload_options", None) or {})
-        settings = ModelSettings(independent=case.independent)
-        prepared = model.prepare_steps(history, settings)
-        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
+        return super(StepsModel, model).check(history, case, time_limit_s=time_limit_s)
 
     def for_run(self, options: Mapping[str, Any]) -> Self:
         """Return the model for runs whose workload has these options."""
@@ -125,6 +122,21 @@ class StepsModel(HistoryModel):
 
         `details` takes more data for reports.
         """
+
+
+def written_often(values: Iterable[Hashable], noun: str, findings: Findings) -> set[Hashable]:
+    """Return the values that were written several times; they leave a gap, as they show no order.
+
+    `noun` says what they are.
+    """
+    repeated = {value for value, count in Counter(values).items() if count > 1}
+    if repeated:
+        some = clipped(repr(min(repeated, key=repr)), 40)
+        findings.gap(
+            f"{counted(len(repeated), noun)}, such as {some}, were written several times; "
+            f"only {noun}s that are written once show an order"
+        )
+    return repeated
 
 
 def nothing_seen(findings: Findings, reason: str) -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, Self
 
 from checkers.jepsen.model import StepsModel, nothing_seen
 from checkers.jepsen.steps import Step
@@ -153,14 +153,6 @@ def _unexpected(delivery: Step, element: Hashable, asked: Step | None, findings:
     findings.violate("unexpected", f"{text}, but {asked} {why}", delivery.begin, asked.begin)
 
 
-class _Drained(NamedTuple):
-    """The elements that were in the queue before `drain` began, and in no answer at all."""
-
-    drain: Step
-    lost: tuple[Step, ...]
-    excuses: int
-
-
 def _judge_losses(
     enqueues: Sequence[Step], taken: Counter[Hashable], steps: Sequence[Step], findings: Findings
 ) -> int:
@@ -192,7 +184,7 @@ def _judge_losses(
             excuses = len(lost)
         excused = min(len(lost), excuses)
         if len(lost) > excuses:
-            _violate(_Drained(drain, tuple(lost), excuses), findings)
+            _violate(drain, lost, excuses, findings)
             break
     if not judged and not findings.looked["delivery"]:
         nothing_seen(findings, "no enqueue was acknowledged before the queue was emptied")
@@ -205,8 +197,8 @@ def _is_empty_after(step: Step) -> bool:
     return step.f == "drain" or step.answer is None
 
 
-def _violate(drained: _Drained, findings: Findings) -> None:
-    drain, lost, excuses = drained
+def _violate(drain: Step, lost: Sequence[Step], excuses: int, findings: Findings) -> None:
+    """Blame the elements that were in the queue before `drain` began, and in no answer at all."""
     for step in lost[:NAMED_MAX] if excuses else lost:
         text = f"{step} was acknowledged, but {step.asked!r} is in no answer"
         if excuses:
@@ -221,5 +213,5 @@ def _violate(drained: _Drained, findings: Findings) -> None:
 def _brief(step: Step) -> str:
     if step.f == "drain":
         got = counted(len(step.answer), "element")
-        return f"the drain of {got} by process {step.process} (op {step.begin})"
-    return f"the dequeue by process {step.process} (op {step.begin})"
+        return f"the drain of {got} {step.by}"
+    return f"the dequeue {step.by}"

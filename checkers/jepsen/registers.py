@@ -31,7 +31,7 @@ class RegistersLinearizable(Checker, judges_prefixes=True, version="1"):
         del case
         keyed = History(_with_keys(history), foreign=True)
         settings = ModelSettings(independent=True, initial=None)
-        prepared = CasRegister(None, ours=True).prepare(keyed, settings)
+        prepared = CasRegister().prepare(keyed, settings)
         result, _ = prepared.check(time_limit_s=time_limit_s, draw=False)
         return replace(result, checker=self.name)
 

@@ -104,26 +104,32 @@ def judge_repeats(reads: Iterable[Step], findings: Findings) -> None:
             findings.violate("duplicated", text, read.begin)
 
 
-class _SetModel(StepsModel):
-    """The common part of the models in this module."""
+class SetModel(StepsModel):
+    """The common part of models of values that are added, and of reads of all of them.
+
+    `requests` and `answers` describe what the model accepts.
+    """
 
     vocabulary = sets.CALLS
     functions: ClassVar[Mapping[str, str]] = {"add": "with an element", "read": ""}
+    requests: ClassVar[str] = "add with an element, and read"
+    answers: ClassVar[str] = "reads that are answered with a collection of elements"
 
     def parse(self, step: Step) -> Step:
-        if step.f == "add":
+        """Return the step; every operation other than a read is called `add`."""
+        if step.f != "read":
             if step.asked is None:
-                raise ValueError("add with an element, and read")
-            return step._replace(asked=exact(step.asked))
+                raise ValueError(self.requests)
+            return step._replace(f="add", asked=exact(step.asked))
         if not step.did:
             return step._replace(answer=None)
         items = members(step.answer)
         if items is None:
-            raise ValueError("reads that are answered with a collection of elements")
+            raise ValueError(self.answers)
         return step._replace(answer=Counter(map(exact, items)))
 
 
-class SetFull(_SetModel, version="1"):
+class SetFull(SetModel, version="1"):
     """The history model that follows each element through all reads; stale reads are counted."""
 
     name = "set-full"
@@ -179,7 +185,7 @@ class SetFullLinearizable(SetFull, version="1"):
         return model
 
 
-class SetFinal(_SetModel, version="1"):
+class SetFinal(SetModel, version="1"):
     """The history model that judges the last answered read alone."""
 
     name = "set-final"
@@ -232,17 +238,13 @@ class _Sighting(NamedTuple):
         absent = -1 if self.absent is None else self.absent.begin
         if present > absent:
             return "stable"
-        if self._missed_it:
+        if self.is_stale:
             return "lost"
         return "never-read"
 
     @property
     def is_stale(self) -> bool:
         """Whether a read missed the element although it began when the element was known."""
-        return self._missed_it
-
-    @property
-    def _missed_it(self) -> bool:
         return (
             self.proof is not None
             and self.absent is not None
@@ -297,7 +299,7 @@ def brief(step: Step) -> str:
     """Describe a step; of a read, only the number of elements that it found."""
     if step.type is OpType.OK and step.f == "read":
         size = counted(len(step.answer), "element")
-        return f"the read of {size} by process {step.process} (op {step.begin})"
+        return f"the read of {size} {step.by}"
     return str(step)
 
 

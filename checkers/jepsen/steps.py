@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from checkers.foreign.model import bad_op, request_of
 from checkers.foreign.plain_form import is_ours, outcome_of, plain
 from harness.errors import clipped
-from harness.ops import History, Op, OpType, Pair
+from harness.ops import History, OpType, Pair
 from harness.vocabularies import Vocabulary
 
 NEVER: Final = math.inf
@@ -46,11 +46,16 @@ class Step(NamedTuple):
         """Whether the operation took effect, or may have, or may still take effect."""
         return self.type is not OpType.FAIL
 
+    @property
+    def by(self) -> str:
+        """The process and the operation, in words."""
+        return f"by process {self.process} (op {self.begin})"
+
     def __str__(self) -> str:
         """Describe the step, such as `add 3 by process 1 (op 4)`."""
         what = "" if self.asked is None else f" {_shown(self.asked)}"
         answer = "" if self.answer is None else f" -> {_shown(self.answer)}"
-        return f"{self.f}{what}{answer} by process {self.process} (op {self.begin})"
+        return f"{self.f}{what}{answer} {self.by}"
 
 
 def steps_of(
@@ -106,14 +111,6 @@ def _step(pair: Pair, kind: OpType, asked: Any, answer: Any) -> Step:
 
 def _listed(functions: Mapping[str, str]) -> str:
     return ", ".join(f"{f} {takes}".strip() for f, takes in functions.items())
-
-
-def op_at(history: History, step: Step) -> Op:
-    """Return the op whose value is the answer of `step`, or else its request, for error texts."""
-    pair = next(pair for pair in history.pairs if pair.invoke.index == step.begin)
-    if step.answer is not None and pair.completion is not None:
-        return pair.completion
-    return pair.invoke
 
 
 def _shown(value: Any) -> str:

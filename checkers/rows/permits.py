@@ -28,8 +28,7 @@ from checkers.verdict.invariants import KEY, invariant_of
 from checkers.verdict.search import Relaxed
 from harness.errors import counted
 from harness.ops import CheckResult, History, Pair
-from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, permits_of
-from harness.timeline import power_cuts
+from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, lossy_cuts, permits_of
 
 
 def relaxed(
@@ -132,9 +131,7 @@ class PowerCuts:
     def __init__(self, history: History) -> None:
         self._pairs = {pair.invoke.index: pair for pair in history.pairs}
         self.permits = permits_of(history)
-        self.at: list[int] = []
-        if LOST_AFTER_POWER_CUT in self.permits:
-            self.at = [cut.index for cut in power_cuts(history)]
+        self.at = [cut.index for cut in lossy_cuts(history, self.permits)]
 
     def explain(self, operations: Iterable[int]) -> bool:
         """Return whether a power cut came between the first call and last answer of `operations`.

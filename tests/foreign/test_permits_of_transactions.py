@@ -5,32 +5,28 @@ import random
 import pytest
 
 from checkers.foreign.transactions import ElleListAppend
-from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
+from harness.ops import Attempt, CheckResult, OpType, Verdict
 from harness.permits import Permit, fact_of, permitted_in
+from tests.support.histories import Writer
 
 CUT = {"action": "inject", "fault": "f1", "targets": ["m1"], "kind": "power-cut"}
 STALE, TWICE, LOST = "stale-read", "ddl-twice", "lost-after-power-cut"
 INVALID, PERMITTED, VALID = Verdict.INVALID, Verdict.PERMITTED, Verdict.VALID
 
 
-class Transactions:
-    """A writer of transactions on the list `x`, one after the other unless it is told otherwise."""
+class Transactions(Writer):
+    """A writer of transactions on the list `x`, one after the other."""
 
     def __init__(self, *permits: str) -> None:
-        self.ops: list[Op] = []
+        super().__init__()
         every = [Permit(name=name, why="it says so") for name in permits]
-        self.add(HARNESS, OpType.INFO, "permits", fact_of("modern", every))
-
-    def add(self, process, kind, f, value, **more) -> int:
-        index = len(self.ops)
-        self.ops.append(Op(index, index, process, kind, f, value, **more))
-        return index
+        self.fact("permits", fact_of("modern", every))
 
     def leads(self, node: str, term: int) -> None:
-        self.add(HARNESS, OpType.INFO, "leader", {"node": node, "term": term})
+        self.fact("leader", {"node": node, "term": term})
 
     def cut(self) -> None:
-        self.add(NEMESIS, OpType.INFO, "power-cut-all", CUT)
+        self.nemesis("power-cut-all", CUT)
 
     def append(self, element, *, node="m1", kind=OpType.OK, attempts=1, process=0) -> int:
         mops = [["append", "x", element]]
@@ -45,7 +41,7 @@ class Transactions:
         return index
 
     def judged(self) -> CheckResult:
-        return ElleListAppend().check(History(self.ops), None, time_limit_s=10.0)
+        return ElleListAppend().check(self.history, None, time_limit_s=10.0)
 
 
 def deposed(*, told: bool = True) -> Transactions:
@@ -83,7 +79,7 @@ def test_a_stale_read_shows_a_past_that_existed():
 
 def test_no_permit_no_excuse():
     h = deposed()
-    h.ops[0] = Transactions().ops[0]
+    h.lines[0] = Transactions().lines[0]
     h.read(1, node="m1")
     h.read(1, 2, node="m2")
     assert h.judged().verdict is INVALID

@@ -13,8 +13,14 @@ from checkers.catalog.permits import creates_by_name
 from checkers.verdict.findings import Findings
 from checkers.verdict.invariants import CATALOG
 from harness.ops import History, Pair
-from harness.permits import DDL_TWICE, DIRTY_CREATE, LOST_AFTER_POWER_CUT, STALE_READ, permits_of
-from harness.timeline import power_cuts
+from harness.permits import (
+    DDL_TWICE,
+    DIRTY_CREATE,
+    LOST_AFTER_POWER_CUT,
+    STALE_READ,
+    lossy_cuts,
+    permits_of,
+)
 from harness.vocabularies import fields_of
 
 MUTATION_ATTEMPTS: Final = 1
@@ -27,7 +33,7 @@ class Permissions:
     def __init__(self, history: History) -> None:
         """Collect the facts of the history on which permits depend."""
         self.permits = permits_of(history)
-        self._cuts = power_cuts(history) if LOST_AFTER_POWER_CUT in self.permits else []
+        self._cuts = lossy_cuts(history, self.permits)
         self._leaders = history.leaders() if self.permits else ()
         self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
 

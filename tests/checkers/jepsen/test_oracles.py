@@ -476,9 +476,6 @@ class Lock:
 
     initial = None
 
-    def __init__(self):
-        self.holder = None
-
     @staticmethod
     def after(state, call):
         who = call.asked
