@@ -27,7 +27,7 @@ DIST_STAMP := $(VENV)/.dist-stamp
 NATIVE_STAMP := $(VENV)/.native-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-heavy nightly exam check docs dist dist-check setup dev kerberos native lock bench clean-venv
+.PHONY: help run test test-all test-heavy nightly exam check docs dist dist-check setup dev docs-setup kerberos native lock bench clean-venv
 
 # Runs a step quietly and prints its time; where it fails, its output.
 define step
@@ -82,6 +82,8 @@ dist-check: dist ## install wheel and sdist in empty environments, run, soak and
 setup: $(STAMP)
 
 dev: $(DEV_STAMP) $(NATIVE_STAMP) ## set up everything that test-all and check need
+
+docs-setup: $(DOCS_STAMP)
 
 # gssapi is built from source, against Debian's libkrb5-dev.
 kerberos: $(STAMP)

@@ -1,9 +1,13 @@
-"""The number of tests in each message to a worker of pytest-xdist."""
+"""The order of tests under pytest-xdist, and the number of tests in each message to a worker."""
 
 from collections import OrderedDict
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import NamedTuple
 
+import pytest
+
+from tests import xdist_groups
 from tests.xdist_groups import UNITS_AT_ONCE, UNITS_LEFT, Collection, Scheduling
 
 
@@ -40,3 +44,37 @@ def test_single_tests_are_given_some_at_once_while_there_are_many():
 def test_a_group_is_given_by_itself():
     assert given(7, 3, *[1] * UNITS_LEFT)[:3] == [7, 3, 1]
     assert given(7, 3, *[1] * (3 * UNITS_LEFT))[:3] == [7, 3, 3]
+
+
+class Id(str):
+    __slots__ = ()
+    parse = classmethod(lambda cls, text: cls(text))
+
+
+class Item:
+    def __init__(self, nodeid, *marks):
+        self._id, self.marks = Id(nodeid), marks
+        self._fixtureinfo = SimpleNamespace(name2fixturedefs={})
+
+    @property
+    def nodeid(self):
+        return str(self._id)
+
+    def iter_markers(self, name=None):
+        return [mark.mark for mark in self.marks if name in {None, mark.name}]
+
+
+def test_the_longest_units_start_first():
+    group = pytest.mark.xdist_group("g")
+    items = [
+        Item("plain"),
+        Item("slow", pytest.mark.slow),
+        Item("page", pytest.mark.slow(s=60), pytest.mark.docker),
+        Item("one", group, pytest.mark.hive),
+        Item("more[@]"),
+        Item("two", group, pytest.mark.hive),
+    ]
+    config = SimpleNamespace(option=SimpleNamespace(loadgroup=True))
+    xdist_groups.pytest_collection_modifyitems(config, items)
+    names = [item.nodeid for item in items]
+    assert names == ["one@g", "two@g", "page", "slow", "plain", "more[@]"]

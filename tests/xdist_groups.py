@@ -11,14 +11,22 @@ fixture would be started twice.
 After each test, the scheduler of xdist also counts all units of work, finished ones included,
 searches all tests for the position of the next one, and sends it alone. Most tests are separate
 units, and with thousands of them this takes seconds.
+
+xdist starts the units with the most tests first. Here, those that will probably take the longest
+start first, so that at the end no worker is alone with a run of several minutes.
 """
+
+from collections import defaultdict
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
+SECONDS = {"hive": 40.0, "docker": 15.0, "spark": 15.0, "browser": 5.0, "process": 5.0, "slow": 3.0}
+"""The seconds that a test with this mark takes; `slow(s=60)` says it of one test."""
+SECONDS_OF_OTHERS = 0.1
 UNITS_AT_ONCE = 16
-UNITS_LEFT = 100
-"""The number of remaining tests per sent test, so that all workers are busy until the end."""
+UNITS_LEFT = 500
+"""The number of remaining tests per sent test, so that long tests are not sent with others."""
 
 
 class Collection(list):
@@ -66,20 +74,43 @@ class Scheduling(LoadGroupScheduling):
 @pytest.hookimpl(optionalhook=True)  # without xdist, the hook is unused
 def pytest_xdist_make_scheduler(config, log):
     """Return the scheduler of `--dist loadgroup`; xdist provides the others."""
-    return Scheduling(config, log) if config.option.dist == "loadgroup" else None
+    if config.option.dist != "loadgroup":
+        return None
+    config.option.loadscopereorder = False  # the workers order the units
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)  # after xdist's own attempt, which may work in a later version
 def pytest_collection_modifyitems(config, items):
-    """Write the groups into the ids, in workers of a run with `--dist loadgroup`."""
+    """Write the groups into the ids and order them, in workers with `--dist loadgroup`."""
     if not getattr(config.option, "loadgroup", False):
         return
+    seconds = defaultdict(float)
     for item in items:
         marks = item.iter_markers("xdist_group")
         groups = {str((*mark.args, mark.kwargs.get("name", "default"))[0]) for mark in marks}
         suffix = f"@{'_'.join(sorted(groups)) or shared_by(item)}"
         if suffix != "@" and not item.nodeid.endswith(suffix):
             item._id = type(item._id).parse(item.nodeid + suffix)
+        seconds[unit_of(item)] += seconds_of(item)
+    items.sort(key=lambda item: -seconds[unit_of(item)])
+
+
+def unit_of(item):
+    """Return the group of a test, or the test itself if it has none."""
+    name = item.nodeid
+    return name[name.rfind("@") :] if name.rfind("@") > name.rfind("]") else name
+
+
+def seconds_of(item):
+    """Return the time that a test will probably take."""
+    return max(
+        (
+            mark.kwargs.get("s", SECONDS.get(mark.name, SECONDS_OF_OTHERS))
+            for mark in item.iter_markers()
+        ),
+        default=SECONDS_OF_OTHERS,
+    )
 
 
 def shared_by(item):

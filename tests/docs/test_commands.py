@@ -27,7 +27,7 @@ def runnable():
         blocks = [block for block in blocks_of(page) if block.is_run]
         if blocks:
             needs = sorted({mark for block in blocks for mark in block.needs})
-            marks = [getattr(pytest.mark, name) for name in ["slow", *needs]]
+            marks = [pytest.mark.slow(s=60), *(getattr(pytest.mark, name) for name in needs)]
             yield pytest.param(blocks, id=name_of(page), marks=marks)
 
 
