@@ -1,4 +1,4 @@
-"""A foreign program: an HTTP register that can also read the register of a peer."""
+"""A foreign program: an HTTP register that can read the register of a peer, at any port, too."""
 
 import sys
 import urllib.request
@@ -11,8 +11,9 @@ name, host, port, peer, data = sys.argv[1:]
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path.startswith("/peer/"):
-            for_s = float(self.path.removeprefix("/peer/"))
-            body = urllib.request.urlopen(f"http://{peer}/", timeout=for_s).read()
+            _, _, for_s, *bound = self.path.split("/")
+            where = f"127.0.0.1:{bound[0]}" if bound else peer
+            body = urllib.request.urlopen(f"http://{where}/", timeout=float(for_s)).read()
         else:
             file = Path(data, "value")
             body = f"{name}={file.read_text() if file.exists() else ''}".encode()

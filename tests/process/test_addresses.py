@@ -107,14 +107,14 @@ async def test_who_is_in_the_book_only_later_is_waited_for(listener, tmp_path):
 def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
     in_a_child = ("sh", "-c", '"$@" & wait', "sh", *WORDS)
 
-    async def asked(web, node, for_s=LIMIT_S):
+    async def asked(web, node, for_s=LIMIT_S, bound=""):
         try:
-            return await web(node, f"/peer/{for_s}")
+            return await web(node, f"/peer/{for_s}{bound}")
         except OSError:
             return None
 
-    async def is_cut(web, node):
-        return [await asked(web, node, 0.25) for _ in range(3)] == [None] * 3
+    async def is_cut(web, node, bound=""):
+        return [await asked(web, node, 0.25, bound) for _ in range(3)] == [None] * 3
 
     async def body(driver):
         web, cluster = Web(driver), driver.cluster
@@ -128,7 +128,10 @@ def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
         assert address.endswith(f":{PORT}")
 
         fault = await door(driver).cut([Link("c", "b")])
+        told = f"/{cluster._node('b')._listen[str(PORT)][1]}"  # as if b had told what it has bound
         assert await is_cut(web, "c")
+        assert await is_cut(web, "c", told)
+        assert await asked(web, "a", bound=told) == "b="
         assert [await asked(web, name) for name in "ab"] == ["b=", "b="]
         assert (await door(driver).heal(fault)).count > 0
         assert await asked(web, "c") == "b="

@@ -1,4 +1,4 @@
-"""Processes call shared addresses, and only these, from their node's own address."""
+"""Processes call shared addresses from their node's own address, and other nodes by their links."""
 
 import asyncio
 import platform
@@ -85,6 +85,46 @@ async def test_calls_to_elsewhere_are_left_alone():
     assert await calls_from("plain", "127.201.8.1") == ["127.0.0.1"]
 
 
+@pytest.mark.parametrize(
+    ("how", "host"),
+    [(how, "127.0.0.1") for how in ("plain", "thread", "child", "mapped", "slow", "bound")]
+    + [("plain", "127.0.1.1"), ("plain", "0.0.0.0"), ("mapped", "0.0.0.0")],
+)
+async def test_a_call_past_the_link_proxy_takes_the_link(how, host):
+    with socket.create_server((NETWORK, 0)) as link:
+        node = CallingAddress(HOST, {9: link.getsockname()})
+        words = [sys.executable, "-c", CALL, host, "9", how, CALL]
+        process = node.started(lambda: subprocess.Popen(words))
+        assert await asyncio.to_thread(process.wait, LIMIT_S) == 0
+        conn, _ = link.accept()
+        conn.close()
+
+
+async def test_another_address_with_the_port_of_a_node_is_left_alone():
+    with (
+        socket.create_server((NETWORK, 0)) as elsewhere,
+        socket.create_server((NETWORK, 0)) as link,
+    ):
+        port = elsewhere.getsockname()[1]
+        node = CallingAddress(HOST, {port: link.getsockname()})
+        words = [sys.executable, "-c", CALL, NETWORK, str(port), "plain", CALL]
+        process = node.started(lambda: subprocess.Popen(words))
+        assert await asyncio.to_thread(process.wait, LIMIT_S) == 0
+        conn, there = elsewhere.accept()
+        conn.close()
+        assert there[0] == HOST
+
+
+async def test_a_link_that_refuses_refuses_the_call():
+    with socket.create_server((NETWORK, 0)) as gone:
+        link = gone.getsockname()
+    node = CallingAddress(HOST, {9: link})
+    words = [sys.executable, "-c", CALL, "127.0.0.1", "9", "plain", CALL]
+    process = node.started(lambda: subprocess.Popen(words, stderr=subprocess.PIPE, text=True))
+    _, said = await asyncio.to_thread(process.communicate, timeout=LIMIT_S)
+    assert "ConnectionRefusedError" in said
+
+
 def held():
     """Return the descriptors and threads of this process."""
     return len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
@@ -110,7 +150,7 @@ async def test_a_process_that_is_killed_while_it_waits_leaves_nothing_either(mon
         gate.wait(LIMIT_S)
 
     before = held()
-    monkeypatch.setattr(CallingAddress, "_bind", wait)
+    monkeypatch.setattr(CallingAddress, "_handle", wait)
     with socket.create_server((NETWORK, 0)) as listener:
         words = [sys.executable, "-c", CALL, *map(str, listener.getsockname()), "plain"]
         process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))

@@ -268,6 +268,14 @@ class Topology:
                     addresses[f"{source}:{port}"] = direct
         return addresses | (self.pages if source in self._clients else {})
 
+    def detours(self, source: str) -> dict[int, tuple[str, int]]:
+        """Map each real port of another node to the address at which `source` reaches it."""
+        return {
+            self._ports.real(passage.destination, passage.port): passage.address
+            for passage in self.passages
+            if passage.source == source
+        }
+
     @property
     def pages(self) -> dict[str, tuple[str, int]]:
         """Map `node:port` to the real address of the node's pages, which bypasses all proxies."""

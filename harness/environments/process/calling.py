@@ -1,4 +1,4 @@
-"""Gives each node its own source address, which identifies the node as the caller of a connection.
+"""Handles each connect(2) of a node: from its own source address, and never past the link proxy.
 
 All nodes of a run are processes of one machine and would call from 127.0.0.1. The kernel can
 identify the process at the other end of a connection only while that end is open
@@ -8,6 +8,10 @@ its descendants, until the driver has handled the call (seccomp_unotify(2)). If 
 shared address, the driver duplicates the socket (pidfd_getfd(2)) and binds it to the node's own
 address. Then the call continues. The interception costs a node some 200 us per connection and needs
 no privilege.
+
+A program may tell its peers the address that it has bound, as ZooKeeper does in elections. Such a
+peer calls the real port, past the link proxy, where no fault reaches the connection. The driver
+therefore connects the duplicate to the proxy of the link instead, and the call returns the outcome.
 
 Kernels before 5.6 and some containers do not support the interception. Yama's `ptrace_scope` of 2
 also prevents it unless the harness is root. A program that binds its socket itself, or connects in
@@ -29,7 +33,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -62,11 +66,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CallingAddress:
-    """Gives one node's outgoing connections their own source address."""
+    """Gives one node's outgoing connections their own source address, and its links to others."""
 
-    def __init__(self, host: str) -> None:
-        """`host` is the source address of calls to the /24 network of `host`."""
+    def __init__(self, host: str, detours: Mapping[int, tuple[str, int]] | None = None) -> None:
+        """`host` is the source address of calls to the /24 network of `host`; `detours` maps each
+        real port of another node to the address at which this node's link to that port begins.
+        """
         self._host = socket.inet_aton(host)
+        self._detours = detours or {}
 
     def started(self, start: Callable[[], T]) -> T:
         """Run `start`, whose new process calls from this address; returns the result of `start`."""
@@ -90,7 +97,7 @@ class CallingAddress:
             raise
 
     def _supervise(self, listener: int) -> None:
-        """Bind the socket of each connect and let the call continue, until all processes end."""
+        """Answer each call of connect, until all processes end."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         while any(events & select.POLLIN for _, events in poll.poll()):
@@ -98,17 +105,20 @@ class CallingAddress:
             with contextlib.suppress(OSError):  # the calling process was killed
                 fcntl.ioctl(listener, _RECEIVE, request)
                 ident = _REQUEST.unpack(request)[0]
+                outcome: int | None = None
                 try:
                     with contextlib.suppress(
                         Exception
                     ):  # even without a bind, the call must continue
-                        self._bind(listener, request)
+                        outcome = self._handle(listener, request)
                 finally:
-                    fcntl.ioctl(listener, _ANSWER, _RESPONSE.pack(ident, 0, 0, _GO_ON))
+                    flags = _GO_ON if outcome is None else 0
+                    fcntl.ioctl(listener, _ANSWER, _RESPONSE.pack(ident, 0, outcome or 0, flags))
         os.close(listener)
 
-    def _bind(self, listener: int, request: bytearray) -> None:
-        """Bind the socket of a connect call if the destination is a shared address.
+    def _handle(self, listener: int, request: bytearray) -> int | None:
+        """Bind the socket of a connect call to a shared address, and return `None`: the call goes
+        on. Connect the socket of a call past the link proxy, and return the outcome: 0 or -errno.
 
         Raises `OSError` if the caller is gone or the socket cannot be bound.
         """
@@ -121,17 +131,43 @@ class CallingAddress:
                 listener, _IS_VALID, struct.pack("=Q", ident)
             )  # fails if the number of `thread` was recycled
             memory.seek(place)
-            source = self._own_address(memory.read(min(size, _ADDRESS_BYTES_MAX)))
-            if source is None:
-                return
+            called = memory.read(min(size, _ADDRESS_BYTES_MAX))
+            source, detour = self._own_address(called), self._detour(called)
+            if source is None and detour is None:
+                return None
             end = _checked(_libc.syscall(_PIDFD_GETFD, process, ctypes.c_int(descriptor), 0))
         try:
             # Do not wrap `end` in a Python `socket`, which might change flags of the node's socket.
+            if detour is not None:
+                failed = _libc.connect(end, detour, len(detour)) < 0
+                return -ctypes.get_errno() if failed else 0
+            assert source is not None
             on = ctypes.byref(ctypes.c_int(1))
             _libc.setsockopt(end, socket.SOL_IP, _BIND_ADDRESS_NO_PORT, on, 4)
             _checked(_libc.bind(end, source, len(source)))
+            return None
         finally:
             os.close(end)
+
+    def _detour(self, called: bytes) -> bytes | None:
+        """The sockaddr to connect to if the sockaddr `called` is the real port of another node."""
+        if len(called) < struct.calcsize("=HH4s"):
+            return None
+        family, port = *struct.unpack_from("=H", called), *struct.unpack_from("!H", called, 2)
+        if port not in self._detours:
+            return None
+        host, port = self._detours[port]
+        end = socket.inet_aton(host)
+        if family == socket.AF_INET and self._is_here(called[4:8]):
+            return struct.pack("=H", family) + struct.pack("!H", port) + end + bytes(8)
+        if family == socket.AF_INET6 and called[8:20] == _MAPPED and self._is_here(called[20:24]):
+            start = struct.pack("=H", family) + struct.pack("!H", port)
+            return start + bytes(4) + _MAPPED + end + bytes(4)
+        return None
+
+    def _is_here(self, host: bytes) -> bool:
+        """Whether an address is where real ports are: on loopback, and not a shared address."""
+        return host == bytes(4) or (host[:1] == b"\x7f" and host[:3] != self._host[:3])
 
     def _own_address(self, called: bytes) -> bytes | None:
         """The sockaddr to bind before a call to the sockaddr `called`; `None` if none is needed."""

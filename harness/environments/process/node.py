@@ -99,7 +99,7 @@ class ProcessNode(RealNode):
         self._addresses = topology.addresses
         self._callers = callers
         host = topology.hosts.get(spec.name)
-        self._calling = None if host is None else CallingAddress(host)
+        self._calling = None if host is None else CallingAddress(host, topology.detours(spec.name))
         self._kill_key, self._slow_key = f"node/{spec.name}", f"slow/{spec.name}"
         self._child: Child | None = None
         self._expected = False
