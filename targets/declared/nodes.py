@@ -17,7 +17,7 @@ from targets.declared.file import NODES_MAX, Declared, Each, NodeTable
 from targets.declared.packages import folder_with
 from targets.declared.readiness import readiness
 
-__all__ = ["command_nodes", "serving"]
+__all__ = ["command_nodes", "only_port", "serving"]
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)(?::([^{}]*))?\}")
 _KNOWN: Final = ("name", "number", "host", "port", "peer", "address", "data", "files", "package")
@@ -25,6 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _SHELL: Final = re.compile(r"[|&;<>]+|\d?>&?\d?")
 _HERE: Final = re.compile(r"\.{1,2}/")
+_SCRIPT: Final = re.compile(r"[^/{}]+\.(?:py|pyz|jar|js|mjs|rb|pl|sh)")
 _IN_OUR_IMAGE: Final = frozenset({"python3", "sh", "bash", "env", "sleep"})
 """Programs that the harness's own image has, which nodes run in without another."""
 
@@ -52,6 +53,22 @@ def command_nodes(declared: Declared, environment: str | None, port: int) -> lis
         for group in groups
         for number, name in enumerate(group.names, start=1)
     ]
+
+
+def only_port(declared: Declared) -> int | None:
+    """Return the port that the tables of nodes bind, if there is only one."""
+    written = declared.declaration.nodes
+    tables = [written] if isinstance(written, NodeTable) else list(written or [])
+    placeholders = (
+        match[2]
+        for table in tables
+        for text in _texts(table)
+        for match in _PLACEHOLDER.finditer(text)
+        if match[1] == "port"
+    )
+    bound = {str(port) for table in tables for port in table.ports} | {*placeholders}
+    port = bound.pop() if len(bound) == 1 else None
+    return int(port) if port and port.isdecimal() else None
 
 
 def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[str, ...]:
@@ -289,6 +306,12 @@ class _Builder:
     def _placed(self, word: str) -> str:
         """A word of the command; a path that begins with ./ belongs to the file's folder."""
         if not _HERE.match(word):
+            if _SCRIPT.fullmatch(word) and self._lies_here(word):
+                raise self.declared.error(
+                    f"{self.group.key}.command",
+                    f"names {word!r}, which lies beside the TOML file, but a node runs in a folder "
+                    f"of its own; write './{word}'",
+                )
             return word
         if self.environment == "docker":
             if self.table.image is not None or self.table.dockerfile is not None:
@@ -300,6 +323,12 @@ class _Builder:
                 "run it as {files}/NAME",
             )
         return str(self.declared.folder.at(word))
+
+    def _lies_here(self, word: str) -> bool:
+        """Whether a node would look in vain for a file that lies beside the TOML file."""
+        folder, table = self.declared.folder, self.table
+        has_image = table.image is not None or table.dockerfile is not None
+        return not has_image and not folder.is_kept and folder.at(word).is_file()
 
     def _dockerfile(self, command: Sequence[str]) -> str | None:
         table, key = self.table, self.group.key

@@ -13,7 +13,7 @@ from harness.nodes.deployment import check_nodes
 from targets.declared.compose.services import compose_nodes
 from targets.declared.file import Declared, from_case
 from targets.declared.leadership import Leadership
-from targets.declared.nodes import command_nodes, serving
+from targets.declared.nodes import command_nodes, only_port, serving
 from targets.declared.operations import Operations
 from targets.declared.protocols import protocol_of
 from targets.declared.quorum import check_quorum
@@ -38,11 +38,11 @@ class Parts:
                     "client.protocol", f"is {declared.client.protocol!r}: {what}"
                 ) from error
             raise declared.document.explained(error) from error
-        port = declared.client.port or self.protocol.port
+        port = declared.client.port or self.protocol.port or only_port(declared)
         if port is None or not 1 <= port <= 65535:
             raise declared.error(
                 "client.port",
-                "is missing; add the port that clients talk to"
+                "is missing; add the one of the nodes' ports that clients talk to"
                 if port is None
                 else f"is {port}; a port is in 1 .. 65535",
             )

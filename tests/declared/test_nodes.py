@@ -42,6 +42,24 @@ each.urls = { each = "{number}@{host}", between = " " }
     assert first.ready == ReadyPort(8080)
 
 
+def test_clients_use_the_only_port_that_the_nodes_bind(tmp_path):
+    text = declaration(client='[client]\nprotocol = "http"\n')
+    nodes = nodes_of(tmp_path, text)
+    assert nodes[0].ready == ReadyPort(8080)
+
+
+def test_a_script_beside_the_file_is_named_with_its_folder(tmp_path):
+    nodes = '[nodes]\ncommand = "python3 server.py {port:8080}"\n'
+    (tmp_path / "server.py").touch()
+    with pytest.raises(UsageError, match=r"'\./server\.py'"):
+        nodes_of(tmp_path, declaration(nodes=nodes))
+    (node,) = nodes_of(tmp_path, declaration(nodes=nodes.replace("server", "./server")))
+    assert node.command[1] == str(tmp_path / "server.py")
+    (tmp_path / "server.py").unlink()
+    (node,) = nodes_of(tmp_path, declaration(nodes=nodes))  # of the node's own folder
+    assert node.command[1] == "server.py"
+
+
 def test_a_node_without_a_data_folder_has_no_faulty_disk(tmp_path):
     assert not nodes_of(tmp_path, declaration())[0].faulty_disk
 

@@ -44,7 +44,10 @@ WRONG = {
         ["client", "pasword"],
     ),
     "no port": (
-        declaration(client='[client]\nprotocol = "http"\n'),
+        declaration(
+            nodes=NODES.replace("count = 3", "ports = [9000]"),
+            client='[client]\nprotocol = "http"\n',
+        ),
         {},
         (TOML, 5),
         ["client.port is missing"],

@@ -48,6 +48,10 @@ __all__ = ["Exchange", "Http", "HttpSession", "from_base64", "value_at"]
 _REQUEST: Final = re.compile(r"([A-Z]+) (/\S*)(?:\s+(\S.*))?", re.DOTALL)
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _WHOLE: Final = "."
+_MOVED: Final = frozenset({301, 307, 308})
+"""Redirects that say that the request had no effect here. After 302 and 303, it may have had one:
+programs answer a form like this once they have stored it.
+"""
 
 
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,8 +108,8 @@ class Exchange(Template):
         if status in self._refused:
             if self.answer == "whether":
                 return False
-            raise DeclinedError(_problem(response))
-        if 300 <= status < 400:
+            raise DeclinedError(_problem(response), elsewhere=300 <= status < 400)
+        if status in _MOVED:
             raise DeclinedError(_problem(response), elsewhere=True)
         _check_status(response)
         if written.value is None and self.answer == "raw":

@@ -73,10 +73,19 @@ def test_answers_without_a_value(more, status, body):
         value_of({"request": "GET /", **more}, status, body)
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect_is_a_refusal_and_names_another_node(status):
+@pytest.mark.parametrize("status", [301, 307, 308])
+def test_a_moved_resource_is_a_refusal_and_names_another_node(status):
     with pytest.raises(DeclinedError) as declined:
         value_of("GET /", status, b"")
+    assert declined.value.elsewhere
+
+
+@pytest.mark.parametrize("status", [300, 302, 303, 304])
+def test_a_redirect_after_the_work_is_no_refusal_unless_the_file_says_so(status):
+    with pytest.raises(MalformedError):
+        value_of("POST /", status, b"", "done")
+    with pytest.raises(DeclinedError) as declined:
+        value_of({"request": "POST /", "refused": [status]}, status, b"", "done")
     assert declined.value.elsewhere
 
 
