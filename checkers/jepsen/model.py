@@ -127,7 +127,7 @@ class StepsModel(HistoryModel):
 def written_often(values: Iterable[Hashable], noun: str, findings: Findings) -> set[Hashable]:
     """Return the values that were written several times; they leave a gap, as they show no order.
 
-    `noun` says what they are.
+    `noun` names their kind.
     """
     repeated = {value for value, count in Counter(values).items() if count > 1}
     if repeated:

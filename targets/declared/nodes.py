@@ -309,8 +309,8 @@ class _Builder:
             if _SCRIPT.fullmatch(word) and self._lies_here(word):
                 raise self.declared.error(
                     f"{self.group.key}.command",
-                    f"names {word!r}, which lies beside the TOML file, but a node runs in a folder "
-                    f"of its own; write './{word}'",
+                    f"names {word!r}, which is in the folder of the TOML file, but a node runs in "
+                    f"a folder of its own; write './{word}'",
                 )
             return word
         if self.environment == "docker":
@@ -325,7 +325,7 @@ class _Builder:
         return str(self.declared.folder.at(word))
 
     def _lies_here(self, word: str) -> bool:
-        """Whether a node would look in vain for a file that lies beside the TOML file."""
+        """Whether a node would look in vain for a file in the folder of the TOML file."""
         folder, table = self.declared.folder, self.table
         has_image = table.image is not None or table.dockerfile is not None
         return not has_image and not folder.is_kept and folder.at(word).is_file()

@@ -22,7 +22,7 @@ _INSERT: Final = "insert into TABLE (KEY, value) values ({key}, VALUE)"
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """Where databases differ in the statements that all vocabularies need.
+    """The differences between databases in the statements that all vocabularies need.
 
     `key` is the quoted name of the column, and `options` end the creation of a table of rows.
     `conflict` lets an insert update the row that exists, to `new`, the value of the insert, or to
