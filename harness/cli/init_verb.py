@@ -1,4 +1,7 @@
-"""`harness init`: write a commented `harness.toml` into the current folder."""
+"""`harness init`: write a commented `harness.toml` into the current folder.
+
+With `--compose FILE`, it declares the system of a Compose file, and a workflow for CI runs it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from harness.cli.init_compose import WORKFLOW, draft_from, write_files
 from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cli.project import FILE
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import UsageError
 
 _TEXT: Final = """\
 # Defaults of the harness for commands that are run in this folder.
@@ -50,21 +54,33 @@ store = "store"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write `harness.toml`; raises `UsageError` if it exists and `--force` is not given."""
+    """Write the files; raises `UsageError` if one exists and `--force` is not given."""
     parser = Parser(
         prog="harness init",
         description=f"Write a commented {FILE} into the current folder: the defaults of `run`, "
-        "`soak` and the other verbs.",
+        "`soak` and the other verbs. With --compose, it declares the system of a Compose file, and "
+        f"{WORKFLOW} runs it in CI.",
     )
-    parser.add_argument("--force", action="store_true", help=f"replace an existing {FILE}")
+    parser.add_argument(
+        "--compose", metavar="FILE", type=Path, help="declare the system of this Compose file"
+    )
+    parser.add_argument(
+        "--without",
+        metavar="SERVICE,..",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        help="services of the Compose file that are not part of the system",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="ask nothing: assume the defaults, and list them"
+    )
+    parser.add_argument("--force", action="store_true", help="replace existing files")
     parsed = parser.parse_args(list(arguments))
-    path = Path(FILE)
-    try:
-        with path.open("w" if parsed.force else "x", encoding="utf-8") as file:
-            file.write(_TEXT)
-    except FileExistsError:
-        raise UsageError(f"{FILE} exists already; edit it, or give --force to replace it") from None
-    except OSError as error:
-        raise InfrastructureError(f"{FILE} cannot be written: {error.strerror}") from error
-    say(f"wrote {FILE}: edit it, then `harness run`")
+    if parsed.compose is None:
+        if parsed.without or parsed.yes:
+            raise UsageError("--without and --yes belong to --compose FILE; add it, or drop them")
+        write_files({FILE: _TEXT}, force=parsed.force)
+        say(f"wrote {FILE}: edit it, then `harness run`")
+        return 0
+    draft_from(parsed.compose, parsed.without, ask_nothing=parsed.yes, force=parsed.force)
     return 0

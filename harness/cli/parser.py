@@ -51,7 +51,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
         "import": "turn a Jepsen history in EDN into a run that can be checked",
     },
     "machine": {
-        "init": "write a commented harness.toml, the defaults of this folder",
+        "init": "write harness.toml: defaults of this folder, or a system from a Compose file",
         "list": "list targets, workloads, nemeses, bugs, checkers and environments",
         "doctor": "show what works on this machine and how to fix the rest",
         "clean": "remove what dead runs left behind",

@@ -21,9 +21,11 @@ from harness.plugins._runs import (
     Workload,
 )
 from harness.plugins._systems import (
+    Ask,
     Client,
     Convergence,
     Deployment,
+    Draft,
     NodeRole,
     Operation,
     Restart,
@@ -48,6 +50,7 @@ __all__ = [
     "API_VERSION",
     "NEMESIS_API_VERSION",
     "TARGET_API_VERSION",
+    "Ask",
     "BugSwitch",
     "Checker",
     "Client",
@@ -56,6 +59,7 @@ __all__ = [
     "Deployment",
     "DeploymentPlan",
     "Diagnosis",
+    "Draft",
     "Environment",
     "HistoryModel",
     "KeepsData",

@@ -36,6 +36,21 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
     vocabulary: str | None = None
 
 
+Ask = Callable[[str, str], str]
+"""Returns the user's answer to a question; without a terminal, the second argument: the default."""
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """The text of a file that declares a system, and how it came about: facts that were `seen` and
+    defaults that were `assumed`, in words. Its runs need the `extras` of the distribution.
+    """
+
+    text: str
+    seen: tuple[str, ...]
+    assumed: tuple[str, ...]
+    extras: tuple[str, ...]
+
+
 class NodeRole(msgspec.Struct, frozen=True):
     """The role that a node reports; a leader that does not serve clients yet is not `ready`."""
 
@@ -189,6 +204,13 @@ class Target(Plugin):
         needs no file. Raises `UsageError`.
         """
         raise UsageError(f"--system {path}: the target {self.name!r} is not declared by a file")
+
+    def draft_file(self, compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
+        """Return a file for `--system` that declares the system of a Compose file, without the
+        services that `without` names. Raises `UsageError`.
+        """
+        del ask, without
+        raise UsageError(f"--compose {compose}: the target {self.name!r} is not declared by a file")
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """Return the permits: promises that the profile does not make (`harness.permits`)."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness.cluster import NodeSpec
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 from harness.nodes.deployment import check_nodes
 from targets.declared.compose.services import compose_nodes
 from targets.declared.file import Declared, from_case
@@ -69,7 +69,7 @@ class Parts:
         """Declare the nodes for an environment; raises `UsageError`."""
         declared = self.declared
         if declared.declaration.compose is not None:
-            nodes = compose_nodes(declared, self.port)
+            nodes = compose_nodes(declared, self.port, self.protocol.addresses)
             if environment not in {None, "docker"}:
                 raise declared.error(
                     "compose",
@@ -83,6 +83,7 @@ class Parts:
         except UsageError as error:
             raise UsageError(f"{declared.document.name}: {error}") from error
         self.serving(nodes)
+        self._check_addresses(nodes)
         check_quorum(declared, dict(Counter(node.role for node in nodes)))
         leader = self.leadership
         if leader.is_declared and not any(leader.port in node.ports for node in nodes):
@@ -91,6 +92,23 @@ class Parts:
                 f"is {leader.port}, which no node has among its ports; add it to the nodes' ports",
             )
         return nodes
+
+    def _check_addresses(self, nodes: Sequence[NodeSpec]) -> None:
+        """Raise `UsageError` if a node that clients ask, such as a Sentinel, is missing."""
+        ports = {node.name: node.ports for node in nodes}
+        for address in self.protocol.addresses:
+            if address.node not in ports:
+                raise self.declared.error(
+                    "client",
+                    f"names {address.node!r}, which is no node; "
+                    f"{choices_near(address.node, list(ports))}",
+                )
+            if address.port not in ports[address.node]:
+                raise self.declared.error(
+                    "client",
+                    f"names {address}, and {address.node} has no such port; add {address.port} to "
+                    "its `ports`",
+                )
 
     def serving(self, nodes: Sequence[NodeSpec]) -> tuple[str, ...]:
         """Return the nodes that clients talk to."""

@@ -6,7 +6,7 @@ On the command line, `--system FILE` reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path  # determinism: no node runs this module
 from typing import Any, Final
 
@@ -14,13 +14,16 @@ from harness.cluster import NodeSpec
 from harness.errors import UsageError
 from harness.plugins import (
     TARGET_API_VERSION,
+    Ask,
     Deployment,
+    Draft,
     Option,
     System,
     Target,
     TargetSettings,
     override,
 )
+from targets.declared.draft import drafted
 from targets.declared.file import as_text, from_disk
 from targets.declared.parts import Parts, parts_of
 from targets.declared.system import DeclaredSystem
@@ -46,6 +49,10 @@ class DeclaredTarget(Target):
         declared = from_disk(path)
         Parts(declared).nodes(None)  # reads all files that the declaration refers to
         return {_OPTION: as_text(declared)}
+
+    @override
+    def draft_file(self, compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
+        return drafted(compose, ask, without)
 
     @override
     def configured(self, options: Mapping[str, Any]) -> Target:

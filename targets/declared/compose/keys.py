@@ -12,6 +12,7 @@ USED: Final = frozenset(
         *("cpus", "deploy", "hostname", "container_name", "networks", "profiles"),
     }
 )
+FIXED_ADDRESS: Final = "networks.ipv4_address"
 NOT_USED: Final[Mapping[str, str]] = {
     "restart": "a node stays down until the harness starts it",
     "logging": "the harness keeps the output of nodes",
@@ -29,6 +30,7 @@ NOT_USED: Final[Mapping[str, str]] = {
     "ulimits": "the engine's limits apply",
     "oom_score_adj": "",
     "develop": "",
+    FIXED_ADDRESS: "the engine chooses addresses; use names",
 }
 NO_RIGHTS: Final = "containers have no capabilities; drop it, and use an image that needs none"
 ONE_NETWORK: Final = "all nodes share the network of the run; drop it"

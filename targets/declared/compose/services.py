@@ -7,13 +7,15 @@ Compose itself runs services (restarts, logging) are not used, and are noted.
 from __future__ import annotations
 
 import logging  # determinism: no node runs this module
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.cluster import InContainer, NodeSpec, Ready, ReadyCommand, ReadyPort
+from harness.env import Address
 from harness.errors import UsageError, choices_near
 from targets.declared.compose.document import ComposeDocument
 from targets.declared.compose.keys import (
+    FIXED_ADDRESS,
     NOT_USED,
     ONE_NETWORK,
     REFUSED,
@@ -30,8 +32,12 @@ __all__ = ["compose_nodes"]
 _log = logging.getLogger(__name__)
 
 
-def compose_nodes(declared: Declared, port: int) -> list[NodeSpec]:
-    """Declare one node per service; `port` is the port of clients. Raises `UsageError`."""
+def compose_nodes(
+    declared: Declared, port: int, addresses: Sequence[Address] = ()
+) -> list[NodeSpec]:
+    """Declare one node per service; `port` is the port of clients, which also use `addresses`.
+    Raises `UsageError`.
+    """
     declaration = declared.declaration
     assert declaration.compose is not None
     try:
@@ -39,14 +45,21 @@ def compose_nodes(declared: Declared, port: int) -> list[NodeSpec]:
     except UsageError as error:
         raise declared.error("compose", f"is {declaration.compose!r}: {error}") from error
     document = ComposeDocument(declaration.compose, declared.folder)
-    return _Services(declared, document, port).nodes()
+    return _Services(declared, document, port, addresses).nodes()
 
 
 class _Services:
     """All services of one file."""
 
-    def __init__(self, declared: Declared, document: ComposeDocument, port: int) -> None:
+    def __init__(
+        self,
+        declared: Declared,
+        document: ComposeDocument,
+        port: int,
+        addresses: Sequence[Address],
+    ) -> None:
         self.declared, self.document, self.port = declared, document, port
+        self.addresses = addresses
         self.read = Reader(document, declared.folder)
         self.roles = _roles(declared)
         self.not_used: dict[str, list[str]] = {}
@@ -100,9 +113,10 @@ class _Services:
     def _check_keys(self, name: str, service: Mapping[str, Any]) -> None:
         for key in service:
             path = ("services", name, key)
-            if key in REFUSED:
+            harmless = _is_harmless(key, service[key])
+            if key in REFUSED and not harmless:
                 raise self.document.error(path, f"is not supported: {REFUSED[key]}")
-            if key in NOT_USED:
+            if key in NOT_USED or harmless:
                 self.not_used.setdefault(key, []).append(name)
             elif key not in USED and not key.startswith("x-"):
                 choices = sorted(USED | NOT_USED.keys())
@@ -129,7 +143,12 @@ class _Services:
         """Raise `UsageError` if services are in different networks, which would be one here."""
         first: tuple[str, list[str]] | None = None
         for name, service in services.items():
-            networks = sorted(service.get("networks") or ["default"])
+            written = service.get("networks") or ["default"]
+            if isinstance(written, dict) and any(
+                "ipv4_address" in (network or {}) for network in written.values()
+            ):
+                self.not_used.setdefault(FIXED_ADDRESS, []).append(name)
+            networks = sorted(written)
             if first is not None and networks != first[1]:
                 raise self.document.error(
                     ("services", name, "networks"),
@@ -153,7 +172,7 @@ class _Services:
 
     def _notes(self) -> str:
         parts = [
-            f"`{key}` of {', '.join(names)}" + (f" ({NOT_USED[key]})" if NOT_USED[key] else "")
+            f"`{key}` of {', '.join(names)}" + (f" ({why})" if (why := NOT_USED.get(key)) else "")
             for key, names in self.not_used.items()
         ]
         return f"{self.document.name}: not used: {'; '.join(parts)}" if parts else ""
@@ -166,9 +185,9 @@ class _Services:
         path = ("services", name)
         image, dockerfile = self._image(path, service)
         ports = self.read.ports(service, path)
-        serves = name in self.declared.client.nodes
-        if self.port not in ports and serves:
-            ports = (*ports, self.port)
+        used = [self.port] if name in self.declared.client.nodes else []
+        used += [address.port for address in self.addresses if address.node == name]
+        ports = tuple(dict.fromkeys((*ports, *used)))
         data, files = self._placed(name, self.read.mounts(service, path))
         memory_mib, cpus = self._limits(path, service)
         entrypoint = service.get("entrypoint")
@@ -291,6 +310,8 @@ class _Services:
         entries = written if isinstance(written, dict) else dict.fromkeys(self.read.listed(written))
         after = []
         for name, how in entries.items():
+            if name in self.declared.declaration.without:
+                continue
             if isinstance(how, dict) and how.get("condition") == "service_completed_successfully":
                 raise self.document.error(
                     (*place, name),
@@ -344,6 +365,18 @@ class _Services:
         for network in networks.values() if isinstance(networks, dict) else ():
             aliases += self.read.listed((network or {}).get("aliases"))
         return tuple(dict.fromkeys(alias for alias in aliases if alias != name))
+
+
+def _is_harmless(key: str, value: object) -> bool:
+    """Whether the value of a refused key asks for nothing but what the harness does anyway."""
+    match key, value:
+        case "links", list():
+            return not any(":" in str(name) for name in value)  # no other name
+        case (("privileged" | "read_only"), False):
+            return True
+        case ("scale", 1) | ("cap_drop", list()):
+            return True
+    return False
 
 
 def _roles(declared: Declared) -> dict[str, str]:

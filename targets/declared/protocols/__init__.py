@@ -167,6 +167,8 @@ class Protocol(ABC):
     """Whether a template of a transaction is a table with a request per micro-operation."""
     knows_leader: ClassVar[bool] = False
     """Whether its sessions can tell whether their node leads."""
+    addresses: Sequence[Address] = ()
+    """Addresses of other nodes that its sessions ask, such as Sentinels."""
 
     @abstractmethod
     def __init__(self, settings: Mapping[str, Any]) -> None:

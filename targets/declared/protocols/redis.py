@@ -130,7 +130,7 @@ class Redis(Protocol):
                 raise UsageError(
                     f"client.{name} is {getattr(self.settings, name)}: it must be 0 or more"
                 )
-        self.sentinels = [_address_of(text) for text in self.settings.sentinels]
+        self.addresses = [_address_of(text) for text in self.settings.sentinels]
 
     def template(self, where: str, written: object, answer: Answer) -> Command:
         if isinstance(written, str):
@@ -197,8 +197,8 @@ class Redis(Protocol):
         session = RedisSession(env, address, await Stream.open(env, address), self.settings)
         try:
             await session.greet(primary=self.settings.primary and not observes)
-            if self.sentinels and not observes:
-                await session.check_sentinels(self.sentinels)
+            if self.addresses and not observes:
+                await session.check_sentinels(self.addresses)
         except BaseException:
             await session.close()
             raise

@@ -1,0 +1,268 @@
+"""The table `[client]` of a draft, and its operations: ports, users and passwords of servers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from harness.errors import UsageError
+from targets.declared.draft.kinds import (
+    CONSUL,
+    ETCD,
+    MYSQL,
+    POSTGRES,
+    REDIS,
+    SENTINEL,
+    ZOOKEEPER,
+    Kind,
+)
+from targets.declared.draft.questions import Questions
+from targets.declared.draft.survey import Service
+
+__all__ = ["Line", "client_lines", "http_operations", "port_of", "ports_of"]
+
+ASSUMED: Final = "assumed"
+_PORT: Final = re.compile(r":(\d{1,5})(?=[/,\s]|$)")
+_LOCAL: Final = re.compile(r"https?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0):(\d+)")
+_MONITOR: Final = re.compile(r"sentinel\s+monitor\s+(\S+)")
+_REQUIRED: Final = re.compile(r"requirepass\s+[\"']?([^\s\"']+)")
+
+
+class Line(NamedTuple):
+    """A key of the file with its value, and a comment that says where the value is from."""
+
+    key: str
+    value: Any
+    why: str = ""
+
+
+def ports_of(kind: Kind | None, services: Sequence[Service], ask: Questions) -> dict[str, int]:
+    """Map services to the port on which they serve clients; raises `UsageError`."""
+    ports = {service.name: port_of(kind, service) for service in services}
+    unknown = [service for service in services if not ports[service.name]]
+    if unknown:
+        usual = Counter(port for service in unknown for port in service.ports).most_common(1)
+        answer = ask.text(
+            f"The port on which {_names(unknown)} serves clients",
+            str(usual[0][0] if usual else 8080),
+            lambda text: "" if text.isdigit() and 1 <= int(text) <= 65535 else "not a port",
+        )
+        ports |= {service.name: int(answer) for service in unknown}
+    return ports
+
+
+def port_of(kind: Kind | None, service: Service) -> int:
+    """Return the port on which a service serves clients, or 0 if the file does not show it."""
+    text = _port_text(kind, service) or ""
+    shown = re.search(r"(\d{1,5})$", text.strip("/"))
+    if shown is not None:
+        return int(shown[1])
+    if kind is not None and (kind.port in service.ports or not service.ports):
+        return kind.port
+    if kind is None:
+        local = _LOCAL.search(service.health)
+        if local is not None:
+            return int(local[1])
+    return service.ports[0] if len(service.ports) == 1 else 0
+
+
+def _port_text(kind: Kind | None, service: Service) -> str | None:
+    """The setting of a service that has its port, at the end of its value."""
+    if kind is ETCD:
+        text = service.flag("--listen-client-urls", "-listen-client-urls") or service.variable(
+            "ETCD_LISTEN_CLIENT_URLS"
+        )
+        if text.startswith("https"):
+            raise UsageError(
+                f"{service.name} serves clients at {text}, and clients of the harness speak no "
+                "TLS; make it http in the Compose file of the test"
+            )
+        return text.partition(",")[0]
+    if kind in {REDIS, SENTINEL}:
+        return service.flag("--port") or service.variable(
+            "REDIS_SENTINEL_PORT_NUMBER" if kind is SENTINEL else "REDIS_PORT_NUMBER"
+        )
+    if kind is ZOOKEEPER:
+        return service.variable("ZOO_PORT", "ZOO_PORT_NUMBER", "ZOOKEEPER_CLIENT_PORT")
+    if kind is POSTGRES:
+        return service.variable("PGPORT", "POSTGRESQL_PORT_NUMBER")
+    if kind is MYSQL:
+        return service.flag("--port") or service.variable("MYSQL_PORT_NUMBER")
+    return None
+
+
+def client_lines(
+    kind: Kind | None, services: Sequence[Service], support: Sequence[Service], ask: Questions
+) -> list[Line]:
+    """Return the settings of the protocol; raises `UsageError` for a server that needs settings
+    which the protocol lacks.
+    """
+    if kind is None:
+        return []
+    lines: Callable[..., list[Line]] | None = {
+        ETCD.name: _etcd,
+        MYSQL.name: _mysql,
+        POSTGRES.name: _postgres,
+        REDIS.name: _redis,
+    }.get(kind.name)
+    return [] if lines is None else lines(services, support, ask)
+
+
+def _etcd(services: Sequence[Service], _: object, __: object) -> list[Line]:
+    for service in services:
+        if service.variable("ETCD_ROOT_PASSWORD"):
+            raise UsageError(
+                f"{service.name} sets ETCD_ROOT_PASSWORD, and clients of the harness have no "
+                "password for etcd; drop it in the Compose file of the test (Bitnami's image "
+                "wants ALLOW_NONE_AUTHENTICATION=yes then)"
+            )
+    return []
+
+
+def _postgres(services: Sequence[Service], _: object, ask: Questions) -> list[Line]:
+    user = _first(
+        services,
+        *("POSTGRES_USER", "POSTGRESQL_USERNAME", "POSTGRESQL_USER", "PGUSER_SUPERUSER"),
+        *("PATRONI_SUPERUSER_USERNAME", "PGUSER"),
+    )
+    password = _first(
+        services,
+        *("POSTGRES_PASSWORD", "POSTGRESQL_PASSWORD", "PGPASSWORD_SUPERUSER"),
+        *("PATRONI_SUPERUSER_PASSWORD", "PGPASSWORD"),
+    )
+    database = _first(services, "POSTGRES_DB", "POSTGRESQL_DATABASE", "PGDATABASE")
+    if not database and user.why == "POSTGRES_USER":
+        database = _Setting(user.value, "POSTGRES_USER")  # the image names the database after it
+    trusted = _first(services, "POSTGRES_HOST_AUTH_METHOD").value == "trust"
+    lines = [_line("user", user), *_password(password, trusted, "PostgreSQL", ask)]
+    return [line for line in (*lines, _line("database", database)) if line.value]
+
+
+def _mysql(services: Sequence[Service], _: object, ask: Questions) -> list[Line]:
+    user = _first(services, "MYSQL_USER", "MARIADB_USER")
+    names = ("MYSQL_PASSWORD", "MARIADB_PASSWORD")
+    if not user:
+        user = _Setting("root", "no MYSQL_USER")
+        names = ("MYSQL_ROOT_PASSWORD", "MARIADB_ROOT_PASSWORD")
+    password = _first(services, *names)
+    database = _first(services, "MYSQL_DATABASE", "MARIADB_DATABASE")
+    if not database:
+        text = ask.text("The database of MySQL in which clients may create tables", "mysql")
+        database = _Setting(text, "assumed: the file names none" if text == "mysql" else "")
+    empty = bool(
+        _first(services, "MYSQL_ALLOW_EMPTY_PASSWORD", "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD")
+    )
+    lines = [_line("user", user), *_password(password, empty, "MySQL", ask)]
+    return [line for line in (*lines, _line("database", database)) if line.value]
+
+
+def _redis(services: Sequence[Service], support: Sequence[Service], ask: Questions) -> list[Line]:
+    lines = []
+    password = _first(services, "REDIS_PASSWORD")
+    for service in services:
+        texts = [service.flag("--requirepass") or "", *map(_required, service.texts)]
+        text = next(filter(None, texts), "")
+        password = password or _Setting(text, f"requirepass of {service.name}")
+    if password.value:
+        lines.append(_line("password", password))
+    sentinels = [each for each in support if each.kind_name == SENTINEL.name]
+    if sentinels:
+        ports = {each.name: port_of(SENTINEL, each) or SENTINEL.port for each in sentinels}
+        addresses = [f"{name}:{port}" for name, port in ports.items()]
+        master = _master(sentinels)
+        if not master:
+            text = ask.text("The name under which the Sentinels monitor the primary", "mymaster")
+            master = _Setting(text, ASSUMED if text == "mymaster" else "")
+        lines += [Line("sentinels", addresses), _line("master", master)]
+    return lines
+
+
+class _Setting(NamedTuple):
+    """A value, and where it is from; false without a value."""
+
+    value: str
+    why: str
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+
+def _first(services: Sequence[Service], *names: str) -> _Setting:
+    for name in names:
+        for service in services:
+            if service.variable(name):
+                return _Setting(service.variable(name), name)
+    return _Setting("", "")
+
+
+def _line(key: str, setting: _Setting) -> Line:
+    return Line(key, setting.value, setting.why)
+
+
+def _password(password: _Setting, unneeded: bool, server: str, ask: Questions) -> list[Line]:
+    if password or unneeded:
+        return [_line("password", password)]
+    return [Line("password", ask.text(f"The password of {server}", ""))]
+
+
+def _required(text: str) -> str:
+    shown = _REQUIRED.search(text)
+    return "" if shown is None else shown[1]
+
+
+def _master(sentinels: Sequence[Service]) -> _Setting:
+    for service in sentinels:
+        name = service.variable("REDIS_MASTER_SET", "REDIS_MASTER_NAME", "SENTINEL_MASTER_NAME")
+        for text in (*service.words, *service.texts):
+            shown = _MONITOR.search(text)
+            if shown is not None and "$" not in shown[1]:
+                return _Setting(shown[1], f"`sentinel monitor` of {service.name}")
+        if name:
+            return _Setting(name, f"a variable of {service.name}")
+    return _Setting("", "")
+
+
+def http_operations(kind: Kind | None, ask: Questions) -> tuple[list[Line], list[Line]]:
+    """Return the lines of `[operations]` and of `[leader]` for a service that speaks HTTP."""
+    if kind is CONSUL:
+        read = {
+            "request": "GET /v1/kv/{key}?consistent",
+            "value": "0.Value",
+            "decode": "base64",
+            "nothing": 404,
+        }
+        return [Line("read", read), Line("write", "PUT /v1/kv/{key} {value}")], []
+
+    def line(key: str, question: str, usual: str) -> Line:
+        answer = ask.text(question, usual, _no_request)
+        return Line(key, answer, f"{ASSUMED}: correct it" if answer == usual else "")
+
+    reading = line("read", "The request that reads a value", "GET /{key}")
+    path = ask.text("Where the value is in the JSON of that answer, such as data.value", "")
+    nothing = ask.text(
+        "The status of the answer if there is no value yet",
+        "404",
+        lambda text: "" if re.fullmatch(r"[1-5]\d\d", text) else "not a status of HTTP",
+    )
+    table: Mapping[str, Any] = {"request": reading.value, "nothing": int(nothing)}
+    table = {**table, "value": path} if path else table
+    lines = [
+        reading._replace(value=table),
+        line("write", "The request that writes a value", "PUT /{key} {value}"),
+    ]
+    probe = ask.text("The request that shows whether a node leads, if there is one", "")
+    if not probe:
+        return lines, []
+    leads = ask.text('What must match in its answer, such as state == "leader"', "leader")
+    return lines, [Line("probe", probe), Line("leads", leads, ASSUMED * (leads == "leader"))]
+
+
+def _no_request(text: str) -> str:
+    good = re.fullmatch(r"[A-Z]+ /\S*( .+)?", text)
+    return "" if good else "write a method and a path, such as GET /kv/{key}"
+
+
+def _names(services: Sequence[Service]) -> str:
+    return ", ".join(service.name for service in services)

@@ -1,0 +1,211 @@
+"""From a Compose file to a declaration: look, ask what the file does not show, write TOML.
+
+Every line whose value is a guess has a comment. The declaration goes through the loader before it
+is returned, so a feature of the Compose file that the harness lacks is an error here.
+"""
+
+from __future__ import annotations
+
+import json
+import os  # determinism: no node runs this module
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path  # determinism: no node runs this module
+from typing import Any, Final
+
+from harness.plugins import Ask, Draft
+from targets.declared.compose.document import ComposeDocument
+from targets.declared.document import Document
+from targets.declared.draft.clients import ASSUMED, Line, client_lines, http_operations, ports_of
+from targets.declared.draft.kinds import MYSQL, POSTGRES, REDIS, SENTINEL, ZOOKEEPER
+from targets.declared.draft.questions import Questions
+from targets.declared.draft.selection import Selection, selected
+from targets.declared.draft.survey import Service, Survey
+from targets.declared.file import Declared
+from targets.declared.kept import Folder
+from targets.declared.parts import Parts
+
+__all__ = ["drafted"]
+
+_PROMOTES: Final = ("patroni", "spilo", "repmgr", "pg_auto_failover", "stolon", "group_replication")
+"""Words that show that a system of servers elects a new primary by itself."""
+_DRIVERS: Final = frozenset({POSTGRES.protocol, MYSQL.protocol, ZOOKEEPER.protocol})
+"""Protocols that need the extra `systems`."""
+
+
+def drafted(compose: Path, ask: Ask, without: Sequence[str]) -> Draft:
+    """Return the declaration for a Compose file, which stays in its place relative to the current
+    folder. Raises `UsageError`.
+    """
+    here = Path.cwd()
+    name = os.path.relpath(compose, here)
+    document = ComposeDocument(name, Folder(here))
+    questions = Questions(ask)
+    services = Survey(document, Folder(here)).services()
+    chosen = selected(services, without, questions)
+    draft = _Drafting(name, document, chosen, questions)
+    text = draft.text()
+    Parts(Declared(Document("harness.toml", text), Folder(here))).nodes("docker")
+    return Draft(
+        text=text,
+        seen=tuple(draft.seen()),
+        assumed=tuple(questions.assumed),
+        extras=("docker", "systems") if draft.protocol in _DRIVERS else ("docker",),
+    )
+
+
+class _Drafting:
+    """Writes the declaration for the chosen services."""
+
+    def __init__(
+        self, name: str, document: ComposeDocument, chosen: Selection, questions: Questions
+    ) -> None:
+        self.name, self.document, self.chosen, self.questions = name, document, chosen, questions
+        self.nodes = [*chosen.members, *chosen.support]
+        self.protocol = "http" if chosen.kind is None else chosen.kind.protocol
+        ports = ports_of(chosen.kind, chosen.members, questions)
+        self.port = Counter(ports.values()).most_common(1)[0][0]
+        self.serving = [each for each in chosen.members if ports[each.name] == self.port]
+        self.data = self._folders()
+        self.apart = {each: port for each, port in ports.items() if port != self.port}
+
+    def text(self) -> str:
+        """Return the TOML file."""
+        operations, leader = (
+            http_operations(self.chosen.kind, self.questions)
+            if self.protocol == "http"
+            else ([], [])
+        )
+        tables = {"client": self._client(), "leader": leader, "operations": operations}
+        lines = [
+            f"# Made by `harness init --compose {self.name}`. docs/your-system.md explains keys.",
+            *map(_written, self._top()),
+        ]
+        for table, rows in tables.items():
+            if rows:
+                lines += ["", f"[{table}]", *map(_written, rows)]
+        return "\n".join(lines) + "\n"
+
+    def seen(self) -> Iterable[str]:
+        """Say what the file showed, one line per fact."""
+        what = self.protocol if self.chosen.kind is None else self.chosen.kind.name
+        yield f"{what}: {_names(self.chosen.members)}, port {self.port}{self._why()}"
+        for name, port in self.apart.items():
+            yield f"clients do not talk to {name}, which serves port {port}"
+        if self.chosen.support:
+            yield f"other nodes: {_names(self.chosen.support)}"
+        for name, why in self.chosen.left_out.items():
+            yield f"left out: {name} ({why})"
+        checked = [each for each in self.nodes if each.health]
+        if checked:
+            yield f"ready when its health check succeeds: {_names(checked)}"
+        for folder in dict.fromkeys(self.data.values()):
+            names = [name for name, data in self.data.items() if data == folder]
+            yield f"data in {folder}: {', '.join(names)}"
+        bare = [each for each in self.nodes if each.name not in self.data]
+        if bare:
+            yield f"no volume, so power cuts lose nothing there: {_names(bare)}"
+
+    def _why(self) -> str:
+        shown = self.chosen.members[0].recognized
+        return "" if shown is None else f" ({shown.why})"
+
+    def _top(self) -> Iterable[Line]:
+        kind = self.chosen.kind
+        written = self.document.values.get("name")
+        usual = _plain(self.chosen.members[0].name if kind is None else kind.name)
+        name = _plain(written) if isinstance(written, str) else usual
+        yield Line("name", name or usual)
+        yield Line("compose", self.name)
+        if self.chosen.left_out:
+            yield Line("without", list(self.chosen.left_out))
+        yield Line("env", "docker")
+        faults = ["partition", "kill", "pause"] if len(self.nodes) > 1 else ["kill", "pause"]
+        yield Line("nemeses", faults, ASSUMED)
+        yield Line("time-limit", 60, f"{ASSUMED}: seconds")
+        roles = _by_kind(self.chosen.support)
+        if roles:
+            yield Line("roles", roles)
+        if self._needs_all():
+            yield Line("quorum", "all", f"{ASSUMED}: nothing here promotes a replica")
+        first = {each.name: each.folders[0] for each in self.nodes if each.folders}
+        if self.data != first:
+            folders = set(self.data.values())
+            same = len(folders) == 1 and len(self.data) == len(self.nodes)
+            yield Line("data", folders.pop() if same else self.data)
+
+    def _client(self) -> list[Line]:
+        kind = self.chosen.kind
+        why = self._why().strip(" ()") or "no known server"
+        lines = [Line("protocol", self.protocol, why), Line("port", self.port)]
+        silent = any(self.port not in each.ports for each in self.serving)
+        shared = any(self.port in each.ports for each in self.nodes if each not in self.serving)
+        if silent or shared:
+            lines.append(Line("nodes", [each.name for each in self.serving]))
+        return lines + client_lines(kind, self.serving, self.chosen.support, self.questions)
+
+    def _needs_all(self) -> bool:
+        """Whether the system has replicas and nothing that makes one of them the primary."""
+        if self.chosen.kind not in {REDIS, POSTGRES, MYSQL} or len(self.chosen.members) < 2:
+            return False
+        if any(each.kind_name == SENTINEL.name for each in self.chosen.support):
+            return False
+        texts = " ".join(
+            text
+            for each in self.nodes
+            for text in (each.image, *each.words, *each.variables, *each.texts)
+        ).lower()
+        return not any(word in texts for word in (*_PROMOTES, "cluster-enabled"))
+
+    def _folders(self) -> dict[str, str]:
+        """Map nodes to the folder that power cuts should reach; ask if a node has several."""
+        chosen: dict[str, str] = {}
+        answers: dict[tuple[str, ...], str] = {}
+        for service in self.nodes:
+            folders = service.folders
+            shown = service.flag("--data-dir", "-data-dir") or service.variable("ETCD_DATA_DIR")
+            best = () if service.recognized is None else service.recognized.kind.data
+            match = next((folder for folder in (shown, *best) if folder in folders), None)
+            if match is None and len(folders) > 1:
+                question = f"The folder of {service.name} that power cuts should reach"
+                match = answers.get(folders) or self.questions.one_of(question, folders[0], folders)
+                answers[folders] = match
+            if folders:
+                chosen[service.name] = match or folders[0]
+        return chosen
+
+
+def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
+    """Map roles to services: the kind of server, or the service's own name."""
+    roles: dict[str, list[str]] = {}
+    for service in services:
+        roles.setdefault(service.kind_name or service.name, []).append(service.name)
+    return roles
+
+
+def _names(services: Sequence[Service]) -> str:
+    return ", ".join(service.name for service in services)
+
+
+def _plain(name: str) -> str:
+    """A name without the characters that names of systems cannot have."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)
+
+
+def _written(line: Line) -> str:
+    why = " ".join(line.why.split())
+    return f"{line.key} = {_toml(line.value)}" + (f"  # {why}" if why else "")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        pairs = (f"{_key(key)} = {_toml(each)}" for key, each in value.items())
+        return "{ " + ", ".join(pairs) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(key: str) -> str:
+    bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
+    return key if bare else json.dumps(key, ensure_ascii=False)

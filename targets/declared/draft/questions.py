@@ -1,0 +1,57 @@
+"""Questions about things that a Compose file does not show, each with a default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from harness.errors import UsageError, choices_near
+from harness.plugins import Ask
+
+__all__ = ["Questions"]
+
+_TRIES_MAX: Final = 3
+_NONE: Final = "none"
+
+
+class Questions:
+    """Asks, checks the answers, and remembers the questions whose answer is the default."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self.assumed: list[str] = []
+
+    def text(self, question: str, usual: str, wrong: Callable[[str], str] = lambda _: "") -> str:
+        """Return the answer for which `wrong` returns no complaint; raises `UsageError` after
+        several wrong answers.
+        """
+        asked = question
+        for _ in range(_TRIES_MAX):
+            answer = self._ask(asked, usual).strip()
+            complaint = wrong(answer)
+            if not complaint:
+                if answer == usual:
+                    self.assumed.append(f"{question}: {usual or _NONE}")
+                return answer
+            asked = f"{answer!r}: {complaint}. {question}"
+        raise UsageError(f"{asked}: {_TRIES_MAX} wrong answers; nothing was written")
+
+    def one_of(self, question: str, usual: str, choices: Sequence[str]) -> str:
+        """Return one of the choices; raises `UsageError` like `text`."""
+        return self.text(
+            f"{question} ({', '.join(choices)})",
+            usual,
+            lambda answer: "" if answer in choices else choices_near(answer, choices),
+        )
+
+    def some_of(self, question: str, choices: Sequence[str]) -> list[str]:
+        """Return some of the choices, by default none of them; raises `UsageError` like `text`."""
+
+        def names(answer: str) -> list[str]:
+            return [name for name in answer.replace(",", " ").split() if name != _NONE]
+
+        def wrong(answer: str) -> str:
+            bad = next((name for name in names(answer) if name not in choices), None)
+            return "" if bad is None else choices_near(bad, choices)
+
+        return names(self.text(f"{question} ({', '.join(choices)} or {_NONE})", _NONE, wrong))

@@ -1,0 +1,137 @@
+"""The services of a Compose file that belong to the system under test, and those left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from harness.errors import UsageError, choices_near
+from targets.declared.draft.kinds import SENTINEL, Kind
+from targets.declared.draft.questions import Questions
+from targets.declared.draft.survey import Service
+
+__all__ = ["Selection", "selected"]
+
+_HTTP: Final = "http"
+
+
+class Selection(NamedTuple):
+    """The services by their part: those that clients talk to, those that these need, and the rest
+    by name with the reason.
+    """
+
+    kind: Kind | None  # none for an HTTP service of any kind
+    members: Sequence[Service]
+    support: Sequence[Service]
+    left_out: Mapping[str, str]
+
+
+def selected(
+    services: Sequence[Service], without: Collection[str], questions: Questions
+) -> Selection:
+    """Choose the kind of server that clients talk to, and the services; raises `UsageError`."""
+    names = [service.name for service in services]
+    for name in without:
+        if name not in names:
+            raise UsageError(f"--without names {name!r}; {choices_near(name, names)}")
+    left = dict.fromkeys(without, "as --without says")
+    candidates = [each for each in services if each.name not in left]
+    kind = _kind(candidates, questions)
+    members = _members(candidates, kind)
+    support = _needed(candidates, members)
+    kept = {each.name for each in (*members, *support)}
+    rest = [each for each in candidates if each.name not in kept]
+    unclear = []
+    for service in rest:
+        if service.tool:
+            left[service.name] = f"a tool: {service.tool}"
+        elif service.ends:
+            left[service.name] = "a job, which ends"
+        else:
+            unclear.append(service.name)
+    added = _asked(unclear, questions)
+    foreign = {each.name: f"it runs {each.foreign}" for each in rest if each.foreign}
+    for name in unclear:
+        if name not in added:
+            left[name] = foreign.get(name, "no member needs it")
+    support = [each for each in candidates if each in support or each.name in added]
+    return Selection(kind, members, support, left)
+
+
+def _kind(services: Sequence[Service], questions: Questions) -> Kind | None:
+    """The kind of server that clients talk to."""
+    counts = Counter(
+        each.recognized.kind
+        for each in services
+        if each.recognized is not None and each.recognized.kind is not SENTINEL
+    )
+    others = [each for each in services if each.recognized is None and not each.tool]
+    if not counts:
+        foreign = [each for each in others if each.foreign]
+        if foreign:
+            raise UsageError(
+                f"{foreign[0].name} runs {foreign[0].foreign}, whose protocol the harness does not "
+                'speak; declare it by hand, with protocol = "program" (docs/your-system.md, A '
+                "helper program)"
+            )
+        if not any(map(_may_serve, others)):
+            raise UsageError(
+                "no service looks like a server that clients could talk to; give it `ports` or "
+                "`expose` in the Compose file"
+            )
+        return None
+    kinds = list(counts)
+    if len(kinds) == 1:
+        return kinds[0]
+    on_top = [kind for kind in kinds if not _is_used(kind, services)]
+    usual = max(on_top or kinds, key=lambda kind: counts[kind])
+    names = [kind.name for kind in kinds]
+    name = questions.one_of("The servers that clients talk to", usual.name, names)
+    return next(kind for kind in kinds if kind.name == name)
+
+
+def _may_serve(service: Service) -> bool:
+    """Whether a service of no known kind may be a server of HTTP."""
+    of_other_kind = service.tool or service.ends or service.recognized is not None
+    return not of_other_kind and bool(service.ports)
+
+
+def _is_used(kind: Kind, services: Sequence[Service]) -> bool:
+    """Whether a server of another kind has one of this kind in its settings."""
+    return any(
+        user.recognized is not None and user.kind_name != kind.name and user.mentions(used.name)
+        for user in services
+        for used in services
+        if used.kind_name == kind.name
+    )
+
+
+def _members(services: Sequence[Service], kind: Kind | None) -> list[Service]:
+    """The services that clients talk to: of this kind, or else the largest group of one image."""
+    if kind is not None:
+        return [each for each in services if each.kind_name == kind.name]
+    usable = [each for each in services if _may_serve(each)]
+    group = Counter(each.image or each.built for each in usable).most_common(1)[0][0]
+    return [each for each in usable if (each.image or each.built) == group]
+
+
+def _needed(services: Sequence[Service], members: Sequence[Service]) -> list[Service]:
+    """The services that members need, directly or not, and the Sentinels that watch them."""
+    kept = list(members)
+    for user in kept:  # the list grows during the loop
+        for other in services:
+            watches = other.kind_name == SENTINEL.name and user.kind_name == "redis"
+            if other not in kept and not other.tool and (watches or _uses(user, other)):
+                kept.append(other)
+    return [each for each in services if each in kept and each not in members]
+
+
+def _uses(user: Service, other: Service) -> bool:
+    return user.mentions(other.name) and not other.ends
+
+
+def _asked(names: Sequence[str], questions: Questions) -> list[str]:
+    if not names:
+        return []
+    return questions.some_of("Services that belong to the system, too", names)

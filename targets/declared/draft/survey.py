@@ -1,0 +1,177 @@
+"""The services of a Compose file, as far as a draft of a declaration needs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.errors import UsageError
+from targets.declared.compose.document import ComposeDocument
+from targets.declared.compose.values import Mount, Reader
+from targets.declared.draft.kinds import Recognized, foreign_name, recognized, tool_name
+from targets.declared.kept import Folder
+
+__all__ = ["Service", "Survey"]
+
+_SHELLS: Final = frozenset({"sh", "bash", "ash"})
+_SCRIPT_CHARACTERS_MAX: Final = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Service:
+    """One service: its kind or its role as a tool, and everything that drafts look at."""
+
+    name: str
+    image: str
+    built: str  # the folder of its Dockerfile, or empty
+    words: tuple[str, ...]  # entry point and command
+    variables: Mapping[str, str]
+    ports: tuple[int, ...]
+    mounts: tuple[Mount, ...]
+    folders: tuple[str, ...]  # the mount points of its data, in order
+    texts: tuple[str, ...]  # the files that it binds
+    health: str  # its health check, or empty
+    after: tuple[str, ...]
+    recognized: Recognized | None
+    foreign: str
+    tool: str
+    ends: bool  # a job, which ends by itself
+
+    @property
+    def kind_name(self) -> str:
+        return "" if self.recognized is None else self.recognized.kind.name
+
+    def flag(self, *names: str) -> str | None:
+        """Return the value of a flag of the command: `--name value` or `--name=value`."""
+        words = [word for text in self.words for word in text.split()]
+        for index, word in enumerate(words):
+            flag, equals, value = word.partition("=")
+            if flag in names:
+                return value if equals else next(iter(words[index + 1 : index + 2]), None)
+        return None
+
+    def variable(self, *names: str) -> str:
+        """Return the first of these variables that has a value, or an empty text."""
+        return next((self.variables[name] for name in names if self.variables.get(name)), "")
+
+    def mentions(self, other: str) -> bool:
+        """Whether the service depends on another service, or has its name in a setting."""
+        pattern = re.compile(rf"(?<![\w./-]){re.escape(other)}(?![\w-])")
+        texts = [*self.words, *self.variables.values(), *self.texts]
+        return other in self.after or any(pattern.search(text) for text in texts)
+
+
+class Survey:
+    """Reads the services. Values that the loader will refuse are left out here, not refused."""
+
+    def __init__(self, document: ComposeDocument, folder: Folder) -> None:
+        self._document, self._folder = document, folder
+        self._read = Reader(document, folder)
+
+    def services(self) -> list[Service]:
+        """Return all services without a profile; raises `UsageError` if there is none."""
+        written = self._read.table(("services",), self._document.values.get("services"))
+        tables = {
+            name: self._read.table(("services", name), value) for name, value in written.items()
+        }
+        jobs = set(_jobs(tables.values()))
+        services = [
+            self._service(name, table, ends=name in jobs)
+            for name, table in tables.items()
+            if not table.get("profiles")
+        ]
+        if not services:
+            raise self._document.error(
+                ("services",), "has no service to run; write one service per node"
+            )
+        return services
+
+    def _service(self, name: str, table: Mapping[str, Any], *, ends: bool) -> Service:
+        path = ("services", name)
+        image = str(table.get("image") or "")
+        built = self._built(table.get("build"))
+        words = (
+            *_or(lambda: self._read.words((*path, "entrypoint"), table.get("entrypoint")), ()),
+            *_or(lambda: self._read.words((*path, "command"), table.get("command")), ()),
+        )
+        variables = _or(lambda: self._read.environment(table, path), {})
+        ports = _or(lambda: self._read.ports(table, path), ())
+        mounts = _or(lambda: self._read.mounts(table, path), [])
+        check = table.get("healthcheck")
+        test = check.get("test") if isinstance(check, dict) and not check.get("disable") else None
+        after = table.get("depends_on") or ()
+        commands = tuple(_commands(words))
+        kind = recognized(
+            name=name,
+            image=image,
+            commands=commands,
+            dockerfile=self._dockerfile(built),
+            variables=variables,
+            ports=ports,
+        )
+        tool = tool_name(name, image, *(text.split()[0] for text in commands if text.split()))
+        return Service(
+            name=name,
+            image=image,
+            built=built,
+            words=words,
+            variables=variables,
+            ports=ports,
+            mounts=tuple(mounts),
+            folders=tuple(each.target for each in mounts if self._is_data(each)),
+            texts=tuple(self._bound(mounts)),
+            health=" ".join(map(str, self._read.listed(test))) if test != ["NONE"] else "",
+            after=tuple(map(str, after)),
+            recognized=None if tool else kind,
+            foreign="" if tool or kind is not None else foreign_name(name, image),
+            tool=tool,
+            ends=ends,
+        )
+
+    def _built(self, build: object) -> str:
+        context = build.get("context", ".") if isinstance(build, dict) else build
+        return self._document.beside(context) if isinstance(context, str) and context else ""
+
+    def _dockerfile(self, context: str) -> str:
+        if not context:
+            return ""
+        return _or(lambda: self._folder.optional_text(f"{context}/Dockerfile"), None) or ""
+
+    def _is_data(self, mount: Mount) -> bool:
+        """Whether the loader takes the mount for data: a volume, or a folder that is empty."""
+        empty = not mount.read_only and not _or(lambda: self._folder.exists(mount.source), False)
+        return not mount.is_bind or empty
+
+    def _bound(self, mounts: Sequence[Mount]) -> Iterable[str]:
+        for mount in mounts:
+            if mount.is_bind and not self._folder.at(mount.source).is_dir():
+                text = _or(lambda: self._folder.optional_text(mount.source), None)  # noqa: B023
+                yield (text or "")[:_SCRIPT_CHARACTERS_MAX]
+
+
+def _or(read: Any, usual: Any) -> Any:
+    """Return what `read` returns, or `usual` for a value that is wrong."""
+    try:
+        return read()
+    except UsageError:
+        return usual
+
+
+def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """The names of services whose end another service waits for."""
+    for table in tables:
+        after = table.get("depends_on")
+        for name, how in after.items() if isinstance(after, dict) else ():
+            if isinstance(how, dict) and how.get("condition") == "service_completed_successfully":
+                yield str(name)
+
+
+def _commands(words: Sequence[str]) -> Iterable[str]:
+    """The command as one text, or the scripts that it gives to a shell."""
+    first = words[0].rpartition("/")[2] if words else ""
+    if first in _SHELLS:
+        yield from (word for word in words[1:] if not word.startswith("-"))
+    elif words:
+        yield " ".join(words)
