@@ -37,25 +37,29 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 @dataclasses.dataclass(frozen=True)
 class Defect:
-    """One defect: its name, one sentence, the patch, and the tests that must fail."""
+    """One defect: its name, one sentence, the patch, and the tests that must fail.
+
+    A test that takes longer than `limit_s` has failed.
+    """
 
     name: str
     title: str
     patch: Patch
     tests: tuple[str, ...]
     heavy: bool
+    limit_s: int
 
 
 DEFECTS: dict[str, Defect] = {}
 
 
-def defect(*tests: str, heavy: bool = False) -> Callable[[Patch], Patch]:
+def defect(*tests: str, heavy: bool = False, limit_s: int = 60) -> Callable[[Patch], Patch]:
     """Register a patch under its name; its docstring is the sentence."""
 
     def register(patch: Patch) -> Patch:
         name = patch.__name__.replace("_", "-")
         assert patch.__doc__, name
-        DEFECTS[name] = Defect(name, patch.__doc__.rstrip("."), patch, tests, heavy)
+        DEFECTS[name] = Defect(name, patch.__doc__.rstrip("."), patch, tests, heavy, limit_s)
         return patch
 
     return register
@@ -215,7 +219,7 @@ def hanging_client_is_waited_for(patch):
     patch.setattr(interpreter._Driver, "_guard", lambda self, flight: None)
 
 
-@defect("tests/run/test_conduct_sim.py")
+@defect("tests/run/test_conduct_sim.py::test_what_is_disturbed_while_it_is_read_is_read_again")
 def final_reads_are_skipped(patch):
     """A run ends without its final reads."""
 
@@ -300,7 +304,7 @@ def recorded_seed_runs_again(patch):
     patch.setattr(Journal, "__contains__", lambda self, seed: False)
 
 
-@defect("tests/soak/test_pool.py")
+@defect("tests/soak/test_pool.py::test_a_seed_that_never_ends_is_a_crash", limit_s=10)
 def hung_worker_is_waited_for(patch):
     """A worker that never answers is not killed."""
 

@@ -8,7 +8,7 @@ from tests.defects.defects import Defect
 from tests.support.programs import run_program
 
 ROOT = Path(__file__).parents[2]
-OPTIONS = ("-q", "-x", "-n0", "--order-seed=0", "--timeout=120", "-p", "no:cacheprovider")
+OPTIONS = ("-q", "-x", "-n0", "--order-seed=0", "-p", "no:cacheprovider")
 ALL_PASSED, SOME_FAILED = 0, 1
 
 
@@ -16,8 +16,9 @@ def noticed_by(defect: Defect, *tests: str) -> str | None:
     """The first test that fails with the defect; `None` if all pass."""
     tier = "not nightly" if defect.heavy else "quick"
     done = run_program(
-        sys.executable, "-m", "pytest", *OPTIONS, "-m", tier, "-p", "tests.defects.plugin",
-        *(tests or defect.tests), cwd=ROOT, HARNESS_DEFECT=defect.name,
+        sys.executable, "-m", "pytest", *OPTIONS, f"--timeout={defect.limit_s}", "-m", tier,
+        "-p", "tests.defects.plugin", *(tests or defect.tests),
+        cwd=ROOT, HARNESS_DEFECT=defect.name,
     )  # fmt: skip
     if done.returncode == ALL_PASSED:
         return None

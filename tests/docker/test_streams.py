@@ -134,7 +134,7 @@ CHECKS = (
 )
 OURS_AND_REAL = [
     pytest.param(False, id="ours"),
-    pytest.param(True, id="real", marks=pytest.mark.toxiproxy),
+    pytest.param(True, id="real", marks=[pytest.mark.toxiproxy, pytest.mark.nightly]),
 ]
 
 

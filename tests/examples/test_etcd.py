@@ -24,7 +24,7 @@ def judged(capsys, *arguments):
     [
         pytest.param("process", "register", (), marks=PROCESS),
         pytest.param("process", "list-append", ("SERIALIZABLE-READS",), marks=PROCESS),
-        pytest.param("docker", "list-append", (), marks=DOCKER),
+        pytest.param("docker", "list-append", (), marks=[*DOCKER, pytest.mark.nightly]),
         pytest.param("docker", "register", ("SERIALIZABLE-READS",), marks=DOCKER),
     ],
 )

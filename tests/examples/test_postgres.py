@@ -22,11 +22,12 @@ WORLDS = [
     ),
     pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_group("docker")]),
 ]
+AT_NIGHT = pytest.param("docker", marks=[*WORLDS[1].marks, pytest.mark.nightly])
 
 
 @pytest.mark.slow
 @pytest.mark.faketime
-@pytest.mark.parametrize("environment", WORLDS)
+@pytest.mark.parametrize("environment", [WORLDS[0], AT_NIGHT])
 def test_its_clock_goes_wrong_as_it_says_itself(capsys, tmp_path, environment):
     words = "clock node:db offset=-5s at 1s for 1s"
     main(

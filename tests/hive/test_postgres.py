@@ -25,6 +25,14 @@ NEVER = "3"  # a seed whose disks never write unsynced data back
 worlds = pytest.mark.parametrize(
     "environment", [pytest.param("process", marks=PROCESS), pytest.param("docker", marks=DOCKER)]
 )
+# What these tests see of the database, the others see in Docker, too.
+processes_by_day = pytest.mark.parametrize(
+    "environment",
+    [
+        pytest.param("process", marks=PROCESS),
+        pytest.param("docker", marks=[*DOCKER, pytest.mark.nightly]),
+    ],
+)
 
 
 def in_processes(test):
@@ -43,7 +51,7 @@ async def emptied(database):
     session.close()
 
 
-@worlds
+@processes_by_day
 def test_it_keeps_the_protocol(environment):
     async def body(database, session):
         del session
@@ -73,11 +81,12 @@ async def left_by(database, session, *, power_cut):
 
 @worlds
 @pytest.mark.fuse
-@pytest.mark.parametrize("power_cut", [False, True])
-def test_what_was_committed_stays(environment, power_cut):
+def test_committed_rows_survive_kills_and_power_cuts(environment):
     async def body(database, session):
-        wanted, found = await left_by(database, session, power_cut=power_cut)
-        assert wanted == found
+        for power_cut in (False, True):
+            wanted, found = await left_by(database, session, power_cut=power_cut)
+            assert wanted == found, power_cut
+            await emptied(database)
 
     with_postgres(body, environment=environment)
 
@@ -190,7 +199,7 @@ def test_asked_to_stop_it_ends_its_sessions_and_keeps_what_was_committed(environ
     with_postgres(body, environment=environment)
 
 
-@worlds
+@processes_by_day
 @pytest.mark.fuse
 @pytest.mark.parametrize("fsync", [True, False])
 def test_whole_runs_convict_a_database_that_does_not_sync_and_no_other(

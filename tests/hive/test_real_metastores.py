@@ -40,70 +40,83 @@ def judged(folder, code, *words):
     return {each["checker"]: each for each in results["checkers"]}
 
 
+async def a_killed_metastore_costs_a_failover_and_a_killed_database_nothing(hms: Deployed):
+    client = hms.new_client()
+    await hms.ok(client, "create", "db1.x", nonce="a")
+    await hms.cluster.kill(client._address.node)
+    done = await hms.do(client, "alter", "db1.x", nonce="b")
+    assert done.type is OpType.OK
+    await hms.cluster.kill("db")
+    await hms.cluster.start("db")
+    for name in ("hms1", "hms2"):
+        await hms.cluster.start(name)
+    await hms.until_ready()
+    assert (await hms.ok(hms.new_client(), "get", "db1.x"))["nonce"] == "b"
+
+
+async def both_of_two_concurrent_drops_are_often_acknowledged(hms: Deployed):
+    clients = [hms.new_client() for _ in range(2)]
+    both = 0
+    for _ in range(ROUNDS):
+        await hms.ok(clients[0], "create", "db1.x")
+        drops = (hms.do(client, "drop", "db1.x") for client in clients)
+        kinds = [done.type for done in await asyncio.gather(*drops)]
+        assert OpType.OK in kinds
+        both += kinds == [OpType.OK, OpType.OK]
+        assert (await hms.ok(clients[0], "get", "db1.x"))["result"] == "no-such-object"
+    assert both >= 1
+
+
+async def two_concurrent_renames_often_leave_a_mixed_name(hms: Deployed):
+    clients = [hms.new_client() for _ in range(2)]
+    mixed = 0
+    for _ in range(ROUNDS):
+        await hms.ok(clients[0], "create", "db1.x")
+        renames = zip(clients, ("db2.x", "db1.y"), strict=True)
+        await asyncio.gather(*(hms.do(client, "rename", "db1.x", new) for client, new in renames))
+        (name,) = (await hms.ok(clients[0], "list"))["tables"]
+        assert name in {"db2.x", "db1.y", "db2.y"}
+        mixed += name == "db2.y"
+        await hms.ok(clients[0], "drop", name)
+    assert mixed >= 1
+
+
 @pytest.mark.parametrize(
-    "environment",
-    [pytest.param("process", marks=PROCESS), pytest.param("docker", marks=pytest.mark.docker)],
+    ("environment", "checks"),
+    [
+        # One cluster for all, because metastores need half a minute to start.
+        pytest.param(
+            "process",
+            [
+                every_operation,
+                both_of_two_concurrent_drops_are_often_acknowledged,
+                two_concurrent_renames_often_leave_a_mixed_name,
+                a_killed_metastore_costs_a_failover_and_a_killed_database_nothing,
+            ],
+            marks=PROCESS,
+            id="process",
+        ),
+        pytest.param(
+            "docker",
+            [every_operation],
+            marks=[pytest.mark.docker, pytest.mark.nightly],
+            id="docker",
+        ),
+    ],
 )
-def test_every_operation_works_as_on_the_bundled_ones(environment):
-    with_metastores(every_operation, environment)
-
-
-@pytest.mark.process
-@pytest.mark.postgres
-def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_acknowledged():
+def test_operations_races_and_failovers(environment, checks):
     async def body(hms: Deployed):
-        client = hms.new_client()
-        await hms.ok(client, "create", "db1.x", nonce="a")
-        await hms.cluster.kill(client._address.node)
-        done = await hms.do(client, "alter", "db1.x", nonce="b")
-        assert done.type is OpType.OK
-        await hms.cluster.kill("db")
-        await hms.cluster.start("db")
-        for name in ("hms1", "hms2"):
-            await hms.cluster.start(name)
-        await hms.until_ready()
-        assert (await hms.ok(hms.new_client(), "get", "db1.x"))["nonce"] == "b"
+        for check in checks:
+            try:
+                await check(hms)
+                client = hms.new_client()
+                for name in (await hms.ok(client, "list"))["tables"]:
+                    await hms.ok(client, "drop", name)
+            except BaseException as error:
+                error.add_note(f"in {check.__name__}")
+                raise
 
-    with_metastores(body)
-
-
-@pytest.mark.process
-@pytest.mark.postgres
-def test_of_two_drops_at_once_both_are_often_acknowledged():
-    async def body(hms: Deployed):
-        clients = [hms.new_client() for _ in range(2)]
-        both = 0
-        for _ in range(ROUNDS):
-            await hms.ok(clients[0], "create", "db1.x")
-            drops = (hms.do(client, "drop", "db1.x") for client in clients)
-            kinds = [done.type for done in await asyncio.gather(*drops)]
-            assert OpType.OK in kinds
-            both += kinds == [OpType.OK, OpType.OK]
-            assert (await hms.ok(clients[0], "get", "db1.x"))["result"] == "no-such-object"
-        assert both >= 1
-
-    with_metastores(body)
-
-
-@pytest.mark.process
-@pytest.mark.postgres
-def test_two_renames_at_once_often_leave_a_name_that_neither_gave():
-    async def body(hms: Deployed):
-        clients = [hms.new_client() for _ in range(2)]
-        mixed = 0
-        for _ in range(ROUNDS):
-            await hms.ok(clients[0], "create", "db1.x")
-            renames = zip(clients, ("db2.x", "db1.y"), strict=True)
-            await asyncio.gather(
-                *(hms.do(client, "rename", "db1.x", new) for client, new in renames)
-            )
-            (name,) = (await hms.ok(clients[0], "list"))["tables"]
-            assert name in {"db2.x", "db1.y", "db2.y"}
-            mixed += name == "db2.y"
-            await hms.ok(clients[0], "drop", name)
-        assert mixed >= 1
-
-    with_metastores(body)
+    with_metastores(body, environment)
 
 
 @pytest.mark.process

@@ -29,7 +29,10 @@ PROCESS = [*REAL, pytest.mark.process, pytest.mark.postgres]
     [
         pytest.param("memory", "process", marks=PROCESS),
         pytest.param("db", "process", marks=PROCESS),
-        pytest.param("zookeeper", "process", marks=[*PROCESS, pytest.mark.zookeeper]),
+        pytest.param(
+            *("zookeeper", "process"),
+            marks=[*PROCESS, pytest.mark.zookeeper, pytest.mark.nightly],
+        ),
         pytest.param("zookeeper", "docker", marks=[*REAL, pytest.mark.docker]),
     ],
 )

@@ -212,7 +212,7 @@ def test_an_interrupted_run_is_not_the_seeds(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_seed_that_takes_for_ever_is_a_crash(monkeypatch):
+def test_a_seed_that_never_ends_is_a_crash(monkeypatch):
     monkeypatch.setattr(pool, "SEED_TIMEOUT_S", 0.5)
     (result,) = in_workers(toys(1, time_limit_s=1e6))
     assert (result.verdict, result.reason) == (CRASH, "its worker gave no answer within 0.5 s")
